@@ -1,0 +1,23 @@
+// How many cores this process may really use: affinity mask and cgroup quota, not what the machine has.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace muster {
+
+struct Cores {
+  int usable = 1;      // at least 1
+  std::string reason;  // in words, for logs and `muster info`
+};
+
+// The decision, pure: `affinity` cores in the mask, `quota` cores of the cgroup (fractional), `granted` by a scheduler
+// (SLURM_CPUS_PER_TASK, read by the caller). The smallest wins, rounded down, never below 1.
+Cores decide_cores(int affinity, std::optional<double> quota, std::optional<int> granted);
+
+// Reads affinity and cgroup (v2 and v1 below `cgroup_root`) and decides.
+Cores usable_cores(std::optional<int> granted = std::nullopt,
+                   const std::filesystem::path& cgroup_root = "/sys/fs/cgroup");
+
+}  // namespace muster
