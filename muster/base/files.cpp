@@ -27,13 +27,17 @@ void throw_system_error(std::string_view action, const std::filesystem::path& pa
   const std::string message = fmt::format("{}: {}", action, std::strerror(code));
   switch (code) {
     case ENOENT:
-    case ENOTDIR: throw Error(ErrorKind::kNotFound, message, path.string());
+    case ENOTDIR:
+      throw Error(ErrorKind::kNotFound, message, path.string());
     case ENOSPC:
-    case EDQUOT: throw Error(ErrorKind::kResource, message, path.string(), "Free some disk space.");
+    case EDQUOT:
+      throw Error(ErrorKind::kResource, message, path.string(), "Free some disk space.");
     case EMFILE:
     case ENFILE:
-    case ENOMEM: throw Error(ErrorKind::kResource, message, path.string());
-    default: throw Error(ErrorKind::kIo, message, path.string());
+    case ENOMEM:
+      throw Error(ErrorKind::kResource, message, path.string());
+    default:
+      throw Error(ErrorKind::kIo, message, path.string());
   }
 }
 
@@ -77,9 +81,10 @@ void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byt
       throw_system_error("cannot be read", path);
     }
     if (count == 0) {
-      throw Error(ErrorKind::kDamaged,
-                  fmt::format("ends at byte {}, expected {} bytes from byte {}", offset + done, out.size(), offset),
-                  path.string());
+      throw Error(
+          ErrorKind::kDamaged,
+          fmt::format("ends at byte {}, expected {} bytes from byte {}", offset + done, out.size(), offset),
+          path.string());
     }
     done += static_cast<std::size_t>(count);
   }
@@ -88,8 +93,8 @@ void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byt
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes) {
   const OpenFile file = open_for_reading(path);
   if (file.size > limit_bytes) {
-    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; at most {} are accepted", file.size, limit_bytes),
-                path.string());
+    throw Error(ErrorKind::kDamaged,
+                fmt::format("has {} bytes; at most {} are accepted", file.size, limit_bytes), path.string());
   }
   std::string text(file.size, '\0');
   read_exactly(file, 0, std::as_writable_bytes(std::span(text)), path);
@@ -97,7 +102,8 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit_byt
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for data.
+  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for
+  // data.
   temporary_ = folder_of(path_) / fmt::format(".{}.{}.tmp", path_.filename().string(), ::getpid());
   descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!descriptor_.valid()) throw_system_error("cannot be created", path_);
@@ -124,7 +130,8 @@ void AtomicFile::write(std::string_view text) {
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_.get()) != 0) throw_system_error("cannot be made durable", path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_system_error("cannot be renamed into place", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    throw_system_error("cannot be renamed into place", path_);
   descriptor_ = FileDescriptor();
   sync_folder(folder_of(path_));
 }

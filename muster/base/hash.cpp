@@ -18,7 +18,8 @@ struct Sha256::State {
 };
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
-  MUSTER_CHECK(EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) == 1, "OpenSSL has no SHA-256");
+  MUSTER_CHECK(EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) == 1,
+               "OpenSSL has no SHA-256");
 }
 
 Sha256::~Sha256() = default;
@@ -32,7 +33,8 @@ std::string Sha256::finish() {
   unsigned int length = 0;
   MUSTER_CHECK(EVP_DigestFinal_ex(state_->context.get(), digest.data(), &length) == 1, "SHA-256 final");
   std::string text;
-  for (unsigned int i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+  for (unsigned int i = 0; i < length; ++i)
+    text += fmt::format("{:02x}", digest[i]);
   return text;
 }
 

@@ -12,15 +12,26 @@ namespace {
 
 constexpr int kDeepest = 32;
 
-// Which JSON value a C++ type accepts. Integers are not taken from floating-point numbers, nor negative ones as unsigned.
-bool fits(const Json& value, const std::string*) { return value.is_string(); }
-bool fits(const Json& value, const bool*) { return value.is_boolean(); }
-bool fits(const Json& value, const double*) { return value.is_number(); }
-bool fits(const Json& value, const std::uint64_t*) { return value.is_number_unsigned(); }
+// Which JSON value a C++ type accepts. Integers are not taken from floating-point numbers, nor negative ones
+// as unsigned.
+bool fits(const Json& value, const std::string*) {
+  return value.is_string();
+}
+bool fits(const Json& value, const bool*) {
+  return value.is_boolean();
+}
+bool fits(const Json& value, const double*) {
+  return value.is_number();
+}
+bool fits(const Json& value, const std::uint64_t*) {
+  return value.is_number_unsigned();
+}
 bool fits(const Json& value, const std::int64_t*) {
   return value.is_number_integer() && !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
 }
-bool fits(const Json& value, const Json*) { return value.is_object(); }
+bool fits(const Json& value, const Json*) {
+  return value.is_object();
+}
 template <typename T>
 bool fits(const Json& value, const std::vector<T>*) {
   if (!value.is_array()) return false;
@@ -45,7 +56,8 @@ Json parse_json(std::string_view text, const std::string& where) {
       in_string = true;
     } else if (c == '[' || c == '{') {
       if (++depth > kDeepest) {
-        throw Error(ErrorKind::kDamaged, fmt::format("JSON nested deeper than {} at byte {}", kDeepest, i), where);
+        throw Error(ErrorKind::kDamaged, fmt::format("JSON nested deeper than {} at byte {}", kDeepest, i),
+                    where);
       }
     } else if (c == ']' || c == '}') {
       --depth;
@@ -61,9 +73,11 @@ Json parse_json(std::string_view text, const std::string& where) {
 template <typename T>
 T json_get(const Json& object, const std::string& key, const std::string& where) {
   const auto found = object.is_object() ? object.find(key) : object.end();
-  if (found == object.end()) throw Error(ErrorKind::kDamaged, fmt::format("member \"{}\" is missing", key), where);
+  if (found == object.end())
+    throw Error(ErrorKind::kDamaged, fmt::format("member \"{}\" is missing", key), where);
   if (!fits(*found, static_cast<const T*>(nullptr))) {
-    throw Error(ErrorKind::kDamaged, fmt::format("member \"{}\" has the wrong type ({})", key, found->type_name()), where);
+    throw Error(ErrorKind::kDamaged,
+                fmt::format("member \"{}\" has the wrong type ({})", key, found->type_name()), where);
   }
   return found->get<T>();
 }

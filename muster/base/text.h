@@ -10,7 +10,8 @@
 
 namespace muster {
 
-// The candidate that `word` was probably meant to be, or nothing when none is near (edits, swapped letters count one).
+// The candidate that `word` was probably meant to be, or nothing when none is near (edits, swapped letters
+// count one).
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
 // ` (did you mean "lr"?)`, or an empty text when nothing is near.
