@@ -1,14 +1,14 @@
 # libmuster and the installed package: what `cmake --install` copies and what find_package(Muster) finds.
 #
-# libmuster is one shared library of all layers but the program. Users link muster::muster, inside this tree and outside.
-# Without LibTorch there is nothing to install: that build is for the thread sanitizer.
+# libmuster is one shared library of all layers but the program. Users link muster::muster, inside this tree and
+# outside. Without LibTorch there is nothing to install: that build is for the thread sanitizer.
 if(NOT MUSTER_TORCH)
   return()
 endif()
 include(CMakePackageConfigHelpers)
 
-# Made of the layers' objects and not of their archives: nothing inside refers to what only users call, and a linker drops
-# from an archive what nobody refers to. The archives are linked as well, for the libraries that they bring along.
+# Made of the layers' objects and not of their archives: nothing inside refers to what only users call, and a linker
+# drops from an archive what nobody refers to. The archives are linked as well, for the libraries they bring along.
 add_library(muster_shared SHARED)
 foreach(layer base observe compression comm data model compute control launch strategies tuning plan dashboard trainer)
   if(TARGET muster_${layer})
@@ -27,8 +27,8 @@ target_compile_features(muster_shared PUBLIC cxx_std_20)
 target_include_directories(muster_shared PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-# What headers of ours include. An installed libmuster gets LibTorch from MusterConfig.cmake, which looks it up where the
-# user has it.
+# What headers of ours include. An installed libmuster gets LibTorch from MusterConfig.cmake, which looks it up where
+# the user has it.
 target_link_libraries(muster_shared
   PUBLIC fmt::fmt nlohmann_json::nlohmann_json Threads::Threads $<BUILD_INTERFACE:muster_torch>
   PRIVATE $<BUILD_INTERFACE:muster_flags>)

@@ -41,7 +41,11 @@ def read(path):
 
 def cmake_words(text):
     """The words of a CMake file without its comments."""
-    return re.sub(r"#[^\n]*", "", text).replace("(", " ").replace(")", " ").replace('"', " ").split()
+    return re.sub(r'[()"]', " ", without_comments(text)).split()
+
+
+def without_comments(cmake_text):
+    return re.sub(r"#[^\n]*", "", cmake_text)
 
 
 class Findings:

@@ -1,6 +1,6 @@
-"""Tests of the checks in tools/: each is run on a small tree that is in order, and on the same tree with one thing wrong.
+"""Tests of the checks in tools/: each runs on a small tree that is in order, and on that tree with one thing wrong.
 
-A check that cannot fail is worth nothing, so every rule has a tree that breaks it. Usage: checks_test.py [unittest args].
+A check that cannot fail is worth nothing, so every rule has a tree that breaks it.
 """
 
 import shutil
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 GOOD_TREE = {
     ".clang-format": "BasedOnStyle: Google\n",
     "CMakeLists.txt": "project(Tiny)\nadd_subdirectory(muster)\nadd_subdirectory(examples)\nadd_subdirectory(tests)\n",
-    "muster/CMakeLists.txt": "foreach(layer base model launch trainer cli)\n  add_subdirectory(${layer})\nendforeach()\n",
+    "muster/CMakeLists.txt": "foreach(layer base model launch trainer cli)\nadd_subdirectory(${layer})\nendforeach()\n",
     "muster/muster.h": '#include "muster/trainer/trainer.h"\n',
     "muster/base/CMakeLists.txt": "muster_layer(base SOURCES error.cpp)\n",
     "muster/base/error.h": "enum class ErrorKind {\n  kTimeout,  // late\n  kIo,\n};\n",
@@ -119,9 +119,18 @@ class Layers(CheckTestCase):
         self.append("muster/model/layout.cpp", '#include "muster/model/net.h"\n')
         self.expect_only("muster/model/layout.cpp", "TORCH_FREE")
 
+    def test_finds_torch_in_a_source_listed_as_torch_free_by_a_variable(self):
+        self.write("muster/model/CMakeLists.txt", "set(plain layout.cpp)\nmuster_use_torch(m TORCH_FREE ${plain})\n")
+        self.append("muster/model/layout.cpp", '#include "muster/model/net.h"\n')
+        self.expect_only("muster/model/layout.cpp", "TORCH_FREE")
+
+    def test_finds_a_torch_free_source_that_is_not_there(self):
+        self.append("muster/model/CMakeLists.txt", "muster_use_torch(m TORCH_FREE gone.cpp)\n")
+        self.expect_only("muster/model/CMakeLists.txt", "gone.cpp")
+
     def test_finds_a_folder_that_is_no_layer(self):
         self.write("muster/helpers/all.h", "")
-        self.expect_only("muster/helpers/all.h", "not a layer")
+        self.expect_only("muster/helpers/all.h", "is not a layer")
 
     def test_finds_an_include_of_a_folder_that_is_no_layer(self):
         self.append("muster/cli/main.cpp", '#include "muster/helpers/all.h"\n')
@@ -149,7 +158,7 @@ class Layers(CheckTestCase):
 
     def test_finds_a_second_file_of_launch_that_reads_the_environment(self):
         self.write("muster/launch/slurm.cpp", 'auto job = getenv("SLURM_JOB_ID");\n')
-        self.expect_only("muster/launch/slurm.cpp", "only one file")
+        self.expect_only("muster/launch/slurm.cpp", "only one file of launch/")
 
     def test_finds_a_build_order_that_is_not_the_layers(self):
         self.write("muster/CMakeLists.txt", "foreach(layer base trainer model cli)\nendforeach()\n")
@@ -187,6 +196,10 @@ class Registration(CheckTestCase):
     def test_finds_a_source_that_nobody_builds(self):
         self.write("muster/base/clock.cpp", "")
         self.expect_only("muster/base/clock.cpp")
+
+    def test_finds_a_fuzz_target_that_nobody_builds(self):
+        self.write("tests/fuzz/toml_fuzz.cpp", "")
+        self.expect_only("tests/fuzz/toml_fuzz.cpp")
 
     def test_finds_a_folder_of_tests_that_is_not_reached(self):
         self.write("tests/unit/model/CMakeLists.txt", "muster_test(model_test SOURCES net_test.cpp)\n")

@@ -1,7 +1,7 @@
 """Tests of musterw with stand-ins for apt, CMake and CTest: what it installs, when it configures, what it passes on.
 
-The wrapper runs from a copy in a temporary folder with a PATH that holds the stand-ins and the few tools it uses, so that
-nothing is installed or built. Each stand-in writes its name and arguments to one log.
+The wrapper runs from a copy in a temporary folder with a PATH that holds the stand-ins and the few tools it uses, so
+that nothing is installed or built. Each stand-in writes its name and arguments to one log.
 """
 
 import os
