@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -168,6 +169,11 @@ class Musterw(unittest.TestCase):
         self.assertIn("CMake failed", run.stderr)
         self.assertEqual(self.run_wrapper("info").returncode, 0)
 
+    def test_configures_again_after_other_definitions_failed(self):
+        self.run_wrapper("info")
+        self.assertEqual(self.run_wrapper("-DA=1", "info", CMAKE_FAILS="configure").returncode, 1)
+        self.assertEqual(len(self.configured(self.run_wrapper("info"))), 1)
+
     def test_stops_when_the_build_fails(self):
         run = self.run_wrapper("info", CMAKE_FAILS="build")
         self.assertEqual((run.returncode, run.stdout), (1, ""))
@@ -214,6 +220,11 @@ class Musterw(unittest.TestCase):
         self.assertEqual(self.configured(self.run_wrapper("info")), [])
         self.assertIn("MUSTER_TESTS=ON", self.configured(self.run_wrapper("-DA=1", "info"))[0])
 
+    def somebody_waits_for_lock(self):
+        """The kernel lists who is blocked on a lock with an arrow, and the lock by the file's inode."""
+        inode = (self.tree / "build/release/musterw.lock").stat().st_ino
+        return any("-> FLOCK" in line and f":{inode} " in line for line in open("/proc/locks"))
+
     def test_waits_for_another_wrapper_in_the_same_tree(self):
         self.run_wrapper("info")
         holder = subprocess.Popen(
@@ -231,7 +242,9 @@ class Musterw(unittest.TestCase):
             text=True,
         )
         self.assertIn("waiting for another musterw", waiting.stderr.readline())
-        self.assertIsNone(waiting.poll())
+        while not self.somebody_waits_for_lock():
+            self.assertIsNone(waiting.poll(), "the wrapper did not wait")
+            time.sleep(0.01)
         holder.communicate("\n", timeout=60)
         out, _ = waiting.communicate(timeout=60)
         self.assertIn("<info>", out)
