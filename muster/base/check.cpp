@@ -6,8 +6,8 @@
 namespace muster {
 
 void check_failed(const char* file, int line, const char* condition, std::string_view message) {
-  std::fprintf(stderr, "%s:%d: check failed: %s: %.*s\nThis is a bug in Muster; please report it.\n", file,
-               line, condition, static_cast<int>(message.size()), message.data());
+  std::fprintf(stderr, "%s:%d: check failed: %s: %.*s\nThis is a bug in Muster; please report it.\n", file, line,
+               condition, static_cast<int>(message.size()), message.data());
   std::abort();
 }
 

@@ -27,8 +27,7 @@ Clock::Instant FakeClock::now() const {
 
 std::chrono::system_clock::time_point FakeClock::wall() const {
   return std::chrono::system_clock::time_point{
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(
-          std::chrono::nanoseconds{elapsed_ns_.load()})};
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds{elapsed_ns_.load()})};
 }
 
 void FakeClock::sleep_for(std::chrono::nanoseconds duration) const {

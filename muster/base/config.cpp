@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <tuple>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -11,12 +12,13 @@
 #include "muster/base/check.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
+#include "muster/base/toml_text.h"
 
 namespace muster {
 namespace {
 
 constexpr std::uint64_t kLargestFile = 1 << 20;
-constexpr int kDeepest = 16;
+constexpr std::size_t kShownBytes = 60;  // of a value or a name, in messages
 
 template <typename T>
 struct IsOptional : std::false_type {};
@@ -101,11 +103,9 @@ std::string found_text(const toml::value& value) {
     case toml::value_t::floating:
       out << number_text(value.as_floating()) << " (a number)";
       break;
-    case toml::value_t::string: {
-      const std::string& text = value.as_string().str;
-      out << quote(text.size() > 60 ? text.substr(0, 60) + "..." : text) << " (a string)";
+    case toml::value_t::string:
+      out << quote(excerpt(value.as_string().str, kShownBytes)) << " (a string)";
       break;
-    }
     case toml::value_t::array:
       out << "an array of " << value.as_array().size();
       break;
@@ -163,112 +163,78 @@ bool assign(const toml::value& value, std::optional<T>& out) {
   return true;
 }
 
-// Refuses what would make the parser recurse deeply, before it does. Brackets inside strings and comments do
-// not count.
-void check_depth(std::string_view text, const std::string& name) {
-  int depth = 0;
-  int line = 1;
-  char quote = 0;
-  bool comment = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n') {
-      ++line;
-      comment = false;
-      quote = 0;  // only multi-line strings go on, and a bracket counted too much there is harmless below the
-                  // limit
-    } else if (comment) {
-      continue;
-    } else if (quote != 0) {
-      if (c == '\\' && quote == '"')
-        ++i;
-      else if (c == quote)
-        quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '#') {
-      comment = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kDeepest) {
-        throw Error(ErrorKind::kInvalidInput, fmt::format("nested deeper than {}", kDeepest),
-                    fmt::format("{}:{}", name, line));
+// Why `value` is no T, for messages; REQUIRES: assign() refused it.
+template <typename T>
+std::string mismatch(const toml::value& value) {
+  if constexpr (IsOptional<T>::value) {
+    return mismatch<typename T::value_type>(value);
+  } else if constexpr (IsVector<T>::value) {
+    if (value.is_array()) {
+      std::size_t position = 0;
+      for (const toml::value& element : value.as_array()) {
+        ++position;
+        typename T::value_type item{};
+        if (!assign(element, item)) return fmt::format("element {} is {}", position, found_text(element));
       }
-    } else if (c == ']' || c == '}') {
-      depth = std::max(0, depth - 1);
     }
   }
-  // A dotted key nests too: a.b.c.d = 1.
-  std::size_t start = 0;
-  line = 1;
-  while (start < text.size()) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    const std::string_view key =
-        text.substr(start, std::min(text.substr(start, end - start).find('='), end - start));
-    if (std::count(key.begin(), key.end(), '.') > kDeepest &&
-        key.find_first_of("\"'#") == std::string_view::npos) {
-      throw Error(ErrorKind::kInvalidInput, fmt::format("a key of more than {} parts", kDeepest),
-                  fmt::format("{}:{}", name, line));
-    }
-    start = end + 1;
-    ++line;
-  }
+  return "found " + found_text(value);
 }
 
-// The first sentence of toml11's message without its drawing of the place, which `where` gives already.
-std::string first_line(const std::string& what) {
+// The first sentence of toml11's message, without the names of its functions and its drawing of the place.
+std::string first_sentence(const std::string& what) {
   std::string text = what.substr(0, what.find('\n'));
-  if (const std::size_t mark = text.find("] "); text.rfind("[error", 0) == 0 && mark != std::string::npos) {
-    text = text.substr(mark + 2);
+  for (const std::string mark : {"[error] ", "toml::"}) {
+    if (text.starts_with(mark)) text.erase(0, mark.size());
   }
-  for (const std::string prefix : {"toml::parse_table: ", "toml::parse: ", "toml::"}) {
-    if (text.rfind(prefix, 0) == 0) text = text.substr(prefix.size());
-  }
-  return text;
+  const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
+  if (name != std::string::npos && text.compare(name, 2, ": ") == 0) text.erase(0, name + 2);
+  return excerpt(text, 200);
 }
 
-// The line of toml11's syntax errors is only drawn in their text: "  --> name\n    |\n  7 | key = ".
+// The line of toml11's syntax errors is only drawn in their text: "  --> name\n    |\n  7 | key = ". Of two places (a
+// key that stands twice, an array and where it breaks) the last is the one to look at.
 std::string syntax_place(const std::string& what, const std::string& name) {
+  std::string line;
   for (std::size_t at = what.find('\n'); at != std::string::npos; at = what.find('\n', at + 1)) {
-    std::size_t digits = what.find_first_not_of(' ', at + 1);
+    const std::size_t digits = what.find_first_not_of(' ', at + 1);
     if (digits == std::string::npos) break;
-    std::size_t end = digits;
-    while (end < what.size() && what[end] >= '0' && what[end] <= '9')
-      ++end;
-    if (end > digits && what.compare(end, 2, " |") == 0)
-      return name + ":" + what.substr(digits, end - digits);
+    const std::size_t end = what.find_first_not_of("0123456789", digits);
+    if (end != std::string::npos && end > digits && what.compare(end, 2, " |") == 0)
+      line = what.substr(digits, end - digits);
   }
-  return name;
+  return line.empty() ? name : name + ":" + line;
 }
 
 toml::value parse_toml(std::string_view text, const std::string& name) {
-  check_depth(text, name);
-  // toml11 crashes on a NUL and accepts broken UTF-8; neither can be meant.
-  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    throw Error(ErrorKind::kInvalidInput, "a zero byte; is this a text file?",
-                fmt::format("{}:{}", name,
-                            1 + std::count(text.begin(), text.begin() + static_cast<long>(nul), '\n')));
-  }
+  check_toml_text(text, name);
   std::istringstream stream{std::string(text)};
   try {
     return toml::parse(stream, name);
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::kInvalidInput, fmt::format("not valid TOML: {}", first_line(error.what())),
+    throw Error(ErrorKind::kInvalidInput, fmt::format("not valid TOML: {}", first_sentence(error.what())),
                 syntax_place(error.what(), name));
   }
 }
 
-std::string place(const toml::value& value, const std::string& name) {
-  const std::uint64_t line = value.location().line();
-  return line == 0 ? name : fmt::format("{}:{}", name, line);
-}
+struct Entry {
+  const std::string* key;
+  const toml::value* value;
+  std::uint64_t line;
+};
 
 // toml11 keeps tables in hash order; people read from the top, and so does the first error.
-std::vector<std::pair<std::string, toml::value>> in_file_order(const toml::table& table) {
-  std::vector<std::pair<std::string, toml::value>> entries(table.begin(), table.end());
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.location().line(), a.first) < std::pair(b.second.location().line(), b.first);
-  });
+std::vector<Entry> in_file_order(const toml::table& table) {
+  std::vector<Entry> entries;
+  for (const auto& [key, value] : table)
+    entries.push_back({&key, &value, value.location().line()});
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::tie(a.line, *a.key) < std::tie(b.line, *b.key); });
   return entries;
+}
+
+std::string place(const Entry& entry, const std::string& name) {
+  return entry.line == 0 ? name : fmt::format("{}:{}", name, entry.line);
 }
 
 std::vector<std::string> keys_of(const std::deque<Field>& fields) {
@@ -307,8 +273,7 @@ Field& Field::non_empty() {
 }
 
 std::string Field::type_name() const {
-  return std::visit([](auto* target) { return name_of_type<std::remove_pointer_t<decltype(target)>>(); },
-                    target_);
+  return std::visit([](auto* target) { return name_of_type<std::remove_pointer_t<decltype(target)>>(); }, target_);
 }
 
 std::string Field::allowed() const {
@@ -363,7 +328,7 @@ std::string Field::violation() const {
     } else if constexpr (std::is_same_v<T, std::string>) {
       if (non_empty_ && value.empty()) return "the text is empty";
       if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), value) == choices_.end()) {
-        return fmt::format("found {}{}", quote(value), did_you_mean(value, choices_));
+        return fmt::format("found {}{}", quote(excerpt(value, kShownBytes)), did_you_mean(value, choices_));
       }
       return {};
     } else if constexpr (std::is_same_v<T, bool>) {
@@ -371,10 +336,8 @@ std::string Field::violation() const {
     } else {
       const auto number = static_cast<double>(value);
       const bool low = least_is_open_ ? number <= least_ : number < least_;
-      // Written so that NaN, which compares false to everything, is refused wherever there is any limit.
-      if ((std::isfinite(least_) || std::isfinite(most_)) && (std::isnan(number) || low || number > most_)) {
-        return fmt::format("found {}", to_text(value));
-      }
+      const bool limited = std::isfinite(least_) || std::isfinite(most_);
+      if (limited && (!std::isfinite(number) || low || number > most_)) return fmt::format("found {}", to_text(value));
       return {};
     }
   };
@@ -402,41 +365,44 @@ void Schema::load_file(const std::filesystem::path& path) {
 void Schema::load_text(std::string_view text, const std::string& name) {
   file_ = name;
   const toml::value document = parse_toml(text, name);
-  for (const auto& [section_name, table] : in_file_order(document.as_table())) {
-    Section* section = find_section(section_name);
+  for (const Entry& table : in_file_order(document.as_table())) {
+    const std::string section_name = excerpt(*table.key, kShownBytes);
+    Section* section = find_section(*table.key);
     if (section == nullptr) {
       std::vector<std::string> names;
       for (const Section& known : sections_)
         names.push_back(known.name());
       throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("[{}] is not a section{}", section_name, did_you_mean(section_name, names)),
+                  fmt::format("[{}] is not a section{}", section_name, did_you_mean(*table.key, names)),
                   place(table, name), fmt::format("Sections are {}.", join_words(names)));
     }
-    if (!table.is_table()) {
+    if (!table.value->is_table()) {
       throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("{} is {}, not a section", section_name, found_text(table)), place(table, name),
+                  fmt::format("{} is {}, not a section", section_name, found_text(*table.value)), place(table, name),
                   fmt::format("Write [{}] on a line of its own, and its keys below.", section_name));
     }
-    for (const auto& [key, value] : in_file_order(table.as_table())) {
+    for (const Entry& entry : in_file_order(table.value->as_table())) {
+      const std::string path = fmt::format("{}.{}", section_name, excerpt(*entry.key, kShownBytes));
+      const std::string where = place(entry, name);
       const auto field = std::find_if(section->fields_.begin(), section->fields_.end(),
-                                      [&k = key](const Field& f) { return f.key() == k; });
-      const std::string where = place(value, name);
+                                      [&entry](const Field& f) { return f.key() == *entry.key; });
       if (field == section->fields_.end()) {
         const std::vector<std::string> keys = keys_of(section->fields_);
-        throw Error(ErrorKind::kInvalidInput,
-                    fmt::format("{}.{} is not a key{}", section_name, key, did_you_mean(key, keys)), where,
-                    fmt::format("Keys of [{}] are {}.", section_name, join_words(keys)));
+        throw Error(ErrorKind::kInvalidInput, fmt::format("{} is not a key{}", path, did_you_mean(*entry.key, keys)),
+                    where, fmt::format("Keys of [{}] are {}.", section_name, join_words(keys)));
       }
-      if (!std::visit([&v = value](auto* target) { return assign(v, *target); }, field->target_)) {
-        throw Error(ErrorKind::kInvalidInput,
-                    fmt::format("{}.{}: found {}", section_name, key, found_text(value)), where,
-                    fmt::format("Expected {}.", field->allowed()));
-      }
+      const std::string expected = fmt::format("Expected {}.", field->allowed());
+      std::visit(
+          [&](auto* target) {
+            if (assign(*entry.value, *target)) return;
+            throw Error(ErrorKind::kInvalidInput,
+                        fmt::format("{}: {}", path, mismatch<std::decay_t<decltype(*target)>>(*entry.value)), where,
+                        expected);
+          },
+          field->target_);
       field->where_ = where;
-      if (const std::string violation = field->violation(); !violation.empty()) {
-        throw Error(ErrorKind::kInvalidInput, fmt::format("{}.{}: {}", section_name, key, violation), where,
-                    fmt::format("Expected {}.", field->allowed()));
-      }
+      if (const std::string violation = field->violation(); !violation.empty())
+        throw Error(ErrorKind::kInvalidInput, fmt::format("{}: {}", path, violation), where, expected);
     }
   }
 }
@@ -445,10 +411,8 @@ void Schema::set(const std::string& assignment) {
   const std::string name = "--set " + assignment;
   const std::size_t equals = assignment.find('=');
   const std::size_t dot = assignment.find('.');
-  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 ||
-      dot + 1 == equals) {
-    throw Error(ErrorKind::kInvalidInput, "not of the form section.key=value", name,
-                "For example --set job.epochs=3.");
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || dot + 1 == equals) {
+    throw Error(ErrorKind::kInvalidInput, "not of the form section.key=value", name, "For example --set job.epochs=3.");
   }
   const std::string section = assignment.substr(0, dot);
   const std::string key = assignment.substr(dot + 1, equals - dot - 1);
@@ -457,8 +421,7 @@ void Schema::set(const std::string& assignment) {
            std::string::npos;
   };
   if (!bare(section) || !bare(key)) {
-    throw Error(ErrorKind::kInvalidInput, "not of the form section.key=value", name,
-                "For example --set job.epochs=3.");
+    throw Error(ErrorKind::kInvalidInput, "not of the form section.key=value", name, "For example --set job.epochs=3.");
   }
   const std::string value = assignment.substr(equals + 1);
   const std::string file = file_;
@@ -506,8 +469,7 @@ std::string Schema::to_toml() const {
     text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.name());
     for (const Field& field : section.fields()) {
       const auto value = field.to_toml();
-      text += value ? fmt::format("{} = {}\n", field.key(), *value)
-                    : fmt::format("# {} is not set\n", field.key());
+      text += value ? fmt::format("{} = {}\n", field.key(), *value) : fmt::format("# {} is not set\n", field.key());
     }
   }
   return text;
@@ -534,14 +496,21 @@ Json Schema::to_json() const {
 }
 
 std::string Schema::to_markdown() const {
+  // A bar would start the next cell.
+  const auto cell = [](const std::string& words) {
+    std::string out;
+    for (const char c : words)
+      out += c == '|' ? std::string("\\|") : std::string(1, c);
+    return out;
+  };
   std::string text;
   for (const Section& section : sections_) {
     text += fmt::format("## [{}]\n\n{}\n\n| key | allowed | default | meaning |\n| --- | --- | --- | --- |\n",
                         section.name(), section.help());
     for (const Field& field : section.fields()) {
       const auto value = field.to_toml();
-      text += fmt::format("| `{}` | {} | {} | {} |\n", field.key(), field.allowed(),
-                          value ? fmt::format("`{}`", *value) : "not set", field.help());
+      text += fmt::format("| `{}` | {} | {} | {} |\n", field.key(), cell(field.allowed()),
+                          value ? fmt::format("`{}`", cell(*value)) : "not set", cell(field.help()));
     }
     text += "\n";
   }

@@ -2,11 +2,10 @@
 // limits, default and help. Reading, printing every resolved value, and the reference page of the
 // documentation all come from that one description, so none of them can go stale.
 //
-//   Schema schema("job file");
+//   Schema schema;
 //   Section& job = schema.section("job", "What to train and for how long.");
-//   job.field("epochs", options.epochs, "Passes over the training data.").range(1, 1e6);
-//   schema.load_file("job.toml");               // throws Error{kInvalidInput} naming file, line, key, found
-//   and allowed
+//   job.field("epochs", &options.epochs, "Passes over the training data.").range(1, 1e6);
+//   schema.load_file("job.toml");   // throws Error{kInvalidInput} naming file, line, key, found and allowed
 //
 // Thread safety: one thread at a time. The bound struct must outlive the schema.
 #pragma once
@@ -31,20 +30,20 @@ namespace muster {
 // Where a value is bound. An optional that stays empty has no default of its own; its help says what happens
 // then.
 using FieldTarget =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*,
-                 std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*,
-                 std::optional<double>*, std::optional<std::string>*, std::optional<std::vector<double>>*>;
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
+                 std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
+                 std::optional<std::string>*, std::optional<std::vector<double>>*>;
 
 class Field {
  public:
   Field(std::string key, FieldTarget target, std::string help);
 
-  // Limits for numbers (every element, for arrays), both inclusive.
+  // Limits for numbers (every element, for arrays), both inclusive. A number with any limit, here or by above(), must
+  // also be finite.
   Field& range(double least, double most = std::numeric_limits<double>::infinity());
   // Numbers must be greater than `limit`.
   Field& above(double limit);
-  // Strings (every element, for arrays) must be one of these. `values` is asked when a file is read or a page
-  // printed.
+  // Strings (every element, for arrays) must be one of these.
   Field& one_of(std::vector<std::string> values);
   Field& non_empty();
 
@@ -96,9 +95,9 @@ class Schema {
   Section& section(std::string name, std::string help);
   const std::deque<Section>& sections() const { return sections_; }
 
-  // Reads TOML and assigns every key that stands in it. Throws Error{kInvalidInput} for syntax, unknown
-  // sections and keys (with the nearest name), wrong types and values outside the limits; kNotFound, kDamaged
-  // (over 1 MiB, nested too deep).
+  // Reads TOML and assigns every key that stands in it, from the top down to the first error. Throws
+  // Error{kInvalidInput} with "name:line" for syntax, unknown sections and keys (with the nearest name), wrong types,
+  // values outside the limits, and what toml_text.h refuses; kDamaged over 1 MiB; load_file also as read_text.
   void load_file(const std::filesystem::path& path);
   void load_text(std::string_view text, const std::string& name);
 

@@ -32,6 +32,8 @@ void throw_system_error(std::string_view action, const std::filesystem::path& pa
     case ENOSPC:
     case EDQUOT:
       throw Error(ErrorKind::kResource, message, path.string(), "Free some disk space.");
+    case EFBIG:
+      throw Error(ErrorKind::kResource, message, path.string(), "Raise the limit on file sizes (ulimit -f).");
     case EMFILE:
     case ENFILE:
     case ENOMEM:
@@ -64,8 +66,8 @@ OpenFile open_for_reading(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) throw_system_error("cannot be examined", path);
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorKind::kInvalidInput,
-                S_ISDIR(status.st_mode) ? "is a folder, not a file" : "is not a regular file", path.string());
+    throw Error(ErrorKind::kInvalidInput, S_ISDIR(status.st_mode) ? "is a folder, not a file" : "is not a regular file",
+                path.string());
   }
   return {std::move(descriptor), static_cast<std::uint64_t>(status.st_size)};
 }
@@ -74,17 +76,16 @@ void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byt
                   const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t count = ::pread(file.descriptor.get(), out.data() + done, out.size() - done,
-                                  static_cast<off_t>(offset + done));
+    const ssize_t count =
+        ::pread(file.descriptor.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (count < 0) {
       if (errno == EINTR) continue;
       throw_system_error("cannot be read", path);
     }
     if (count == 0) {
-      throw Error(
-          ErrorKind::kDamaged,
-          fmt::format("ends at byte {}, expected {} bytes from byte {}", offset + done, out.size(), offset),
-          path.string());
+      throw Error(ErrorKind::kDamaged,
+                  fmt::format("ends at byte {}, expected {} bytes from byte {}", offset + done, out.size(), offset),
+                  path.string());
     }
     done += static_cast<std::size_t>(count);
   }
@@ -93,8 +94,8 @@ void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byt
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes) {
   const OpenFile file = open_for_reading(path);
   if (file.size > limit_bytes) {
-    throw Error(ErrorKind::kDamaged,
-                fmt::format("has {} bytes; at most {} are accepted", file.size, limit_bytes), path.string());
+    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; at most {} are accepted", file.size, limit_bytes),
+                path.string());
   }
   std::string text(file.size, '\0');
   read_exactly(file, 0, std::as_writable_bytes(std::span(text)), path);
@@ -105,7 +106,10 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for
   // data.
   temporary_ = folder_of(path_) / fmt::format(".{}.{}.tmp", path_.filename().string(), ::getpid());
-  descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // A file of this name is what an earlier process with our number left, or a link that somebody laid: it is removed,
+  // never written through.
+  ::unlink(temporary_.c_str());
+  descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!descriptor_.valid()) throw_system_error("cannot be created", path_);
 }
 
@@ -130,8 +134,7 @@ void AtomicFile::write(std::string_view text) {
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_.get()) != 0) throw_system_error("cannot be made durable", path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    throw_system_error("cannot be renamed into place", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_system_error("cannot be renamed into place", path_);
   descriptor_ = FileDescriptor();
   sync_folder(folder_of(path_));
 }

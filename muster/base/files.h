@@ -49,9 +49,11 @@ void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byt
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 // A file that appears under its final name only by commit(); destroyed before that, it leaves nothing behind.
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time. REQUIRES: no other AtomicFile of this process for the same path; of several
+// processes the last to commit wins.
 class AtomicFile {
  public:
+  // Throws kNotFound (no such folder), kResource or kIo.
   explicit AtomicFile(std::filesystem::path path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -60,8 +62,8 @@ class AtomicFile {
   // Throws kResource (disk full) or kIo.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // Durable under the final name when it returns. Throws as write; then nothing stands under the final name
-  // but what stood there before.
+  // Durable under the final name when it returns. Throws as write; what then stands under the final name is what stood
+  // there before, or, if only the last fsync failed, the new file.
   void commit();
 
  private:
@@ -73,13 +75,14 @@ class AtomicFile {
 // AtomicFile in one call.
 void write_atomically(const std::filesystem::path& path, std::string_view text);
 
-// Creates a folder and the ones above it. Throws kIo or kResource with the path.
+// Creates a folder and the ones above it. Throws kNotFound (a file stands in the way), kIo or kResource.
 void make_folder(const std::filesystem::path& path);
 
 // Makes renames and removals inside `folder` durable.
 void sync_folder(const std::filesystem::path& folder);
 
-// The Error for the current errno: kNotFound, kResource (ENOSPC, EDQUOT, EMFILE, ENOMEM) or kIo.
+// The Error for the current errno: kNotFound, kResource (ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE,
+// ENOMEM) or kIo.
 [[noreturn]] void throw_system_error(std::string_view action, const std::filesystem::path& path);
 
 }  // namespace muster

@@ -18,8 +18,7 @@ struct Sha256::State {
 };
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
-  MUSTER_CHECK(EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) == 1,
-               "OpenSSL has no SHA-256");
+  MUSTER_CHECK(EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) == 1, "OpenSSL has no SHA-256");
 }
 
 Sha256::~Sha256() = default;

@@ -145,7 +145,7 @@ class Training {
     model::CheckpointStore store(folder_->checkpoints(), {.keep = static_cast<std::size_t>(job_.checkpoint.keep)});
     if (options_.resume) load_checkpoint(store);
     announce();
-    metrics_.emplace(folder_->metrics_file(), [this](const std::string& message) { warn(message); });
+    metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
     CheckpointWriter writer(store, [this](const WrittenCheckpoint& written) { report(written); });
     writer_ = &writer;
     net_->train();
