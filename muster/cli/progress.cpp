@@ -19,11 +19,13 @@ constexpr int kBarWidth = 20;
 
 // 1234567 as 1,234,567.
 std::string grouped(std::uint64_t value) {
-  std::string digits = fmt::format("{}", value);
-  for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
+  const std::string digits = fmt::format("{}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
-  return digits;
+  return text;
 }
 
 std::string bar(std::uint64_t done, std::uint64_t all) {
@@ -31,7 +33,7 @@ std::string bar(std::uint64_t done, std::uint64_t all) {
   std::string text(static_cast<std::size_t>(filled), '=');
   if (filled < kBarWidth) text += '>';
   text.resize(kBarWidth, ' ');
-  return "[" + text + "]";
+  return fmt::format("[{}]", text);
 }
 
 Json number(double value) {

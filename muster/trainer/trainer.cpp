@@ -142,7 +142,9 @@ class Training {
 
   TrainingResult run() {
     open_run();
-    model::CheckpointStore store(folder_->checkpoints(), {.keep = static_cast<std::size_t>(job_.checkpoint.keep)});
+    model::CheckpointOptions checkpoints;
+    checkpoints.keep = static_cast<std::size_t>(job_.checkpoint.keep);
+    model::CheckpointStore store(folder_->checkpoints(), checkpoints);
     if (options_.resume) load_checkpoint(store);
     announce();
     metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
