@@ -56,14 +56,13 @@ TensorSet load_file(const std::filesystem::path& folder, const ManifestFile& lis
   const std::filesystem::path path = folder / listed.name;
   const OpenFile file = open_for_reading(path);
   if (file.size != listed.bytes) {
-    throw Error(ErrorKind::kDamaged,
-                fmt::format("has {} bytes; the manifest says {}", file.size, listed.bytes), path.string());
+    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; the manifest says {}", file.size, listed.bytes),
+                path.string());
   }
   AlignedBytes bytes(file.size, path.string());
   read_exactly(file, 0, bytes.span(), path);
   if (sha256(bytes.span()) != listed.sha256) {
-    throw Error(ErrorKind::kDamaged, "is not what was written: its sha256 is not the manifest's",
-                path.string());
+    throw Error(ErrorKind::kDamaged, "is not what was written: its sha256 is not the manifest's", path.string());
   }
   return TensorSet(std::move(bytes), path.string());
 }
@@ -150,8 +149,7 @@ LoadedCheckpoint CheckpointStore::load(std::uint64_t step) const {
   loaded.path = path;
   loaded.manifest = parse_manifest(read_text(manifest_path, kMostManifestBytes), manifest_path.string());
   if (loaded.manifest.step != step) {
-    throw Error(ErrorKind::kDamaged, fmt::format("its manifest is of step {}", loaded.manifest.step),
-                path.string());
+    throw Error(ErrorKind::kDamaged, fmt::format("its manifest is of step {}", loaded.manifest.step), path.string());
   }
   for (const ManifestFile& file : loaded.manifest.files) {
     (file.name == kModelFile ? loaded.model : loaded.optimizer) = load_file(path, file);
@@ -178,8 +176,7 @@ void CheckpointStore::remove_checkpoint(std::uint64_t step) const {
   // Out of sight first: a removal that is cut short must not leave half a checkpoint under its name.
   const std::filesystem::path hidden = hidden_path(folder_, step);
   at("before hide", "old");
-  if (::rename(path_of(step).c_str(), hidden.c_str()) != 0)
-    throw_system_error("cannot be removed", path_of(step));
+  if (::rename(path_of(step).c_str(), hidden.c_str()) != 0) throw_system_error("cannot be removed", path_of(step));
   at("after hide", "old");
   std::error_code code;
   std::filesystem::remove_all(hidden, code);

@@ -30,7 +30,7 @@ struct CheckpointOptions {
   std::size_t keep = 3;  // newest ones that stay when a new one is saved, besides the best; 0: all
   // For fault tests: called at every point of writing with its name ("before fsync manifest.json"). May
   // throw, which is a disk that fails there, or kill the process.
-  std::function<void(std::string_view point)> at;
+  std::function<void(std::string_view point)> at = {};
 };
 
 struct CheckpointContent {

@@ -33,8 +33,7 @@ bool is_same(const FileDescriptor& descriptor, const std::filesystem::path& path
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-void write_all(const FileDescriptor& descriptor, std::span<const std::byte> bytes,
-               const std::filesystem::path& path) {
+void write_all(const FileDescriptor& descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor.get(), bytes.data(), bytes.size());
     if (count < 0) {
@@ -112,8 +111,7 @@ HiddenFolder::~HiddenFolder() {
 
 void HiddenFolder::write_file(const std::string& name, const std::function<void(const Sink&)>& produce) {
   const std::filesystem::path path = path_ / name;
-  const FileDescriptor descriptor(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  const FileDescriptor descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!descriptor.valid()) throw_system_error("cannot be created", path);
   produce([&](std::span<const std::byte> bytes) {
     at_("before write", name);
@@ -157,8 +155,7 @@ void HiddenFolder::replace(const std::filesystem::path& final_path) {
   std::error_code ignored;
   std::filesystem::remove_all(aside, ignored);
   if (::rename(final_path.c_str(), aside.c_str()) != 0) throw_system_error("cannot be replaced", final_path);
-  if (::rename(path_.c_str(), final_path.c_str()) != 0)
-    throw_system_error("cannot be renamed into place", final_path);
+  if (::rename(path_.c_str(), final_path.c_str()) != 0) throw_system_error("cannot be renamed into place", final_path);
   published_ = true;
   std::filesystem::remove_all(aside, ignored);
 }

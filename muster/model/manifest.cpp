@@ -16,9 +16,8 @@ namespace {
 const std::string kHashMember = "sha256";
 
 bool is_sha256(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 // The hash is taken over the values, not over the layout of the text: reading gives back the very values
@@ -29,18 +28,16 @@ std::string hash_of(const Json& object) {
 }
 
 ManifestFile parse_file(const Json& object, const std::string& where) {
-  ManifestFile file{json_get<std::string>(object, "name", where),
-                    json_get<std::uint64_t>(object, "bytes", where),
+  ManifestFile file{json_get<std::string>(object, "name", where), json_get<std::uint64_t>(object, "bytes", where),
                     json_get<std::string>(object, "sha256", where)};
   if (file.name != kModelFile && file.name != kOptimizerFile) {
-    throw Error(ErrorKind::kDamaged,
-                fmt::format("lists a file that a checkpoint does not have (it has {} and {})", kModelFile,
-                            kOptimizerFile),
-                where);
+    throw Error(
+        ErrorKind::kDamaged,
+        fmt::format("lists a file that a checkpoint does not have (it has {} and {})", kModelFile, kOptimizerFile),
+        where);
   }
   if (!is_sha256(file.sha256)) {
-    throw Error(ErrorKind::kDamaged, fmt::format("the sha256 of {} is not 64 hexadecimal digits", file.name),
-                where);
+    throw Error(ErrorKind::kDamaged, fmt::format("the sha256 of {} is not 64 hexadecimal digits", file.name), where);
   }
   return file;
 }
@@ -48,8 +45,7 @@ ManifestFile parse_file(const Json& object, const std::string& where) {
 }  // namespace
 
 std::string seal(Json object) {
-  MUSTER_CHECK(object.is_object() && !object.contains(kHashMember),
-               "only an object without a hash can be sealed");
+  MUSTER_CHECK(object.is_object() && !object.contains(kHashMember), "only an object without a hash can be sealed");
   try {
     object[kHashMember] = hash_of(object);
     return object.dump(2) + "\n";
@@ -62,8 +58,7 @@ Json unseal(std::string_view text, const std::string& where) {
   Json object = parse_json(text, where);
   const auto found = json_get<std::string>(object, kHashMember, where);
   object.erase(kHashMember);
-  if (found != hash_of(object))
-    throw Error(ErrorKind::kDamaged, "is not what was written: its sha256 differs", where);
+  if (found != hash_of(object)) throw Error(ErrorKind::kDamaged, "is not what was written: its sha256 differs", where);
   return object;
 }
 
@@ -86,9 +81,8 @@ std::string encode_manifest(const Manifest& manifest) {
   object["files"] = std::move(files);
   std::string text = seal(std::move(object));
   if (text.size() > kMostManifestBytes) {
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("the checkpoint's manifest has {}; at most {} are possible",
-                            human_bytes(text.size()), human_bytes(kMostManifestBytes)));
+    throw Error(ErrorKind::kInvalidInput, fmt::format("the checkpoint's manifest has {}; at most {} are possible",
+                                                      human_bytes(text.size()), human_bytes(kMostManifestBytes)));
   }
   return text;
 }
@@ -101,9 +95,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   const Json object = unseal(text, where);
   const auto format = json_get<std::uint64_t>(object, "format", where);
   if (format != kManifestFormat) {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("is of format {}; this Muster reads {}", format, kManifestFormat), where,
-                "Use the version of Muster that wrote it.");
+    throw Error(ErrorKind::kUnsupported, fmt::format("is of format {}; this Muster reads {}", format, kManifestFormat),
+                where, "Use the version of Muster that wrote it.");
   }
   Manifest manifest;
   manifest.step = json_get<std::uint64_t>(object, "step", where);
@@ -119,8 +112,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   for (const Json& file : *files)
     manifest.files.push_back(parse_file(file, where));
   if (manifest.files.size() != 2 || manifest.files[0].name == manifest.files[1].name) {
-    throw Error(ErrorKind::kDamaged,
-                fmt::format("does not list {} and {} once each", kModelFile, kOptimizerFile), where);
+    throw Error(ErrorKind::kDamaged, fmt::format("does not list {} and {} once each", kModelFile, kOptimizerFile),
+                where);
   }
   return manifest;
 }

@@ -19,7 +19,7 @@ constexpr std::uint64_t kManifestFormat = 1;
 // Enough for any job and its progress, and little enough that a hostile manifest costs no memory.
 constexpr std::uint64_t kMostManifestBytes = 1024 * 1024;
 
-constexpr std::string_view kModelFile = "model.safetensors";  // parameters and buffers, by their names
+constexpr std::string_view kModelFile = "model.safetensors";          // parameters and buffers, by their names
 constexpr std::string_view kOptimizerFile = "optimizer.safetensors";  // state slots, "<slot>/<parameter>"
 
 struct ManifestFile {

@@ -18,13 +18,11 @@ namespace {
 
 constexpr std::size_t kPieceBytes = 1024 * 1024;
 
-[[noreturn]] void throw_no_tensor(std::string_view name, const SafetensorsHeader& header,
-                                  const std::string& where) {
+[[noreturn]] void throw_no_tensor(std::string_view name, const SafetensorsHeader& header, const std::string& where) {
   std::vector<std::string> names;
   for (const TensorEntry& entry : header.tensors)
     names.push_back(entry.name);
-  throw Error(ErrorKind::kNotFound, fmt::format("has no tensor \"{}\"{}", name, did_you_mean(name, names)),
-              where);
+  throw Error(ErrorKind::kNotFound, fmt::format("has no tensor \"{}\"{}", name, did_you_mean(name, names)), where);
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& reason) {
@@ -79,9 +77,8 @@ std::string encode_header(std::span<const TensorView* const> tensors, const Meta
   const std::uint64_t padding = (kDataAlignment - (8 + text.size()) % kDataAlignment) % kDataAlignment;
   text.append(padding, ' ');
   if (text.size() > kMostHeaderBytes) {
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("names and metadata need a header of {}; at most {} are possible",
-                            human_bytes(text.size()), human_bytes(kMostHeaderBytes)));
+    throw Error(ErrorKind::kInvalidInput, fmt::format("names and metadata need a header of {}; at most {} are possible",
+                                                      human_bytes(text.size()), human_bytes(kMostHeaderBytes)));
   }
   std::string prefix(8, '\0');
   for (std::size_t i = 0; i < 8; ++i)
@@ -91,8 +88,7 @@ std::string encode_header(std::span<const TensorView* const> tensors, const Meta
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::filesystem::path path)
-    : path_(std::move(path)), file_(open_for_reading(path_)) {
+SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)), file_(open_for_reading(path_)) {
   std::array<std::byte, 8> prefix{};
   if (file_.size >= prefix.size()) read_exactly(file_, 0, prefix, path_);
   const std::uint64_t bytes = safetensors_header_bytes(prefix, file_.size, path_.string());
@@ -105,10 +101,9 @@ void SafetensorsFile::read(std::string_view name, std::span<std::byte> out) cons
   const TensorEntry* const entry = header_.find(name);
   if (entry == nullptr) throw_no_tensor(name, header_, path_.string());
   if (entry->bytes() != out.size()) {
-    throw Error(
-        ErrorKind::kMismatch,
-        fmt::format("tensor \"{}\" has {} bytes and {} were expected", name, entry->bytes(), out.size()),
-        path_.string());
+    throw Error(ErrorKind::kMismatch,
+                fmt::format("tensor \"{}\" has {} bytes and {} were expected", name, entry->bytes(), out.size()),
+                path_.string());
   }
   read_exactly(file_, header_.data_begin + entry->begin, out, path_);
 }
@@ -120,8 +115,7 @@ AlignedBytes::AlignedBytes(std::uint64_t size, const std::string& where) : size_
     bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(kDataAlignment, rounded)));
   }
   if (!bytes_) {
-    throw Error(ErrorKind::kResource,
-                fmt::format("needs {} of memory, which is not there", human_bytes(size)), where);
+    throw Error(ErrorKind::kResource, fmt::format("needs {} of memory, which is not there", human_bytes(size)), where);
   }
 }
 
@@ -145,16 +139,14 @@ TensorView TensorSet::tensor(std::string_view name) const {
   return {entry->name, entry->dtype, entry->shape, data(*entry)};
 }
 
-FileDigest encode_safetensors(std::span<const TensorView> tensors, const Metadata& metadata,
-                              const ByteSink& sink) {
+FileDigest encode_safetensors(std::span<const TensorView> tensors, const Metadata& metadata, const ByteSink& sink) {
   check_writable(tensors, metadata);
   std::vector<const TensorView*> ordered;
   ordered.reserve(tensors.size());
   for (const TensorView& tensor : tensors)
     ordered.push_back(&tensor);
-  std::stable_sort(ordered.begin(), ordered.end(), [](const TensorView* a, const TensorView* b) {
-    return bytes_of(a->dtype) > bytes_of(b->dtype);
-  });
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const TensorView* a, const TensorView* b) { return bytes_of(a->dtype) > bytes_of(b->dtype); });
 
   const std::string header = encode_header(ordered, metadata);
   Sha256 hash;

@@ -144,8 +144,7 @@ using ByteSink = std::function<void(std::span<const std::byte>)>;
 // the given order is kept, so that every tensor is aligned to its own type. Throws kInvalidInput before the
 // first call: a name that is repeated, reserved or not UTF-8, data of another size than the shape, more than
 // the limits above.
-FileDigest encode_safetensors(std::span<const TensorView> tensors, const Metadata& metadata,
-                              const ByteSink& sink);
+FileDigest encode_safetensors(std::span<const TensorView> tensors, const Metadata& metadata, const ByteSink& sink);
 
 // encode_safetensors into a file, atomically. Throws also kResource or kIo; then `path` is as it was.
 FileDigest write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,

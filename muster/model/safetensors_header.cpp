@@ -78,8 +78,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   bool number_unsigned(number_unsigned_t number) override {
     if (state_ == State::kShape) {
-      if (entry_.shape.size() == kMostDimensions)
-        return refuse("has more than {} dimensions", kMostDimensions);
+      if (entry_.shape.size() == kMostDimensions) return refuse("has more than {} dimensions", kMostDimensions);
       if (number > INT64_MAX) return refuse("has an extent of {}, which is too large", number);
       entry_.shape.push_back(static_cast<std::int64_t>(number));
       return true;
@@ -166,8 +165,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception& error) override {
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) override {
     // The library repeats what it read last, which may be megabytes: only its first words.
     reason_ = fmt::format("the header is not valid JSON at byte {} ({})", position, in_quotes(error.what()));
     return false;
@@ -176,8 +174,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
  private:
   template <typename... Values>
   bool refuse(fmt::format_string<Values...> text, Values&&... values) {
-    reason_ = fmt::format("tensor {} {}", in_quotes(entry_.name),
-                          fmt::format(text, std::forward<Values>(values)...));
+    reason_ = fmt::format("tensor {} {}", in_quotes(entry_.name), fmt::format(text, std::forward<Values>(values)...));
     return false;
   }
 
@@ -234,8 +231,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (!has_dtype_ || !has_shape_ || !has_offsets_) {
       return refuse("has no {}", !has_dtype_ ? "dtype" : !has_shape_ ? "shape" : "data_offsets");
     }
-    if (entry_.begin > entry_.end)
-      return refuse("ends at byte {} before its begin {}", entry_.end, entry_.begin);
+    if (entry_.begin > entry_.end) return refuse("ends at byte {} before its begin {}", entry_.end, entry_.begin);
     std::uint64_t bytes = bytes_of(entry_.dtype);
     for (const std::int64_t extent : entry_.shape) {
       if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) {
@@ -267,10 +263,9 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 // Puts the tensors in order of their data and demands that it has no hole and no overlap and ends with the
 // file.
 void check_data(SafetensorsHeader& header, std::uint64_t data_bytes, const std::string& where) {
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const TensorEntry& a, const TensorEntry& b) {
-                     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-                   });
+  std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
   std::uint64_t position = 0;
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
     const TensorEntry& entry = header.tensors[i];
@@ -278,8 +273,7 @@ void check_data(SafetensorsHeader& header, std::uint64_t data_bytes, const std::
       throw Error(
           ErrorKind::kDamaged,
           fmt::format("tensor {} starts at byte {} of the data and should start at {}: the data has {}",
-                      in_quotes(entry.name), entry.begin, position,
-                      entry.begin > position ? "a hole" : "an overlap"),
+                      in_quotes(entry.name), entry.begin, position, entry.begin > position ? "a hole" : "an overlap"),
           where);
     }
     position = entry.end;
@@ -287,8 +281,7 @@ void check_data(SafetensorsHeader& header, std::uint64_t data_bytes, const std::
   }
   if (position != data_bytes) {
     throw Error(ErrorKind::kDamaged,
-                fmt::format("the tensors need {} bytes of data and the file has {}", position, data_bytes),
-                where);
+                fmt::format("the tensors need {} bytes of data and the file has {}", position, data_bytes), where);
   }
 }
 
@@ -323,8 +316,7 @@ std::uint64_t safetensors_header_bytes(std::span<const std::byte, 8> prefix, std
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> head, std::uint64_t file_size,
                                            const std::string& where) {
   if (file_size < 8 || head.size() < 8) {
-    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes, too few for a safetensors file", file_size),
-                where);
+    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes, too few for a safetensors file", file_size), where);
   }
   const std::uint64_t bytes = safetensors_header_bytes(head.first<8>(), file_size, where);
   if (bytes > head.size() - 8) throw Error(ErrorKind::kDamaged, "ends inside its header", where);

@@ -53,8 +53,7 @@ class ExampleCheckpoint {
     if (views.size() != set.header().tensors.size()) return false;
     for (const TensorView& view : views) {
       const TensorView other = set.tensor(view.name);
-      if (other.dtype != view.dtype || other.shape != view.shape || other.data.size() != view.data.size())
-        return false;
+      if (other.dtype != view.dtype || other.shape != view.shape || other.data.size() != view.data.size()) return false;
       if (std::memcmp(other.data.data(), view.data.data(), view.data.size()) != 0) return false;
     }
     return true;
@@ -71,8 +70,7 @@ inline std::string file_text(const std::filesystem::path& path) {
 }
 
 inline void put_file(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::remove(
-      path);  // a file cut to nothing and rewritten is flushed by ext4, which takes milliseconds
+  std::filesystem::remove(path);  // a file cut to nothing and rewritten is flushed by ext4, which takes milliseconds
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
 }
 

@@ -74,9 +74,9 @@ class EveryPoint : public ::testing::TestWithParam<Save> {
 
 TEST_P(EveryPoint, HasAName) {
   const std::vector<std::string> names = points();
-  for (const char* const name : {"before create folder", "after write model.safetensors",
-                                 "before fsync optimizer.safetensors", "after fsync manifest.json",
-                                 "before rename folder", "after fsync parent", "before write best.json"}) {
+  for (const char* const name :
+       {"before create folder", "after write model.safetensors", "before fsync optimizer.safetensors",
+        "after fsync manifest.json", "before rename folder", "after fsync parent", "before write best.json"}) {
     EXPECT_THAT(names, ::testing::Contains(name));
   }
   EXPECT_GT(std::find(names.begin(), names.end(), "before write manifest.json"),
@@ -122,8 +122,7 @@ TEST_P(EveryPoint, SurvivesAFailingDisk) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Saves, EveryPoint,
-                         ::testing::Values(Save{"new_step", 2, 0}, Save{"same_step", 1, 1}),
+INSTANTIATE_TEST_SUITE_P(Saves, EveryPoint, ::testing::Values(Save{"new_step", 2, 0}, Save{"same_step", 1, 1}),
                          [](const auto& info) { return info.param.name; });
 
 // A file that cannot grow beyond the limit fails as a full disk does, in the middle of a write.
@@ -131,8 +130,7 @@ TEST(FullDisk, LeavesTheOldCheckpointAndNothingElse) {
   const ScratchFolder scratch;
   const ExampleCheckpoint before(1);
   CheckpointStore(scratch.path()).save(before.content());
-  const auto largest =
-      std::filesystem::file_size(CheckpointStore(scratch.path()).path_of(1) / "manifest.json");
+  const auto largest = std::filesystem::file_size(CheckpointStore(scratch.path()).path_of(1) / "manifest.json");
   for (std::uint64_t limit = 0; limit < largest; limit = limit * 2 + 1) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);

@@ -28,9 +28,8 @@ TEST(CheckpointName, GoesThereAndBack) {
 }
 
 TEST(CheckpointName, TakesNoOtherName) {
-  for (const char* const name :
-       {"", "step-", "step-1", "step-0000000000001", "step--00000000001", "step-+00000000001",
-        "step-00000000001x", "step-99999999999999999999", "xstep-000000000001"}) {
+  for (const char* const name : {"", "step-", "step-1", "step-0000000000001", "step--00000000001", "step-+00000000001",
+                                 "step-00000000001x", "step-99999999999999999999", "xstep-000000000001"}) {
     EXPECT_FALSE(step_of(name)) << name;
   }
 }
@@ -38,9 +37,9 @@ TEST(CheckpointName, TakesNoOtherName) {
 TEST(HiddenName, IsOnlyOurPattern) {
   EXPECT_TRUE(is_hidden_name(hidden_path("x", 7).filename().string()));
   EXPECT_TRUE(is_hidden_name(".step-000000000001.42.tmp"));
-  for (const char* const name : {"", ".", ".tmp", "..tmp", ".step-000000000001.tmp",
-                                 ".step-000000000001..tmp", ".step-000000000001.x.tmp", ".step-1.42.tmp",
-                                 "step-000000000001.42.tmp", ".step-000000000001.42.tmp~", ".git.42.tmp"}) {
+  for (const char* const name :
+       {"", ".", ".tmp", "..tmp", ".step-000000000001.tmp", ".step-000000000001..tmp", ".step-000000000001.x.tmp",
+        ".step-1.42.tmp", "step-000000000001.42.tmp", ".step-000000000001.42.tmp~", ".git.42.tmp"}) {
     EXPECT_FALSE(is_hidden_name(name)) << name;
   }
 }
@@ -89,9 +88,8 @@ TEST(Leftovers, OfDeadWritersGoAtTheNextOpenAndNothingElse) {
   put_file(scratch.path() / ".other.42.tmp", "x");
   std::filesystem::create_directory_symlink("/", scratch.path() / ".step-000000000002.42.tmp");
   CheckpointStore store(scratch.path());
-  EXPECT_THAT(names_of(scratch.path()),
-              ElementsAre(fmt::format(".best.json.{}.tmp", ::getppid()), ".best.json.tmp", ".other.42.tmp",
-                          ".step-000000000002.42.tmp", ".step-1.42.tmp"));
+  EXPECT_THAT(names_of(scratch.path()), ElementsAre(fmt::format(".best.json.{}.tmp", ::getppid()), ".best.json.tmp",
+                                                    ".other.42.tmp", ".step-000000000002.42.tmp", ".step-1.42.tmp"));
 }
 
 }  // namespace

@@ -27,9 +27,7 @@ class CheckpointStoreTest : public ::testing::Test {
     for (const std::uint64_t step : steps)
       saver.save(ExampleCheckpoint(step).content());
   }
-  std::filesystem::path file(std::uint64_t step, const std::string& name) {
-    return store().path_of(step) / name;
-  }
+  std::filesystem::path file(std::uint64_t step, const std::string& name) { return store().path_of(step) / name; }
   ErrorKind kind_of_load(std::uint64_t step) {
     try {
       store().load(step);
@@ -87,8 +85,7 @@ TEST_F(CheckpointStoreTest, NewestIsByStepNotByTime) {
 
 TEST_F(CheckpointStoreTest, IgnoresWhatIsNotItsOwn) {
   save({5});
-  for (const char* const name :
-       {"step-7", "step-0000000000x7", "Step-000000000007", "step-000000000007.bak"}) {
+  for (const char* const name : {"step-7", "step-0000000000x7", "Step-000000000007", "step-000000000007.bak"}) {
     std::filesystem::create_directories(folder_ / name);
   }
   put_file(folder_ / "step-000000000009", "a file");

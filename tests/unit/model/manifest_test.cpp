@@ -78,13 +78,12 @@ TEST(Manifest, SeesAnyChangedCharacter) {
 }
 
 TEST(Manifest, RefusesWhatIsMissingOrOfAnotherType) {
-  for (const char* const member : {"format", "step", "generation", "seed", "epoch", "position", "job",
-                                   "progress", "muster_version", "files"}) {
+  for (const char* const member :
+       {"format", "step", "generation", "seed", "epoch", "position", "job", "progress", "muster_version", "files"}) {
     EXPECT_NE(refusal(changed([&](Json& object) { object.erase(member); })), "accepted") << member;
     EXPECT_NE(refusal(changed([&](Json& object) { object[member] = nullptr; })), "accepted") << member;
     EXPECT_NE(refusal(changed([&](Json& object) { object[member] = -1; })), "accepted") << member;
-    EXPECT_NE(refusal(changed([&](Json& object) { object[member] = Json::array({1.5}); })), "accepted")
-        << member;
+    EXPECT_NE(refusal(changed([&](Json& object) { object[member] = Json::array({1.5}); })), "accepted") << member;
   }
   EXPECT_NE(refusal("[]"), "accepted");
   EXPECT_NE(refusal("{}"), "accepted");
@@ -97,14 +96,11 @@ TEST(Manifest, ListsExactlyItsTwoFiles) {
   EXPECT_THAT(refusal(files([](Json& list) { list.erase(0); })), HasSubstr("once each"));
   EXPECT_THAT(refusal(files([](Json& list) { list[1] = list[0]; })), HasSubstr("once each"));
   EXPECT_THAT(refusal(files([](Json& list) { list.push_back(list[0]); })), HasSubstr("once each"));
-  for (const char* const name :
-       {"../model.safetensors", "/etc/passwd", "", "model.safetensors/..", "pickle.pt"}) {
-    EXPECT_THAT(refusal(files([&](Json& list) { list[0]["name"] = name; })), HasSubstr("does not have"))
-        << name;
+  for (const char* const name : {"../model.safetensors", "/etc/passwd", "", "model.safetensors/..", "pickle.pt"}) {
+    EXPECT_THAT(refusal(files([&](Json& list) { list[0]["name"] = name; })), HasSubstr("does not have")) << name;
   }
   EXPECT_THAT(refusal(files([](Json& list) { list[0]["sha256"] = "abc"; })), HasSubstr("64 hexadecimal"));
-  EXPECT_THAT(refusal(files([](Json& list) { list[0]["sha256"] = std::string(64, 'A'); })),
-              HasSubstr("64 hex"));
+  EXPECT_THAT(refusal(files([](Json& list) { list[0]["sha256"] = std::string(64, 'A'); })), HasSubstr("64 hex"));
   EXPECT_THAT(refusal(files([](Json& list) { list[0]["bytes"] = -1; })), HasSubstr("bytes"));
   EXPECT_THAT(refusal(files([](Json& list) { list[0] = "model.safetensors"; })), HasSubstr("name"));
 }

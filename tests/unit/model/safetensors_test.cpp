@@ -80,10 +80,9 @@ TEST(SafetensorsHeader, KnowsEveryDtypeAndItsSize) {
   const std::pair<std::string, int> types[] = {{"F64", 8},  {"I64", 8}, {"F32", 4}, {"I32", 4}, {"F16", 2},
                                                {"BF16", 2}, {"I16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
   for (const auto& type : types) {
-    const auto header =
-        parse(file_of(fmt::format(R"({{"x":{{"dtype":"{}","shape":[3],"data_offsets":[0,{}]}}}})", type.first,
-                                  3 * type.second),
-                      3 * static_cast<std::size_t>(type.second)));
+    const auto header = parse(file_of(
+        fmt::format(R"({{"x":{{"dtype":"{}","shape":[3],"data_offsets":[0,{}]}}}})", type.first, 3 * type.second),
+        3 * static_cast<std::size_t>(type.second)));
     EXPECT_EQ(to_string(header.tensors[0].dtype), type.first);
     EXPECT_EQ(bytes_of(header.tensors[0].dtype), static_cast<std::uint64_t>(type.second));
   }
@@ -110,8 +109,7 @@ TEST_P(RefusesHeader, WithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     Corpus, RefusesHeader,
     ::testing::Values(
-        Malformed{"empty", "", 0, "does not start with {"},
-        Malformed{"list", "[]", 0, "does not start with {"},
+        Malformed{"empty", "", 0, "does not start with {"}, Malformed{"list", "[]", 0, "does not start with {"},
         Malformed{"leading_space", " {}", 0, "does not start with {"},
         Malformed{"byte_order_mark", "\xEF\xBB\xBF{}", 0, "does not start with {"},
         Malformed{"cut", R"({"x":)", 0, "not valid JSON"}, Malformed{"trailing", "{}{}", 0, "not valid JSON"},
@@ -127,15 +125,12 @@ INSTANTIATE_TEST_SUITE_P(
         entry("no_offsets", R"("dtype":"F32","shape":[1])", 4, "has no data_offsets"),
         entry("one_offset", R"("dtype":"F32","shape":[1],"data_offsets":[0])", 4, "fewer than two"),
         entry("three_offsets", R"("dtype":"F32","shape":[1],"data_offsets":[0,4,4])", 4, "more than two"),
-        entry("unknown_dtype", R"("dtype":"F33","shape":[1],"data_offsets":[0,4])", 4,
-              "unknown dtype \"F33\""),
+        entry("unknown_dtype", R"("dtype":"F33","shape":[1],"data_offsets":[0,4])", 4, "unknown dtype \"F33\""),
         entry("dtype_number", R"("dtype":4,"shape":[1],"data_offsets":[0,4])", 4, "has a number where"),
         entry("unknown_member", R"("dtype":"F32","shape":[1],"data_offsets":[0,4],"pickle":"x")", 4,
               "unknown member \"pickle\""),
-        entry("dtype_twice", R"("dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4])", 4,
-              "dtype twice"),
-        entry("shape_twice", R"("dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4])", 4,
-              "shape twice"),
+        entry("dtype_twice", R"("dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4])", 4, "dtype twice"),
+        entry("shape_twice", R"("dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4])", 4, "shape twice"),
         entry("negative_extent", R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])", 4, "negative number"),
         entry("negative_zero", R"("dtype":"F32","shape":[-0],"data_offsets":[0,0])", 0, "negative number"),
         entry("negative_offset", R"("dtype":"F32","shape":[1],"data_offsets":[-4,0])", 4, "negative number"),
@@ -143,15 +138,13 @@ INSTANTIATE_TEST_SUITE_P(
         entry("exponent", R"("dtype":"F32","shape":[1e0],"data_offsets":[0,4])", 4, "no 64-bit integer"),
         entry("beyond_64_bits", R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,4])", 4,
               "no 64-bit integer"),
-        entry("extent_2_63", R"("dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,4])", 4,
-              "too large"),
+        entry("extent_2_63", R"("dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,4])", 4, "too large"),
         entry("overflowing_shape", R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0,
               "does not fit in 64 bits"),
         // 4 x 2^62 is 0 modulo 2^64: the multiplication by the type's size counts too.
         entry("overflowing_bytes", R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])", 0,
               "does not fit in 64 bits"),
-        entry("wrong_size", R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", 4,
-              "has 4 bytes of data; its"),
+        entry("wrong_size", R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", 4, "has 4 bytes of data; its"),
         entry("backwards", R"("dtype":"F32","shape":[1],"data_offsets":[4,0])", 4, "ends at byte 0 before"),
         entry("beyond_the_file", R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 7, "need 8 bytes"),
         entry("hole_at_start", R"("dtype":"U8","shape":[1],"data_offsets":[1,2])", 2, "a hole"),
@@ -180,8 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
                   R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                   R"("\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                   2, "\"a\" is there twice"},
-        Malformed{"metadata_twice", R"({"__metadata__":{},"__metadata__":{}})", 0,
-                  "__metadata__ is there twice"},
+        Malformed{"metadata_twice", R"({"__metadata__":{},"__metadata__":{}})", 0, "__metadata__ is there twice"},
         Malformed{"metadata_key_twice", R"({"__metadata__":{"a":"1","a":"2"}})", 0, "\"a\" is there twice"},
         Malformed{"metadata_number", R"({"__metadata__":{"a":1}})", 0, "holds only texts"},
         Malformed{"metadata_list", R"({"__metadata__":[]})", 0, "holds only texts"},
@@ -193,8 +185,7 @@ TEST(SafetensorsHeader, RefusesImpossibleLengths) {
   EXPECT_THAT(refusal(std::string(7, '\0')), HasSubstr("too few"));
   EXPECT_THAT(refusal(std::string(8, '\0')), HasSubstr("does not start with {"));
   EXPECT_THAT(refusal(std::string(8, '\xFF')), HasSubstr("announces a header of 18446744073709551615 bytes"));
-  EXPECT_THAT(refusal(std::string(7, '\0') + "\x80"),
-              HasSubstr("announces a header of 9223372036854775808 bytes"));
+  EXPECT_THAT(refusal(std::string(7, '\0') + "\x80"), HasSubstr("announces a header of 9223372036854775808 bytes"));
   std::string one_short = file_of("{}", 0);
   one_short[0] = 3;
   EXPECT_THAT(refusal(one_short), HasSubstr("announces a header of 3 bytes; at most 2"));
@@ -212,8 +203,7 @@ TEST(SafetensorsHeader, RefusesAHeaderBeyondTheLimitWhateverTheFileSize) {
 TEST(SafetensorsHeader, RefusesAHeadThatEndsInsideTheHeader) {
   const std::string file = file_of(R"({"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0);
   for (std::size_t length = 0; length < file.size(); ++length) {
-    EXPECT_THROW(parse_safetensors_header(std::as_bytes(std::span(file)).first(length), file.size(), "x"),
-                 Error);
+    EXPECT_THROW(parse_safetensors_header(std::as_bytes(std::span(file)).first(length), file.size(), "x"), Error);
     EXPECT_NE(refusal(file.substr(0, length)), "accepted");
   }
 }
@@ -222,8 +212,8 @@ TEST(SafetensorsHeader, BoundsTheNumberOfTensors) {
   const auto with = [](std::size_t count) {
     std::string json = "{";
     for (std::size_t i = 0; i < count; ++i) {
-      json += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
-                          i, i, i + 1);
+      json +=
+          fmt::format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", i, i, i + 1);
     }
     return file_of(json + "}", count);
   };
@@ -246,8 +236,7 @@ TEST(SafetensorsHeader, KeepsMessagesShortAndPrintable) {
 
 class Written : public ::testing::Test {
  protected:
-  TensorView view(const std::string& name, const std::vector<float>& values,
-                  std::vector<std::int64_t> shape) {
+  TensorView view(const std::string& name, const std::vector<float>& values, std::vector<std::int64_t> shape) {
     return {name, Dtype::kF32, std::move(shape), std::as_bytes(std::span(values))};
   }
   ScratchFolder folder_;
@@ -340,8 +329,7 @@ TEST_F(Written, RefusesWhatCouldNotBeReadBackAndLeavesTheOldFile) {
     }
     EXPECT_EQ(bytes_in(path_), before);
   }
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1)
-      << "a temporary file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1) << "a temporary file was left";
 }
 
 TEST_F(Written, ReadingNamesWhatIsMissingOrOfAnotherSize) {
@@ -405,10 +393,9 @@ TEST(TensorSet, GivesAlignedTensorsByName) {
   const std::vector<float> a{1, 2, 3};
   const std::vector<double> b{4};
   std::string file;
-  encode_safetensors(
-      std::vector<TensorView>{{"a", Dtype::kF32, {3}, std::as_bytes(std::span(a))},
-                              {"b", Dtype::kF64, {1}, std::as_bytes(std::span(b))}},
-      {}, [&](auto piece) { file.append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
+  encode_safetensors(std::vector<TensorView>{{"a", Dtype::kF32, {3}, std::as_bytes(std::span(a))},
+                                             {"b", Dtype::kF64, {1}, std::as_bytes(std::span(b))}},
+                     {}, [&](auto piece) { file.append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
   AlignedBytes bytes(file.size(), "x");
   std::memcpy(bytes.span().data(), file.data(), file.size());
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.span().data()) % kDataAlignment, 0u);
