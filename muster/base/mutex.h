@@ -31,9 +31,7 @@ class MUSTER_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
 // Holds the mutex for its scope.
 class MUSTER_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) MUSTER_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) {
-    mutex_.lock();
-  }
+  explicit MutexLock(Mutex& mutex) MUSTER_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
   ~MutexLock() MUSTER_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
