@@ -1,5 +1,5 @@
-// MUSTER_CHECK: an invariant of Muster's own. A broken one means that the program is wrong, so it stops at once and says
-// where; it is never used for what input, disks or peers can do (error.h).
+// MUSTER_CHECK: an invariant of Muster's own. A broken one means that the program is wrong, so it stops at
+// once and says where; it is never used for what input, disks or peers can do (error.h).
 #pragma once
 
 #include <string_view>
@@ -11,8 +11,8 @@ namespace muster {
 
 }  // namespace muster
 
-#define MUSTER_CHECK(condition, message)                                           \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
-      ::muster::check_failed(__FILE__, __LINE__, #condition, message);             \
+#define MUSTER_CHECK(condition, message)                               \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
+      ::muster::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)

@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <memory>
+#include <cstdint>
 #include <string>
 
 namespace muster {

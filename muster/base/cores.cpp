@@ -3,39 +3,93 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <fstream>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace muster {
 namespace {
 
-std::optional<double> read_quota(const std::filesystem::path& root) {
-  // v2: "max 100000" or "150000 100000".
-  std::ifstream v2(root / "cpu.max");
+std::optional<double> quotient(const std::string& quota, const std::string& period) {
+  double numbers[2] = {0, 0};
+  const std::string* const texts[2] = {&quota, &period};
+  for (int i = 0; i < 2; ++i) {
+    const char* const end = texts[i]->data() + texts[i]->size();
+    const auto parsed = std::from_chars(texts[i]->data(), end, numbers[i]);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || !std::isfinite(numbers[i]) || numbers[i] <= 0)
+      return std::nullopt;  // "max", -1
+  }
+  return numbers[0] / numbers[1];
+}
+
+// Version 2: "max 100000" or "150000 100000".
+std::optional<double> quota_v2(const std::filesystem::path& group) {
+  std::ifstream file(group / "cpu.max");
   std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period) {
-    if (quota == "max" || period <= 0) return std::nullopt;
-    try {
-      return std::stod(quota) / period;
-    } catch (const std::exception&) {
-      return std::nullopt;
+  std::string period;
+  file >> quota >> period;
+  return quotient(quota, period);
+}
+
+std::optional<double> quota_v1(const std::filesystem::path& group) {
+  std::string quota;
+  std::string period;
+  std::ifstream(group / "cpu.cfs_quota_us") >> quota;
+  std::ifstream(group / "cpu.cfs_period_us") >> period;
+  return quotient(quota, period);
+}
+
+// This process's group under the hierarchy that has the processor controller: "0::/a/b" is version 2,
+// "3:cpu,cpuacct:/a/b" version 1.
+std::filesystem::path own_group(const std::filesystem::path& membership, bool version2) {
+  std::ifstream file(membership);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    if (version2 ? controllers == ",," : controllers.find(",cpu,") != std::string::npos)
+      return std::filesystem::path(line.substr(second + 1)).lexically_normal().relative_path();
+  }
+  return {};
+}
+
+// The smallest quota of the group and of those above it.
+std::optional<double> read_quota(const std::filesystem::path& root, const std::filesystem::path& membership) {
+  std::optional<double> smallest;
+  for (const bool version2 : {true, false}) {
+    const std::filesystem::path top = version2 ? root : root / "cpu";
+    std::filesystem::path group = own_group(membership, version2);
+    while (true) {
+      const std::filesystem::path folder = top / group;
+      const auto quota = version2 ? quota_v2(folder) : quota_v1(folder);
+      if (quota && (!smallest || *quota < *smallest)) smallest = quota;
+      if (group.empty()) break;
+      group = group.parent_path();
     }
   }
-  double quota_us = 0;
-  std::ifstream v1_quota(root / "cpu" / "cpu.cfs_quota_us");
-  std::ifstream v1_period(root / "cpu" / "cpu.cfs_period_us");
-  if ((v1_quota >> quota_us) && (v1_period >> period) && quota_us > 0 && period > 0) return quota_us / period;
-  return std::nullopt;
+  return smallest;
+}
+
+int cores_in_affinity_mask() {
+  // The kernel refuses a mask with fewer bits than the machine may have cores.
+  for (int bits = CPU_SETSIZE; bits <= 1 << 20; bits *= 4) {
+    std::vector<cpu_set_t> mask(static_cast<std::size_t>(bits / CPU_SETSIZE));
+    const std::size_t bytes = mask.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, mask.data()) == 0) return CPU_COUNT_S(bytes, mask.data());
+  }
+  return 1;
 }
 
 }  // namespace
 
 Cores decide_cores(int affinity, std::optional<double> quota, std::optional<int> granted) {
   Cores cores{std::max(1, affinity), fmt::format("{} in the affinity mask", affinity)};
-  if (quota && static_cast<int>(*quota) < cores.usable) {
-    cores = {std::max(1, static_cast<int>(*quota)), fmt::format("cgroup quota of {:.2f} cores", *quota)};
+  if (quota && std::floor(*quota) < cores.usable) {
+    cores = {static_cast<int>(std::max(1.0, *quota)), fmt::format("cgroup quota of {:.2f} cores", *quota)};
   }
   if (granted && *granted < cores.usable) {
     cores = {std::max(1, *granted), fmt::format("{} granted by the scheduler", *granted)};
@@ -43,11 +97,9 @@ Cores decide_cores(int affinity, std::optional<double> quota, std::optional<int>
   return cores;
 }
 
-Cores usable_cores(std::optional<int> granted, const std::filesystem::path& cgroup_root) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const int affinity = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
-  return decide_cores(affinity, read_quota(cgroup_root), granted);
+Cores usable_cores(std::optional<int> granted, const std::filesystem::path& cgroup_root,
+                   const std::filesystem::path& membership) {
+  return decide_cores(cores_in_affinity_mask(), read_quota(cgroup_root, membership), granted);
 }
 
 }  // namespace muster

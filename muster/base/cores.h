@@ -12,12 +12,14 @@ struct Cores {
   std::string reason;  // in words, for logs and `muster info`
 };
 
-// The decision, pure: `affinity` cores in the mask, `quota` cores of the cgroup (fractional), `granted` by a scheduler
-// (SLURM_CPUS_PER_TASK, read by the caller). The smallest wins, rounded down, never below 1.
+// The decision, pure: `affinity` cores in the mask, `quota` cores of the cgroup (fractional), `granted` by a
+// scheduler (SLURM_CPUS_PER_TASK, read by the caller). The smallest wins, rounded down, never below 1.
 Cores decide_cores(int affinity, std::optional<double> quota, std::optional<int> granted);
 
-// Reads affinity and cgroup (v2 and v1 below `cgroup_root`) and decides.
+// Reads affinity and the quotas of this process's cgroup and of all groups above it (v2 and v1 below `cgroup_root`;
+// which group it is stands in `membership`), and decides. What cannot be read is no limit.
 Cores usable_cores(std::optional<int> granted = std::nullopt,
-                   const std::filesystem::path& cgroup_root = "/sys/fs/cgroup");
+                   const std::filesystem::path& cgroup_root = "/sys/fs/cgroup",
+                   const std::filesystem::path& membership = "/proc/self/cgroup");
 
 }  // namespace muster

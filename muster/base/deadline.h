@@ -11,8 +11,11 @@ namespace muster {
 // A value; it reads the clock it was made from, which must outlive it.
 class Deadline {
  public:
+  // A duration past the end of time, nanoseconds::max() for one, gives a deadline that never passes.
   static Deadline after(std::chrono::nanoseconds duration, const Clock& clock = system_clock()) {
-    return Deadline(clock, clock.now() + std::chrono::duration_cast<Clock::Instant::duration>(duration));
+    const Clock::Instant now = clock.now();
+    const auto span = std::chrono::duration_cast<Clock::Instant::duration>(duration);
+    return Deadline(clock, span > Clock::Instant::max() - now ? Clock::Instant::max() : now + span);
   }
 
   bool passed() const { return clock_->now() >= instant_; }

@@ -21,17 +21,28 @@ std::string join(const std::string& message, const std::string& where, const std
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInvalidInput: return "invalid_input";
-    case ErrorKind::kNotFound: return "not_found";
-    case ErrorKind::kDamaged: return "damaged";
-    case ErrorKind::kMismatch: return "mismatch";
-    case ErrorKind::kUnsupported: return "unsupported";
-    case ErrorKind::kResource: return "resource";
-    case ErrorKind::kTimeout: return "timeout";
-    case ErrorKind::kPeerLost: return "peer_lost";
-    case ErrorKind::kIo: return "io";
-    case ErrorKind::kCompute: return "compute";
-    case ErrorKind::kInterrupted: return "interrupted";
+    case ErrorKind::kInvalidInput:
+      return "invalid_input";
+    case ErrorKind::kNotFound:
+      return "not_found";
+    case ErrorKind::kDamaged:
+      return "damaged";
+    case ErrorKind::kMismatch:
+      return "mismatch";
+    case ErrorKind::kUnsupported:
+      return "unsupported";
+    case ErrorKind::kResource:
+      return "resource";
+    case ErrorKind::kTimeout:
+      return "timeout";
+    case ErrorKind::kPeerLost:
+      return "peer_lost";
+    case ErrorKind::kIo:
+      return "io";
+    case ErrorKind::kCompute:
+      return "compute";
+    case ErrorKind::kInterrupted:
+      return "interrupted";
   }
   MUSTER_CHECK(false, "an ErrorKind without a name");
 }
@@ -41,7 +52,8 @@ Error::Error(ErrorKind kind, std::string message, std::string where, std::string
       kind_(kind),
       message_(std::move(message)),
       where_(std::move(where)),
-      remedy_(std::move(remedy)) {}
+      remedy_(std::move(remedy)) {
+}
 
 bool Error::retryable() const {
   return kind_ == ErrorKind::kTimeout || kind_ == ErrorKind::kPeerLost;
@@ -53,8 +65,10 @@ int Error::exit_code() const {
     case ErrorKind::kNotFound:
     case ErrorKind::kDamaged:
     case ErrorKind::kMismatch:
-    case ErrorKind::kUnsupported: return 2;
-    default: return 1;
+    case ErrorKind::kUnsupported:
+      return 2;
+    default:
+      return 1;
   }
 }
 

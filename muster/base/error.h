@@ -1,6 +1,7 @@
 // Errors: what can happen to a healthy program (bad input, damaged file, full disk, lost peer, time-out).
 //
-// Broken invariants are not errors: they stop the process, see check.h. The policy is on one page, docs/errors.md.
+// Broken invariants are not errors: they stop the process, see check.h. The policy is on one page,
+// docs/errors.md.
 #pragma once
 
 #include <stdexcept>
@@ -29,8 +30,8 @@ std::string_view to_string(ErrorKind kind);
 // One failure: what was wrong, where, and what to do about it.
 class Error : public std::runtime_error {
  public:
-  // `where` names a place a person can go to (file:line, flag, rank); `remedy` is a sentence that says what to do.
-  // Either may be empty. what() joins all three.
+  // `where` names a place a person can go to (file:line, flag, rank); `remedy` is a sentence that says what
+  // to do. Either may be empty. what() joins all three.
   Error(ErrorKind kind, std::string message, std::string where = {}, std::string remedy = {});
 
   ErrorKind kind() const { return kind_; }
@@ -40,7 +41,8 @@ class Error : public std::runtime_error {
 
   // Whether the same call can succeed later without anyone changing anything.
   bool retryable() const;
-  // The program's exit code: 2 for a user's mistake (input, missing or damaged file, mismatch), 1 for a failure.
+  // The program's exit code: 2 for a user's mistake (input, missing or damaged file, mismatch), 1 for a
+  // failure.
   int exit_code() const;
 
  private:

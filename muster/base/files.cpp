@@ -27,13 +27,19 @@ void throw_system_error(std::string_view action, const std::filesystem::path& pa
   const std::string message = fmt::format("{}: {}", action, std::strerror(code));
   switch (code) {
     case ENOENT:
-    case ENOTDIR: throw Error(ErrorKind::kNotFound, message, path.string());
+    case ENOTDIR:
+      throw Error(ErrorKind::kNotFound, message, path.string());
     case ENOSPC:
-    case EDQUOT: throw Error(ErrorKind::kResource, message, path.string(), "Free some disk space.");
+    case EDQUOT:
+      throw Error(ErrorKind::kResource, message, path.string(), "Free some disk space.");
+    case EFBIG:
+      throw Error(ErrorKind::kResource, message, path.string(), "Raise the limit on file sizes (ulimit -f).");
     case EMFILE:
     case ENFILE:
-    case ENOMEM: throw Error(ErrorKind::kResource, message, path.string());
-    default: throw Error(ErrorKind::kIo, message, path.string());
+    case ENOMEM:
+      throw Error(ErrorKind::kResource, message, path.string());
+    default:
+      throw Error(ErrorKind::kIo, message, path.string());
   }
 }
 
@@ -60,8 +66,8 @@ OpenFile open_for_reading(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) throw_system_error("cannot be examined", path);
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorKind::kInvalidInput,
-                S_ISDIR(status.st_mode) ? "is a folder, not a file" : "is not a regular file", path.string());
+    throw Error(ErrorKind::kInvalidInput, S_ISDIR(status.st_mode) ? "is a folder, not a file" : "is not a regular file",
+                path.string());
   }
   return {std::move(descriptor), static_cast<std::uint64_t>(status.st_size)};
 }
@@ -70,8 +76,8 @@ void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byt
                   const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t count = ::pread(file.descriptor.get(), out.data() + done, out.size() - done,
-                                  static_cast<off_t>(offset + done));
+    const ssize_t count =
+        ::pread(file.descriptor.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (count < 0) {
       if (errno == EINTR) continue;
       throw_system_error("cannot be read", path);
@@ -97,9 +103,13 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit_byt
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for data.
+  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for
+  // data.
   temporary_ = folder_of(path_) / fmt::format(".{}.{}.tmp", path_.filename().string(), ::getpid());
-  descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // A file of this name is what an earlier process with our number left, or a link that somebody laid: it is removed,
+  // never written through.
+  ::unlink(temporary_.c_str());
+  descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!descriptor_.valid()) throw_system_error("cannot be created", path_);
 }
 

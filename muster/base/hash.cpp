@@ -32,7 +32,8 @@ std::string Sha256::finish() {
   unsigned int length = 0;
   MUSTER_CHECK(EVP_DigestFinal_ex(state_->context.get(), digest.data(), &length) == 1, "SHA-256 final");
   std::string text;
-  for (unsigned int i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+  for (unsigned int i = 0; i < length; ++i)
+    text += fmt::format("{:02x}", digest[i]);
   return text;
 }
 

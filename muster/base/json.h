@@ -10,7 +10,8 @@ namespace muster {
 
 using Json = nlohmann::ordered_json;
 
-// Parses one JSON value. Throws kDamaged with `where` and the byte position: not JSON, nested deeper than 32, not UTF-8.
+// Parses one JSON value, in time linear in the text. Throws kDamaged with `where`: not JSON (with line and column), not
+// UTF-8, nested deeper than 32, a member that stands twice in its object, more than 500,000 values.
 Json parse_json(std::string_view text, const std::string& where);
 
 // The member `key` of `object` as T. Throws kDamaged if it is missing or of another type.

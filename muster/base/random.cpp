@@ -40,7 +40,8 @@ PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = kMultiplier0 * counter[0];
     const std::uint64_t product1 = kMultiplier1 * counter[2];
-    counter = {high(product1) ^ counter[1] ^ key[0], low(product1), high(product0) ^ counter[3] ^ key[1], low(product0)};
+    counter = {high(product1) ^ counter[1] ^ key[0], low(product1), high(product0) ^ counter[3] ^ key[1],
+               low(product0)};
     key[0] += kWeyl0;
     key[1] += kWeyl1;
   }
@@ -76,12 +77,14 @@ std::uint64_t RandomStream::below(std::uint64_t bound) {
   // Values under 2^64 mod bound would make the small remainders likelier: draw again.
   const std::uint64_t threshold = (0 - bound) % bound;
   std::uint64_t value = next_u64();
-  while (value < threshold) value = next_u64();
+  while (value < threshold)
+    value = next_u64();
   return value % bound;
 }
 
 double RandomStream::normal() {
-  // Box-Muller, one of the pair: streams are short and keyed per sample, so nothing is kept for the next call.
+  // Box-Muller, one of the pair: streams are short and keyed per sample, so nothing is kept for the next
+  // call.
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }

@@ -1,9 +1,11 @@
-// The flat layout: where each parameter of a model sits in one flat array of floats, and how that array is cut into blocks.
+// The flat layout: where each parameter of a model sits in one flat array of floats, and how that array is
+// cut into blocks.
 //
-// Parameters, gradients and every slot of optimizer state share this one layout. Tensors stand in reverse order of
-// registration, which is roughly the order in which backward finishes them, each on a 64-byte boundary. Blocks never cross
-// a tensor; every reduction over parameters runs block by block and combines in block order, and a worker's share of the
-// update is a range of whole blocks, so that results do not depend on how many workers there are. No torch here.
+// Parameters, gradients and every slot of optimizer state share this one layout. Tensors stand in reverse
+// order of registration, which is roughly the order in which backward finishes them, each on a 64-byte
+// boundary. Blocks never cross a tensor; every reduction over parameters runs block by block and combines in
+// block order, and a worker's share of the update is a range of whole blocks, so that results do not depend
+// on how many workers there are. No torch here.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,8 @@
 namespace muster::model {
 
 constexpr std::uint64_t kAlignmentFloats = 16;  // 64 bytes
-// Part of a job's result (reductions are combined per block): never changed without a new checkpoint format version.
+// Part of a job's result (reductions are combined per block): never changed without a new checkpoint format
+// version.
 constexpr std::uint64_t kBlockFloats = 16 * 1024;
 
 struct TensorInfo {

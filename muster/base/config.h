@@ -1,0 +1,128 @@
+// Typed configuration: a Schema binds the keys of a TOML file to the members of a struct, once, with type,
+// limits, default and help. Reading, printing every resolved value, and the reference page of the
+// documentation all come from that one description, so none of them can go stale.
+//
+//   Schema schema;
+//   Section& job = schema.section("job", "What to train and for how long.");
+//   job.field("epochs", &options.epochs, "Passes over the training data.").range(1, 1e6);
+//   schema.load_file("job.toml");   // throws Error{kInvalidInput} naming file, line, key, found and allowed
+//
+// Thread safety: one thread at a time. The bound struct must outlive the schema.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+
+namespace muster {
+
+// Where a value is bound. An optional that stays empty has no default of its own; its help says what happens
+// then.
+using FieldTarget =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
+                 std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
+                 std::optional<std::string>*, std::optional<std::vector<double>>*>;
+
+class Field {
+ public:
+  Field(std::string key, FieldTarget target, std::string help);
+
+  // Limits for numbers (every element, for arrays), both inclusive. A number with any limit, here or by above(), must
+  // also be finite.
+  Field& range(double least, double most = std::numeric_limits<double>::infinity());
+  // Numbers must be greater than `limit`.
+  Field& above(double limit);
+  // Strings (every element, for arrays) must be one of these.
+  Field& one_of(std::vector<std::string> values);
+  Field& non_empty();
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+  // "integer", "array of strings", ...
+  std::string type_name() const;
+  // "integer, 1 or more", "one of \"sgd\", \"adam\"": what an error message says is allowed.
+  std::string allowed() const;
+  // The current value as TOML, or nothing for an empty optional.
+  std::optional<std::string> to_toml() const;
+  // Empty when the current value keeps the limits, else what is wrong with it ("0 is below 1").
+  std::string violation() const;
+
+ private:
+  friend class Schema;
+
+  std::string key_;
+  FieldTarget target_;
+  std::string help_;
+  double least_ = -std::numeric_limits<double>::infinity();
+  double most_ = std::numeric_limits<double>::infinity();
+  bool least_is_open_ = false;
+  bool non_empty_ = false;
+  std::vector<std::string> choices_;
+  std::string where_;  // "job.toml:12" once a file or a flag has set it
+};
+
+class Section {
+ public:
+  Section(std::string name, std::string help) : name_(std::move(name)), help_(std::move(help)) {}
+
+  Field& field(std::string key, FieldTarget target, std::string help);
+
+  const std::string& name() const { return name_; }
+  const std::string& help() const { return help_; }
+  const std::deque<Field>& fields() const { return fields_; }
+
+ private:
+  friend class Schema;
+
+  std::string name_;
+  std::string help_;
+  std::deque<Field> fields_;  // a deque: references that field() gave out stay valid
+};
+
+class Schema {
+ public:
+  Section& section(std::string name, std::string help);
+  const std::deque<Section>& sections() const { return sections_; }
+
+  // Reads TOML and assigns every key that stands in it, from the top down to the first error. Throws
+  // Error{kInvalidInput} with "name:line" for syntax, unknown sections and keys (with the nearest name), wrong types,
+  // values outside the limits, and what toml_text.h refuses; kDamaged over 1 MiB; load_file also as read_text.
+  void load_file(const std::filesystem::path& path);
+  void load_text(std::string_view text, const std::string& name);
+
+  // One override as it stands after --set: "section.key=value". A value that is no TOML is taken as a string,
+  // so that model.name=mlp needs no quotes.
+  void set(const std::string& assignment);
+
+  // Where "section.key" got its value: "job.toml:12", "--set data.batch=64", or "" for a default.
+  std::string where(std::string_view path) const;
+
+  // An Error{kInvalidInput} about one key, for conditions that involve several: names where it was set, or
+  // the file.
+  Error invalid(std::string_view path, const std::string& message, const std::string& remedy = {}) const;
+
+  // Every key with its current value, as TOML that load_text reads back to the same values.
+  std::string to_toml() const;
+  Json to_json() const;
+  // The reference page: one table a section, with type, default (the current values) and help.
+  std::string to_markdown() const;
+
+ private:
+  Section* find_section(std::string_view name);
+
+  std::deque<Section> sections_;
+  std::string file_;
+};
+
+}  // namespace muster
