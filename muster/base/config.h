@@ -69,6 +69,7 @@ class Field {
   bool least_is_open_ = false;
   bool non_empty_ = false;
   std::vector<std::string> choices_;
+  std::optional<std::string> default_;  // as TOML
   std::string where_;  // "job.toml:12" once a file or a flag has set it
 };
 
@@ -108,6 +109,10 @@ class Schema {
   // Where "section.key" got its value: "job.toml:12", "--set data.batch=64", or "" for a default.
   std::string where(std::string_view path) const;
 
+  // Whether "section.key" has another value than its default. A resolved job names every key, so being named is not enough
+  // to tell what somebody chose.
+  bool changed(std::string_view path) const;
+
   // An Error{kInvalidInput} about one key, for conditions that involve several: names where it was set, or
   // the file.
   Error invalid(std::string_view path, const std::string& message, const std::string& remedy = {}) const;
@@ -120,6 +125,7 @@ class Schema {
 
  private:
   Section* find_section(std::string_view name);
+  const Field& find_field(std::string_view path) const;
 
   std::deque<Section> sections_;
   std::string file_;

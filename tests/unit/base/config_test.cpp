@@ -520,6 +520,15 @@ TEST(Config, ThePageNamesEveryKeyWithTypeDefaultAndHelp) {
   EXPECT_THAT(page, HasSubstr("| Which \\| rule. |\n"));  // a bar would start a new cell
 }
 
+TEST(Config, ANamedDefaultIsNotAChange) {
+  Bound bound;
+  bound.schema.load_text("[any]\ncount = 3\nrate = 0.75\nmaybe_rate = 1\n", "job.toml");
+  EXPECT_FALSE(bound.schema.changed("any.count"));
+  EXPECT_FALSE(bound.schema.changed("any.name"));
+  EXPECT_TRUE(bound.schema.changed("any.rate"));
+  EXPECT_TRUE(bound.schema.changed("any.maybe_rate"));
+}
+
 TEST(Config, FieldsDescribeWhatIsAllowed) {
   std::int64_t count = 0;
   std::vector<double> numbers;
