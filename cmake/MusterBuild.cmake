@@ -25,8 +25,10 @@ if(MUSTER_SANITIZE)
   target_compile_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   target_link_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE})
-  # GCC places the checks of the address sanitizer so that these two see paths that cannot be taken.
-  target_compile_options(muster_flags INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC places the checks of the address sanitizer so that these two see paths that cannot be taken.
+    target_compile_options(muster_flags INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  endif()
 endif()
 
 if(MUSTER_TORCH)

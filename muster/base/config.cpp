@@ -17,7 +17,6 @@
 namespace muster {
 namespace {
 
-constexpr std::uint64_t kLargestFile = 1 << 20;
 constexpr std::size_t kShownBytes = 60;  // of a value or a name, in messages
 
 template <typename T>
@@ -52,6 +51,10 @@ std::string quote(std::string_view text) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else {
@@ -188,7 +191,17 @@ std::string first_sentence(const std::string& what) {
     if (text.starts_with(mark)) text.erase(0, mark.size());
   }
   const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
-  if (name != std::string::npos && text.compare(name, 2, ": ") == 0) text.erase(0, name + 2);
+  if (name == std::string::npos)
+    text.clear();  // nothing but a name
+  else if (text[name] == ':')
+    text.erase(0, name + 1);
+  text.erase(0, text.find_first_not_of(' '));
+  if (text.empty()) {
+    // Some have no sentence, only a remark in the drawing: "   |  ^--- the next token is not a boolean".
+    const std::size_t remark = what.rfind("^--- ");
+    text = remark == std::string::npos ? "a value of no known form"
+                                       : what.substr(remark + 5, what.find('\n', remark) - remark - 5);
+  }
   return excerpt(text, 200);
 }
 
@@ -359,7 +372,7 @@ Section* Schema::find_section(std::string_view name) {
 }
 
 void Schema::load_file(const std::filesystem::path& path) {
-  load_text(read_text(path, kLargestFile), path.string());
+  load_text(read_text(path, kLargestToml), path.string());
 }
 
 void Schema::load_text(std::string_view text, const std::string& name) {
@@ -408,7 +421,7 @@ void Schema::load_text(std::string_view text, const std::string& name) {
 }
 
 void Schema::set(const std::string& assignment) {
-  const std::string name = "--set " + assignment;
+  const std::string name = "--set " + excerpt(assignment, 200);
   const std::size_t equals = assignment.find('=');
   const std::size_t dot = assignment.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || dot + 1 == equals) {

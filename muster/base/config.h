@@ -97,7 +97,7 @@ class Schema {
 
   // Reads TOML and assigns every key that stands in it, from the top down to the first error. Throws
   // Error{kInvalidInput} with "name:line" for syntax, unknown sections and keys (with the nearest name), wrong types,
-  // values outside the limits, and what toml_text.h refuses; kDamaged over 1 MiB; load_file also as read_text.
+  // values outside the limits, and what toml_text.h refuses; kDamaged over 64 KiB; load_file also as read_text.
   void load_file(const std::filesystem::path& path);
   void load_text(std::string_view text, const std::string& name);
 

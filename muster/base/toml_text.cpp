@@ -13,11 +13,10 @@
 namespace muster {
 namespace {
 
-constexpr std::size_t kLargestText = 1 << 20;
 constexpr std::size_t kDeepest = 16;
 constexpr int kMostParts = 16;
 constexpr int kMostKeys = 1000;
-constexpr int kMostElements = 10'000;
+constexpr int kMostElements = 4000;
 
 // Whether `word` has the form of a number and no 64-bit integer or double can hold it.
 bool out_of_range(std::string_view word) {
@@ -179,8 +178,8 @@ class Scan {
 }  // namespace
 
 void check_toml_text(std::string_view text, const std::string& name) {
-  if (text.size() > kLargestText) {
-    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; at most {} are accepted", text.size(), kLargestText),
+  if (text.size() > kLargestToml) {
+    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; at most {} are accepted", text.size(), kLargestToml),
                 name);
   }
   const auto refuse_byte = [&](std::size_t at, const std::string& message) {

@@ -6,7 +6,6 @@
 #include <torch/torch.h>
 
 #include "muster/base/clock.h"
-#include "muster/base/error.h"
 #include "muster/cli/bench.h"
 #include "muster/compute/threads.h"
 #include "muster/data/sources.h"
@@ -106,9 +105,6 @@ Json row_of(const StepBench& options, const std::string& strategy, std::int64_t 
 }  // namespace
 
 void bench_step(const StepBench& options) {
-  if (options.lanes > options.batch) {
-    throw Error(ErrorKind::kInvalidInput, "more lanes than samples in the batch", "--lanes");
-  }
   compute::set_threads(static_cast<int>(options.threads));
   const std::vector<std::int64_t> shape = shape_for(options.model);
   data::SourceOptions source;

@@ -40,9 +40,9 @@ class Stopwatch {
 std::size_t resolve_lanes(const SessionOptions& options) {
   if (options.batch == 0) throw Error(ErrorKind::kInvalidInput, "the batch is empty", {}, "Set SessionOptions::batch.");
   const std::uint64_t lanes = options.lanes.value_or(data::default_lanes(options.batch));
-  if (lanes == 0 || lanes > compute::kMaxLanes || lanes > options.batch) {
+  if (lanes == 0 || lanes > compute::kMaxLanes || (lanes > 1 && options.batch < 2 * lanes)) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} lanes for a batch of {}", lanes, options.batch), {},
-                fmt::format("Use 1 to {} lanes, and no more than samples in a batch.", compute::kMaxLanes));
+                fmt::format("Use 1 to {} lanes, with at least 2 samples in each.", compute::kMaxLanes));
   }
   return lanes;
 }

@@ -151,7 +151,7 @@ class ResNet final : public model::Net {
   // As torchvision and the paper: He's normal for convolutions; batch norms start at 1 and 0 and the linear layer as
   // torch makes it, which is already so.
   void initialise() {
-    for (const auto& module : modules()) {
+    for (const auto& module : modules(/*include_self=*/false)) {
       if (auto* const convolution = module->as<torch::nn::Conv2d>()) {
         torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
       }

@@ -45,10 +45,10 @@ TEST(TomlText, OrdinaryFilesPass) {
   expect_fine("a = \"\xc3\xa4\xe2\x82\xac\"\n\"\" = 1\n'' = \"\"\n");
 }
 
-TEST(TomlText, RefusesMoreThanAMebibyte) {
-  expect_fine("#" + std::string((1 << 20) - 1, 'x'));
+TEST(TomlText, RefusesMoreThan64Kibibytes) {
+  expect_fine("#" + std::string((64 << 10) - 1, 'x'));
   try {
-    check_toml_text("#" + std::string(1 << 20, 'x'), "job.toml");
+    check_toml_text("#" + std::string(64 << 10, 'x'), "job.toml");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kDamaged);
@@ -71,7 +71,7 @@ TEST(TomlText, RefusesDeepNesting) {
   expect_refused("\na = " + repeated("[", 17) + repeated("]", 17), 2, "nested deeper than 16");
   expect_refused("a = " + repeated("{b=", 17) + "1" + repeated("}", 17), 1, "nested deeper than 16");
   expect_refused("a = " + repeated("[\n", 17) + repeated("]", 17), 17, "nested deeper than 16");
-  expect_refused("a = " + repeated("[", 1'000'000), 1, "nested deeper than 16");
+  expect_refused("a = " + repeated("[", 60'000), 1, "nested deeper than 16");
   expect_fine("a = [" + repeated("[[]],", 100) + "]");
   expect_fine(repeated("[[a]]\n", 100));
 }
@@ -143,8 +143,8 @@ TEST(TomlText, RefusesMoreThanAJobCanMean) {
   expect_refused(repeated("a = 1\n", 1001), 1001, "more than 1000 keys");
   expect_refused(repeated("[[a]]\n", 1001), 1001, "more than 1000 keys");
   expect_refused("a = {" + repeated("a = 1,", 1001) + "}", 1, "more than 1000 keys");
-  expect_fine("a = [" + repeated("1,", 10'000) + "]");
-  expect_refused("a = [" + repeated("1,", 10'001) + "]", 1, "more than 10000 elements");
+  expect_fine("a = [" + repeated("1,", 4000) + "]");
+  expect_refused("a = [" + repeated("1,", 4001) + "]", 1, "more than 4000 elements");
 }
 
 }  // namespace

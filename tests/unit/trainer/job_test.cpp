@@ -75,6 +75,8 @@ TEST(Job, MistakesAreNamedWithFileLineKeyFoundAndAllowed) {
 
 TEST(Job, ImpossibleCombinationsSayWhatToChange) {
   EXPECT_THAT(error_of("[job]\nlanes = 8\n[data]\nbatch = 4"), AllOf(HasSubstr("job.toml:2"), HasSubstr("job.lanes")));
+  EXPECT_THAT(error_of("[job]\nlanes = 4\n[data]\nlane_batch = 1"), HasSubstr("a lane needs 2 samples"));
+  EXPECT_EQ(error_of("[job]\nlanes = 1\n[data]\nbatch = 1"), "no error");
   EXPECT_THAT(error_of("[data]\nbatch = 64\nlane_batch = 32"), HasSubstr("not both"));
   EXPECT_THAT(error_of("[data]\nlane_batch = 32"), HasSubstr("job.lanes"));
   EXPECT_THAT(error_of("[parallel]\nworkers = 64\n[data]\nbatch = 64"), HasSubstr("set job.lanes to 64"));

@@ -287,6 +287,8 @@ TEST(Session, BadOptionsAreRefused) {
   };
   EXPECT_THROW(make(0, 1), Error);
   EXPECT_THROW(make(4, 5), Error);
+  EXPECT_THROW(make(7, 4), Error);
+  EXPECT_NO_THROW(make(1, 1));
   EXPECT_THROW(make(100, 65), Error);
   EXPECT_THROW(make(100, 0), Error);
 }
