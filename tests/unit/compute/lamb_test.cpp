@@ -1,6 +1,7 @@
 // LAMB against the formula of the paper in double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "muster/compute/optimizer.h"
@@ -33,6 +34,15 @@ struct Paper {
   }
 };
 
+// A hundred steps in single precision, each rounded by up to 6e-8, stay within 5e-6 of the largest element.
+void expect_near(const std::vector<float>& ours, const std::vector<double>& paper) {
+  double largest = 0;
+  for (const double value : paper)
+    largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < paper.size(); ++i)
+    ASSERT_NEAR(ours[i], paper[i], 5e-6 * largest) << i;
+}
+
 void expect_the_paper(const Lamb& options, bool adapt, std::vector<float> w) {
   const std::size_t size = w.size();
   const std::size_t cut = size / 3;
@@ -58,11 +68,9 @@ void expect_the_paper(const Lamb& options, bool adapt, std::vector<float> w) {
     v.swap(v_out);
     paper.step(g, options, options.lr, adapt, static_cast<double>(number));
   }
-  for (std::size_t i = 0; i < size; ++i) {
-    ASSERT_NEAR(w[i], paper.w[i], 3e-6 * std::max(1.0, std::abs(paper.w[i]))) << i;
-    ASSERT_NEAR(m[i], paper.m[i], 1e-8) << i;
-    ASSERT_NEAR(v[i], paper.v[i], 1e-10) << i;
-  }
+  expect_near(w, paper.w);
+  expect_near(m, paper.m);
+  expect_near(v, paper.v);
 }
 
 TEST(Lamb, FollowsThePaper) {
