@@ -26,8 +26,7 @@ std::unique_ptr<const Optimizer> make_lars(const Lars& options);
 std::unique_ptr<const Optimizer> make_lamb(const Lamb& options);
 
 // Throws Error{kInvalidInput} "ALGORITHM: OPTION = VALUE is not ALLOWED" unless `condition`.
-void require_option(bool condition, const char* algorithm, const char* option, double value,
-                    const char* allowed);
+void require_option(bool condition, const char* algorithm, const char* option, double value, const char* allowed);
 void require_not_negative(const char* algorithm, const char* option, double value);
 void require_below_one(const char* algorithm, const char* option, double value);
 

@@ -43,11 +43,9 @@ std::unique_ptr<const Optimizer> make_optimizer(const OptimizerOptions& options)
   return std::visit(Maker{}, options);
 }
 
-void require_option(bool condition, const char* algorithm, const char* option, double value,
-                    const char* allowed) {
+void require_option(bool condition, const char* algorithm, const char* option, double value, const char* allowed) {
   if (condition) return;
-  throw Error(ErrorKind::kInvalidInput,
-              fmt::format("{}: {} = {} is not {}", algorithm, option, value, allowed));
+  throw Error(ErrorKind::kInvalidInput, fmt::format("{}: {} = {} is not {}", algorithm, option, value, allowed));
 }
 
 void require_not_negative(const char* algorithm, const char* option, double value) {

@@ -17,8 +17,8 @@ constexpr std::size_t kTileFloats = 1024;
 // tree() puts its left part one level up and its right part two, and 64 lanes are 6 levels of splitting.
 constexpr std::size_t kLevels = 12;
 
-MUSTER_KERNEL void add_tile(const float* __restrict left, const float* __restrict right,
-                            float* __restrict sum, std::size_t count) {
+MUSTER_KERNEL void add_tile(const float* __restrict left, const float* __restrict right, float* __restrict sum,
+                            std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     sum[i] = left[i] + right[i];
 }
@@ -28,16 +28,22 @@ class TileSum {
  public:
   explicit TileSum(std::span<const float* const> lanes) : lanes_(lanes) {}
 
-  // Writes the sum of lanes [lo, hi) at [offset, offset + count) to `sum`, or to nowhere when at most one
-  // lane is there. Returns where the result is: `sum`, the only lane's own memory, or null.
+  // Whether any of lanes [lo, hi) is there.
+  bool present(std::size_t lo, std::size_t hi) const {
+    return std::any_of(lanes_.begin() + static_cast<std::ptrdiff_t>(lo),
+                       lanes_.begin() + static_cast<std::ptrdiff_t>(hi), [](const float* lane) { return lane; });
+  }
+
+  // The sum of lanes [lo, hi) at [offset, offset + count): in `sum`, or the only lane's own memory.
+  // REQUIRES: present(lo, hi).
   const float* tree(std::size_t lo, std::size_t hi, std::size_t offset, std::size_t count, float* sum,
                     std::size_t level = 0) {
-    if (hi - lo == 1) return lanes_[lo] == nullptr ? nullptr : lanes_[lo] + offset;
+    if (hi - lo == 1) return lanes_[lo] + offset;
     const std::size_t middle = lo + std::bit_floor(hi - lo - 1);
+    if (!present(middle, hi)) return tree(lo, middle, offset, count, sum, level);
+    if (!present(lo, middle)) return tree(middle, hi, offset, count, sum, level);
     const float* left = tree(lo, middle, offset, count, partial_[level].data(), level + 1);
     const float* right = tree(middle, hi, offset, count, partial_[level + 1].data(), level + 2);
-    if (left == nullptr) return right;
-    if (right == nullptr) return left;
     add_tile(left, right, sum, count);
     return sum;
   }
@@ -49,8 +55,7 @@ class TileSum {
 
 }  // namespace
 
-std::span<const float> reduce_lanes(std::span<const float* const> lanes, std::size_t offset,
-                                    std::span<float> scratch) {
+std::span<const float> reduce_lanes(std::span<const float* const> lanes, std::size_t offset, std::span<float> scratch) {
   MUSTER_CHECK(lanes.size() <= kMaxLanes, "more lanes than a step can have");
   const auto absent = static_cast<std::size_t>(std::count(lanes.begin(), lanes.end(), nullptr));
   if (absent == lanes.size()) return {};

@@ -19,8 +19,7 @@ constexpr std::size_t kMaxLanes = 64;
 // The tree sum of lanes[k][offset .. offset + scratch.size()) over the lanes that are not null. When only one
 // is there, nothing is copied and the result is that lane's own memory; when none is, the result is empty;
 // otherwise it is scratch. REQUIRES: at most kMaxLanes lanes; scratch overlaps no lane.
-std::span<const float> reduce_lanes(std::span<const float* const> lanes, std::size_t offset,
-                                    std::span<float> scratch);
+std::span<const float> reduce_lanes(std::span<const float* const> lanes, std::size_t offset, std::span<float> scratch);
 
 struct BlockSum {
   double squares = 0;  // sum of the squares

@@ -71,8 +71,7 @@ Kind parse_schedule(std::string_view name) {
     if (kind.first == name) return kind.second;
   }
   const std::vector<std::string> names = schedule_names();
-  throw Error(ErrorKind::kInvalidInput,
-              fmt::format("unknown schedule \"{}\"{}", name, did_you_mean(name, names)), "",
+  throw Error(ErrorKind::kInvalidInput, fmt::format("unknown schedule \"{}\"{}", name, did_you_mean(name, names)), "",
               fmt::format("use one of {}", join_words(names)));
 }
 

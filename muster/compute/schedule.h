@@ -21,14 +21,13 @@ struct Schedule {
   enum class Kind { kConstant, kStep, kCosine, kPolynomial };
 
   Kind kind = Kind::kConstant;
-  double warmup_steps = 0;        // may be a fraction: 5 epochs are seldom a whole number of steps
-  double warmup_start = 0.1;      // as a fraction of the base rate; 0 would waste the first step
-  std::uint64_t total_steps = 0;  // of the whole run, warm-up included
-  std::vector<double>
-      milestones;      // kStep: in steps from the start of the run; a fall that warm-up hides still counts
-  double gamma = 0.1;  // kStep
-  double power = 1.0;  // kPolynomial
-  double final_fraction = 0;  // kCosine, kPolynomial: the rate at the end, as a fraction of the base rate
+  double warmup_steps = 0;              // may be a fraction: 5 epochs are seldom a whole number of steps
+  double warmup_start = 0.1;            // as a fraction of the base rate; 0 would waste the first step
+  std::uint64_t total_steps = 0;        // of the whole run, warm-up included
+  std::vector<double> milestones = {};  // kStep: in steps from the start of the run; falls within warm-up count, too
+  double gamma = 0.1;                   // kStep
+  double power = 1.0;                   // kPolynomial
+  double final_fraction = 0;            // kCosine, kPolynomial: the rate at the end, as a fraction of the base rate
 };
 
 // The names that a job file may use: constant, step, cosine, polynomial.

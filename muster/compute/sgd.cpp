@@ -41,8 +41,8 @@ struct Loop {
 };
 
 template <bool kNesterov, bool kDecay>
-MUSTER_KERNEL_BODY void choose_momentum(const Inputs& from, std::size_t count, const Constants& c,
-                                        const Outputs& to, Stores stores) {
+MUSTER_KERNEL_BODY void choose_momentum(const Inputs& from, std::size_t count, const Constants& c, const Outputs& to,
+                                        Stores stores) {
   switch (c.kind) {
     case Momentum::kNone:
       return cover<0>(Loop<Momentum::kNone, false, kDecay>{c}, from, count, to, stores);
@@ -75,9 +75,7 @@ class SgdOptimizer final : public Optimizer {
   void update(const BlockInput& input, const TensorStep& step, double /*trust_ratio*/,
               const BlockOutput& output) const override {
     check_block(input, step, slots(), output);
-    const Momentum kind = slots() == 0     ? Momentum::kNone
-                          : step.step == 1 ? Momentum::kFirst
-                                           : Momentum::kKept;
+    const Momentum kind = slots() == 0 ? Momentum::kNone : step.step == 1 ? Momentum::kFirst : Momentum::kKept;
     const Constants c{kind,
                       options_.nesterov,
                       input.gradient_scale,
