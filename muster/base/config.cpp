@@ -87,9 +87,18 @@ std::string to_text(const std::string& value) {
 }
 template <typename T>
 std::string to_text(const std::vector<T>& values) {
+  constexpr std::size_t kLineBytes = 100;  // a long array takes several lines: toml_text.h refuses very long ones
   std::string text = "[";
-  for (std::size_t i = 0; i < values.size(); ++i)
-    text += (i > 0 ? ", " : "") + to_text(values[i]);
+  std::size_t line_start = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += ", ";
+    if (text.size() - line_start > kLineBytes) {
+      text.back() = '\n';
+      line_start = text.size();
+      text += "  ";
+    }
+    text += to_text(values[i]);
+  }
   return text + "]";
 }
 
@@ -220,8 +229,7 @@ std::string syntax_place(const std::string& what, const std::string& name) {
 }
 
 toml::value parse_toml(std::string_view text, const std::string& name) {
-  check_toml_text(text, name);
-  std::istringstream stream{std::string(text)};
+  std::istringstream stream{checked_toml(text, name)};
   try {
     return toml::parse(stream, name);
   } catch (const std::exception& error) {
@@ -518,11 +526,11 @@ Json Schema::to_json() const {
 }
 
 std::string Schema::to_markdown() const {
-  // A bar would start the next cell.
+  // A bar would start the next cell, a line break end the table.
   const auto cell = [](const std::string& words) {
     std::string out;
     for (const char c : words)
-      out += c == '|' ? std::string("\\|") : std::string(1, c);
+      out += c == '|' ? std::string("\\|") : std::string(1, c == '\n' ? ' ' : c);
     return out;
   };
   std::string text;
