@@ -94,10 +94,10 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
   }
   // A lane of a single sample has no spread that BatchNorm could normalise by; only a batch of one may have it.
   if (resolved.lanes > 1 && resolved.batch < 2 * resolved.lanes) {
-    throw schema.invalid("job.lanes",
-                         fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes,
-                                     resolved.batch),
-                         "Lower job.lanes, or raise data.batch or data.lane_batch.");
+    throw schema.invalid(
+        "job.lanes",
+        fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes, resolved.batch),
+        "Lower job.lanes, or raise data.batch or data.lane_batch.");
   }
   if (static_cast<std::uint64_t>(job.parallel.workers) > resolved.lanes) {
     throw schema.invalid("parallel.workers",

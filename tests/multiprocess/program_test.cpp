@@ -11,15 +11,15 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using testing::Finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Program;
 using testing::rows;
 using testing::run_program;
 using testing::spill;
 using testing::TemporaryFolder;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A job that trains within a second: synthetic pictures, a small net.
 constexpr const char* kJob = R"([job]
@@ -44,7 +44,8 @@ class ProgramTest : public ::testing::Test {
   Finished muster(std::vector<std::string> arguments) { return run_program(folder_.path(), std::move(arguments)); }
   std::filesystem::path only_run() const {
     std::vector<std::filesystem::path> runs;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs")) runs.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs"))
+      runs.push_back(entry.path());
     EXPECT_EQ(runs.size(), 1U);
     return runs.at(0);
   }
@@ -101,8 +102,8 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
   spill(folder_ / "syntax.toml", "[job]\nepochs = = 3\n");
   spill(folder_ / "missing.toml", "[data]\nsource = \"idx\"\npath = \"nowhere\"\n");
   std::filesystem::create_directory(folder_ / "damaged");
-  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                           "t10k-labels-idx1-ubyte"}) {
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
     spill(folder_.path() / "damaged" / name, "not an idx file");
   }
   spill(folder_ / "damaged.toml", "[data]\nsource = \"idx\"\npath = \"damaged\"\n");
@@ -200,7 +201,8 @@ TEST_F(ProgramTest, StopsOnSignalsWithACheckpointAndResumesToTheSameBits) {
 
     // On to a few steps more, and the same from the start without a stop.
     const std::string steps = "job.steps=" + std::to_string(at + 5);
-    const Finished resumed = muster({"train", "job.toml", "--set", "job.epochs=400", "--resume", "--set", steps, "--json"});
+    const Finished resumed =
+        muster({"train", "job.toml", "--set", "job.epochs=400", "--resume", "--set", steps, "--json"});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(rows(resumed.out).front().at("first_step"), at);
     const Finished straight = muster({"train", "job.toml", "--set", "job.runs=straight", "--set", steps, "--json"});
@@ -255,7 +257,8 @@ TEST_F(ProgramTest, AFullDiskDoesNotEndTraining) {
 }
 
 TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
-  const Finished step = muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});
+  const Finished step =
+      muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});
   ASSERT_EQ(step.exit_code, 0) << step.err;
   const std::vector<Json> steps = rows(step.out);
   ASSERT_EQ(steps.size(), 2U);
