@@ -35,7 +35,8 @@ batch = 64
 name = "mlp"
 hidden = [32]
 [optimizer]
-lr = 0.02
+lr = 0.1
+momentum = 0.9
 )";
 
 class ProgramTest : public ::testing::Test {
@@ -55,7 +56,7 @@ class ProgramTest : public ::testing::Test {
 TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   const Finished result = muster({"train", "job.toml"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("epoch 3/3"), HasSubstr("test accuracy 0."), HasSubstr("samples/s")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("epoch 3/3"), HasSubstr("test accuracy "), HasSubstr("samples/s")));
   EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "a pipe gets no live line";
   const std::filesystem::path run = only_run();
   EXPECT_THAT(run.filename().string(), ::testing::StartsWith("small-"));
@@ -65,7 +66,7 @@ TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   // The resolved job is a job with every default.
   const Finished check = muster({"check", (run / "job.toml").string()});
   EXPECT_EQ(check.exit_code, 0) << check.err;
-  EXPECT_THAT(testing::slurp(run / "job.toml"), AllOf(HasSubstr("lanes = 2"), HasSubstr("momentum = 0.0")));
+  EXPECT_THAT(testing::slurp(run / "job.toml"), AllOf(HasSubstr("lanes = 2"), HasSubstr("dampening = 0.0")));
   std::ifstream metrics(run / "metrics.jsonl");
   std::stringstream text;
   text << metrics.rdbuf();
@@ -113,7 +114,7 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
       {{"train", "typo.toml"}, "typo.toml:2: model.name: found \"resnet81\" (did you mean \"resnet18\"?)"},
       {{"train", "syntax.toml"}, "syntax.toml:2"},
       {{"train", "missing.toml"}, "nowhere"},
-      {{"train", "damaged.toml"}, "damaged/train-images-idx3-ubyte"},
+      {{"train", "damaged.toml"}, "damaged/train-"},
       {{"train", "shape.toml"}, "resnet18"},
       {{"train", "job.toml", "--set", "data.bach=64"}, "did you mean \"batch\""},
       {{"train", "job.toml", "--set", "nonsense"}, "--set nonsense"},
@@ -122,7 +123,7 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
       {{"check", "typo.toml"}, "typo.toml:2"},
       {{"bench", "step", "--model", "rsnet18"}, "did you mean \"resnet18\""},
       {{"train"}, "job"},
-      {{"trian", "job.toml"}, "trian"},
+      {{"trian", "job.toml"}, "no command \"trian\" (did you mean \"train\"?)"},
       {{}, "subcommand"},
   };
   for (const auto& [arguments, expected] : cases) {
@@ -148,7 +149,7 @@ TEST_F(ProgramTest, HelpHelpsEverywhere) {
 TEST_F(ProgramTest, CheckPrintsTheJobWithEveryDefault) {
   const Finished text = muster({"check", "job.toml"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_THAT(text.out, AllOf(HasSubstr("[checkpoint]"), HasSubstr("lanes = 2"), HasSubstr("lr = 0.02")));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("[checkpoint]"), HasSubstr("lanes = 2"), HasSubstr("lr = 0.1")));
   const Finished json = muster({"check", "job.toml", "--json", "--set", "data.batch=256"});
   ASSERT_EQ(json.exit_code, 0) << json.err;
   const std::vector<Json> row = rows(json.out);
@@ -230,13 +231,14 @@ TEST_F(ProgramTest, ResumingAFinishedRunWithMoreEpochsGoesOn) {
 }
 
 TEST_F(ProgramTest, EarlyStoppingEndsARunThatNoLongerImproves) {
+  // Eight pictures are soon known by heart, and the test set's loss rises.
   const Finished result = muster({"train", "job.toml", "--set", "job.epochs=1000", "--set", "job.patience=2", "--set",
-                                  "optimizer.lr=0.5", "--json"});
+                                  "data.samples=8", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json last = rows(result.out).back();
   EXPECT_TRUE(last.at("early").get<bool>());
-  EXPECT_LT(last.at("step").get<std::uint64_t>(), 8000U);
-  EXPECT_EQ(last.at("step").get<std::uint64_t>(), last.at("best_step").get<std::uint64_t>() + 16);
+  EXPECT_LT(last.at("step").get<std::uint64_t>(), 1000U);
+  EXPECT_EQ(last.at("step").get<std::uint64_t>(), last.at("best_step").get<std::uint64_t>() + 2);
 }
 
 TEST_F(ProgramTest, ARateThatExplodesSkipsStepsAndThenSaysWhatToDo) {
