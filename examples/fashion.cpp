@@ -14,8 +14,8 @@ int main(int argc, char** argv) try {
   auto worker = muster::join(argc, argv);
   auto data = muster::open_source({.source = "fashion-mnist"});
   auto net = muster::zoo::cnn({.channels = 1, .height = 28, .width = 28, .classes = 10});
-  auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4},
-                                     {.batch = 64, .lanes = 2});
+  auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4},
+                                     {.batch = 128, .lanes = 2});
 
   for (int epoch = 0; epoch < epochs; ++epoch) {
     std::uint64_t steps = 0;
