@@ -46,7 +46,14 @@ void copy_bytes(const void* from, void* to, std::size_t bytes) {
 
 }  // namespace
 
-ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module) : module_(std::move(module)) {
+struct ModuleBinding::Capture {
+  LaneArea area;  // of the lane in work
+  bool active = false;
+  std::vector<bool> taken;  // per tensor: its gradient is in the area
+};
+
+ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
+    : module_(std::move(module)), capture_(std::make_shared<Capture>()) {
   std::vector<model::TensorInfo> registered;
   std::vector<torch::Tensor> in_order;
   std::set<const void*> seen;
@@ -75,6 +82,34 @@ ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module) : module
     }
     buffer_layout_.add(item.key(), *dtype, tensor.sizes().vec(), tensor.nbytes());
     buffers_.push_back(tensor);
+  }
+  add_hooks();
+}
+
+ModuleBinding::~ModuleBinding() {
+  for (const auto& [parameter, hook] : hooks_)
+    parameters_[parameter].remove_hook(hook);
+}
+
+void ModuleBinding::add_hooks() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const model::TensorSlot& slot = layout_.tensors()[i];
+    if (!slot.trainable) continue;
+    // A hook sees the whole gradient of one backward, tied uses already added, before LibTorch stores it. What it
+    // returns is a fresh view of the area, which LibTorch takes over as grad() without a copy.
+    hooks_.emplace_back(i, parameters_[i].register_hook([capture = capture_, i, offset = slot.offset,
+                                                         shape = slot.shape](const torch::Tensor& gradient) {
+      // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are part
+      // of a graph and stay where they are until collect().
+      if (!capture->active || capture->taken[i] || torch::GradMode::is_enabled() ||
+          gradient.layout() != torch::kStrided || gradient.scalar_type() != torch::kFloat32) {
+        return gradient;
+      }
+      capture->taken[i] = true;
+      torch::Tensor place = torch::from_blob(capture->area.gradient.data() + offset, shape, torch::kFloat32);
+      place.copy_(gradient);
+      return place;
+    }));
   }
 }
 
@@ -122,12 +157,25 @@ void ModuleBinding::show(int index) {
   shown_ = index;
 }
 
-void ModuleBinding::clear_gradients() {
+void ModuleBinding::begin_lane(const LaneArea& area) {
   for (torch::Tensor& parameter : parameters_)
     parameter.mutable_grad() = torch::Tensor();
+  capture_->area = area;
+  capture_->active = true;
+  capture_->taken.assign(parameters_.size(), false);
 }
 
-void ModuleBinding::collect(const LaneArea& area) {
+void ModuleBinding::abandon_lane() {
+  if (!capture_->active) return;
+  for (torch::Tensor& parameter : parameters_)
+    parameter.mutable_grad() = torch::Tensor();
+  capture_->active = false;
+}
+
+void ModuleBinding::collect() {
+  MUSTER_CHECK(capture_->active, "begin_lane() comes before collect()");
+  capture_->active = false;
+  const LaneArea& area = capture_->area;
   const torch::NoGradGuard no_grad;
   const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(shown_)];
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -30,6 +30,9 @@ class ModuleBinding {
   // Takes the parameters and buffers of `module` as they are; tied parameters count once, under their first name.
   // Throws Error{kUnsupported} naming a parameter that is not fp32, dense and on the CPU, or a buffer of another kind.
   explicit ModuleBinding(std::shared_ptr<torch::nn::Module> module);
+  ModuleBinding(const ModuleBinding&) = delete;
+  ModuleBinding& operator=(const ModuleBinding&) = delete;
+  ~ModuleBinding();
 
   const model::FlatLayout& layout() const { return layout_; }
   const BufferLayout& buffer_layout() const { return buffer_layout_; }
@@ -44,15 +47,21 @@ class ModuleBinding {
   void show(int index);
   void write_buffers(std::span<const std::byte> bytes);
 
-  // Forgets all gradients, so that the next backward makes its own.
-  void clear_gradients();
-  // Moves what backward left into the area, wherever LibTorch put it, and marks tensors without a gradient.
-  // Throws Error{kCompute} naming a parameter that user code replaced or moved out of Muster's memory.
-  void collect(const LaneArea& area);
+  // From here to collect() or abandon_lane() gradients go to `area`: each is copied there as soon as backward has it,
+  // while it is in the cache and before the next one needs memory. Gradients of before are forgotten.
+  void begin_lane(const LaneArea& area);
+  // Ends the lane: moves what backward left elsewhere (create_graph, sparse or user-set gradients) into the area and
+  // marks tensors without a gradient. Throws Error{kCompute} naming a parameter that user code replaced or moved out of
+  // Muster's memory. REQUIRES: begin_lane().
+  void collect();
+  // Ends the lane without a result.
+  void abandon_lane();
 
   torch::nn::Module& module() { return *module_; }
 
  private:
+  void add_hooks();
+
   std::shared_ptr<torch::nn::Module> module_;
   model::FlatLayout layout_;
   BufferLayout buffer_layout_;
@@ -60,6 +69,10 @@ class ModuleBinding {
   std::vector<torch::Tensor> buffers_;     // in buffer-layout order
   std::array<std::vector<torch::Tensor>, 2> views_;
   int shown_ = -1;
+  // What the hooks on the parameters look at: they may outlive a moved or destroyed binding by one backward.
+  struct Capture;
+  std::shared_ptr<Capture> capture_;
+  std::vector<std::pair<std::size_t, unsigned>> hooks_;  // parameter, its hook
 };
 
 }  // namespace muster::compute

@@ -12,6 +12,9 @@ namespace {
 
 using model::Block;
 
+// A version larger than this is written past the caches, where it could not stay anyway. Changes speed, never bits.
+constexpr std::size_t kCachedBytes = 32 << 20;
+
 bool any_present(std::span<const LaneGradient> lanes, std::uint32_t tensor) {
   return std::any_of(lanes.begin(), lanes.end(), [&](const LaneGradient& lane) { return lane.present[tensor] != 0; });
 }
@@ -120,6 +123,8 @@ void update_slice(const model::FlatLayout& layout, std::span<const LaneGradient>
   MUSTER_CHECK(verdict.apply, "a skipped step updates nothing");
   const std::vector<Block>& blocks = layout.blocks();
   const auto slots = static_cast<std::size_t>(rule.optimizer->slots());
+  const Stores stores =
+      layout.size() * sizeof(float) * (1 + slots) > kCachedBytes ? Stores::kStreamed : Stores::kCached;
   ReducedGradient gradient(lanes, next);
   for (std::size_t index = slice.first; index < slice.last; ++index) {
     const Block& block = blocks[index];
@@ -149,6 +154,7 @@ void update_slice(const model::FlatLayout& layout, std::span<const LaneGradient>
       trust_ratio = rule.optimizer->trust_ratio(whole, step);
     }
     BlockOutput output;
+    output.stores = stores;
     output.parameters = part(next.parameters, block);
     for (std::size_t slot = 0; slot < slots; ++slot)
       output.state[slot] = part(next.state[slot], block);

@@ -202,6 +202,14 @@ struct Session::State {
     }
   }
 
+  // Forgets the step in work: a loop that was left early, or a state that was restored.
+  void abandon() {
+    binding.abandon_lane();
+    active = false;
+    plan.reset();
+    done.clear();
+  }
+
   void prepare(std::size_t index) {
     lane = Lane();
     lane.index = index;
@@ -222,7 +230,7 @@ struct Session::State {
         torch::from_blob(batch.labels.data(), {static_cast<std::int64_t>(batch.labels.size())}, torch::kInt64);
     // Every lane starts from the committed parameters and buffers and from its own random numbers.
     binding.write_buffers(strategy->committed().buffers);
-    binding.clear_gradients();
+    binding.begin_lane(strategy->area(index));
     torch::manual_seed(derive_seed({.seed = options.seed,
                                     .purpose = Purpose::kLane,
                                     .epoch = plan->at.epoch,
@@ -238,9 +246,8 @@ struct Session::State {
                   fmt::format("lane {} of step {} ended without backward()", lane.index, lane.step), {},
                   "Call lane.backward(loss) in every turn of the loop.");
     }
-    const compute::LaneArea area = strategy->area(lane.index);
-    binding.collect(area);
-    binding.read_buffers(area.buffers);
+    binding.collect();
+    binding.read_buffers(strategy->area(lane.index).buffers);
     strategy->finish(lane.index, lane.report_);
     lane.data = torch::Tensor();
     lane.target = torch::Tensor();
@@ -294,10 +301,7 @@ Session::~Session() = default;
 
 Session::LaneRange Session::lanes(std::shared_ptr<const data::Dataset> dataset) {
   state_->use(dataset);
-  // A loop that was left early: its step starts again.
-  state_->active = false;
-  state_->plan.reset();
-  state_->done.clear();
+  state_->abandon();
   return {this, std::move(dataset)};
 }
 
@@ -325,8 +329,7 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
                                       const LaneFunction& compute) {
   State& state = *state_;
   state.use(dataset);
-  state.active = false;
-  state.done.clear();
+  state.abandon();
   state.begin_step();
   while (const std::optional<std::size_t> index = state.strategy->claim()) {
     state.prepare(*index);
@@ -371,9 +374,7 @@ strategies::CommittedState Session::committed() const {
 }
 
 void Session::restore(const strategies::CommittedState& state) {
-  state_->active = false;
-  state_->plan.reset();
-  state_->done.clear();
+  state_->abandon();
   state_->feed.reset();
   state_->strategy->restore(state);
   state_->show_committed();

@@ -78,9 +78,9 @@ TEST(ModuleBinding, CollectsTheGradientThatPlainLibTorchComputes) {
   ModuleBinding binding(module);
   Memory memory(binding);
   attach(binding, memory);
-  binding.clear_gradients();
+  binding.begin_lane(memory.area());
   module->forward(x).pow(2).mean().backward();
-  binding.collect(memory.area());
+  binding.collect();
   const auto& weight = binding.layout().tensors()[index_of(binding, "weight")];
   for (std::int64_t i = 0; i < 9; ++i) {
     EXPECT_EQ(memory.gradient[weight.offset + static_cast<std::uint64_t>(i)], expected.flatten()[i].item<float>());
@@ -97,11 +97,11 @@ TEST(ModuleBinding, TwoBackwardsInALaneAddUp) {
   ModuleBinding binding(module);
   Memory memory(binding);
   attach(binding, memory);
-  binding.clear_gradients();
+  binding.begin_lane(memory.area());
   const torch::Tensor x = torch::ones({1, 3});
   (module->forward(x).sum()).backward();
   (module->forward(x).sum() * 2).backward();
-  binding.collect(memory.area());
+  binding.collect();
   EXPECT_EQ(memory.gradient[binding.layout().tensors()[index_of(binding, "bias")].offset], 3.0F);
 }
 
@@ -112,11 +112,35 @@ TEST(ModuleBinding, TakesGradientsThatAreNotContiguous) {
   attach(binding, memory);
   const torch::Tensor strange = torch::arange(9, torch::kFloat32).reshape({3, 3}).t();
   ASSERT_FALSE(strange.is_contiguous());
+  binding.begin_lane(memory.area());
   module->weight.mutable_grad() = strange;
-  binding.collect(memory.area());
+  binding.collect();
   const std::uint64_t at = binding.layout().tensors()[index_of(binding, "weight")].offset;
   EXPECT_EQ(memory.gradient[at + 1], 3.0F);
   EXPECT_EQ(memory.gradient[at + 3], 1.0F);
+}
+
+TEST(ModuleBinding, GradientsOfAGraphAreCopiedAtTheEnd) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  binding.begin_lane(memory.area());
+  module->forward(torch::ones({1, 3})).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+  binding.collect();
+  EXPECT_EQ(memory.gradient[binding.layout().tensors()[index_of(binding, "bias")].offset], 1.0F);
+}
+
+TEST(ModuleBinding, OutsideALaneBackwardIsLibTorchsOwn) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  binding.begin_lane(memory.area());
+  binding.abandon_lane();
+  module->forward(torch::ones({1, 3})).sum().backward();
+  EXPECT_EQ(module->bias.grad()[0].item<float>(), 1.0F);
+  EXPECT_EQ(memory.gradient[binding.layout().tensors()[index_of(binding, "bias")].offset], 7.0F) << "untouched";
 }
 
 TEST(ModuleBinding, NamesAParameterThatUserCodeMovedAway) {
@@ -124,9 +148,10 @@ TEST(ModuleBinding, NamesAParameterThatUserCodeMovedAway) {
   ModuleBinding binding(module);
   Memory memory(binding);
   attach(binding, memory);
+  binding.begin_lane(memory.area());
   module->bias.set_data(torch::zeros({3}));
   try {
-    binding.collect(memory.area());
+    binding.collect();
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kCompute);
