@@ -1,7 +1,8 @@
 // metrics.jsonl: what a run measured, one JSON object a line, for scripts and dashboards that read it while it grows.
 //
-// A line is one write at the end of the file, so a reader sees it whole or not at all. Metrics are not worth a training
-// run: a disk that fills up costs rows, which are counted, and nothing else.
+// A row is one write at the end of the file, its line break last: a reader that takes only lines that have ended never
+// gets half a row (the one at the very end may still be growing, page by page). Metrics are not worth a training run: a
+// disk that fills up costs rows, which are counted, and nothing else.
 // Thread safety: one thread at a time.
 #pragma once
 
@@ -20,8 +21,8 @@ class MetricsLog {
   // Called in write() when the first row of this object is lost, and never again; a log's warning, usually.
   using OnLoss = std::function<void(const Error&)>;
 
-  // Opens or creates the file; rows go behind the ones that stand there. Half a row at its end, which a machine that
-  // lost power can leave, is cut off. Throws kNotFound (no such folder), kInvalidInput (a folder, a pipe), kDamaged
+  // Opens or creates the file; rows go behind the ones that stand there. Half a row at its end, which a killed process
+  // or a power cut leaves, is cut off. Throws kNotFound (no such folder), kInvalidInput (a folder, a pipe), kDamaged
   // (ends in more than 1 MiB without a line break: not a file of rows), kResource or kIo.
   explicit MetricsLog(std::filesystem::path path, OnLoss on_loss = {});
 
