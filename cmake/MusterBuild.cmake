@@ -25,8 +25,10 @@ if(MUSTER_SANITIZE)
   target_compile_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   target_link_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE})
-  # GCC places the checks of the address sanitizer so that these two see paths that cannot be taken.
-  target_compile_options(muster_flags INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC places the checks of the address sanitizer so that these two see paths that cannot be taken.
+    target_compile_options(muster_flags INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  endif()
 endif()
 
 if(MUSTER_TORCH)
@@ -46,6 +48,12 @@ function(muster_use_torch target)
   cmake_parse_arguments(ARG "" "" "TORCH_FREE" ${ARGN})
   target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:muster_torch>)
   target_precompile_headers(${target} REUSE_FROM muster_torch_header)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # CMake compiles programs with -fPIE, and the header was precompiled with the libraries' -fPIC.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   set_source_files_properties(${ARG_TORCH_FREE} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
@@ -73,6 +81,7 @@ function(muster_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE muster_flags ${ARG_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE ${ARG_DEFINITIONS})
   if(ARG_TORCH)
     muster_use_torch(${name})

@@ -268,7 +268,7 @@ std::vector<std::string> keys_of(const std::deque<Field>& fields) {
 }  // namespace
 
 Field::Field(std::string key, FieldTarget target, std::string help)
-    : key_(std::move(key)), target_(target), help_(std::move(help)) {
+    : key_(std::move(key)), target_(target), help_(std::move(help)), default_(to_toml()) {
 }
 
 Field& Field::range(double least, double most) {
@@ -466,16 +466,25 @@ void Schema::set(const std::string& assignment) {
   }
 }
 
-std::string Schema::where(std::string_view path) const {
+const Field& Schema::find_field(std::string_view path) const {
   const std::size_t dot = path.find('.');
   MUSTER_CHECK(dot != std::string_view::npos, "a path is section.key");
   for (const Section& section : sections_) {
     if (section.name() != path.substr(0, dot)) continue;
     for (const Field& field : section.fields()) {
-      if (field.key() == path.substr(dot + 1)) return field.where_;
+      if (field.key() == path.substr(dot + 1)) return field;
     }
   }
   MUSTER_CHECK(false, fmt::format("{} is no key of this schema", path));
+}
+
+std::string Schema::where(std::string_view path) const {
+  return find_field(path).where_;
+}
+
+bool Schema::changed(std::string_view path) const {
+  const Field& field = find_field(path);
+  return field.to_toml() != field.default_;
 }
 
 Error Schema::invalid(std::string_view path, const std::string& message, const std::string& remedy) const {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "muster/base/text.h"
-#include "tests/unit/base/sandbox.h"
+#include "support/sandbox.h"
 
 namespace muster {
 namespace {
@@ -539,6 +539,15 @@ TEST(Config, ThePageNamesEveryKeyWithTypeDefaultAndHelp) {
   EXPECT_THAT(page, HasSubstr("| `epochs` | integer, 1 to 1000 | `1` | Passes. |\n"));
   EXPECT_THAT(page, HasSubstr("| `maybe_rate` | number | not set | A rate, or none. |\n"));
   EXPECT_THAT(page, HasSubstr("| Which \\| rule. |\n"));  // a bar would start a new cell
+}
+
+TEST(Config, ANamedDefaultIsNotAChange) {
+  Bound bound;
+  bound.schema.load_text("[any]\ncount = 3\nrate = 0.75\nmaybe_rate = 1\n", "job.toml");
+  EXPECT_FALSE(bound.schema.changed("any.count"));
+  EXPECT_FALSE(bound.schema.changed("any.name"));
+  EXPECT_TRUE(bound.schema.changed("any.rate"));
+  EXPECT_TRUE(bound.schema.changed("any.maybe_rate"));
 }
 
 TEST(Config, FieldsDescribeWhatIsAllowed) {

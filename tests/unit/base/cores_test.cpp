@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "tests/unit/base/sandbox.h"
+#include "support/sandbox.h"
 
 namespace muster {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "tests/unit/base/sandbox.h"
+#include "support/sandbox.h"
 
 namespace muster {
 namespace {

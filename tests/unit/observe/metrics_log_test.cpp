@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/base/sandbox.h"
+#include "support/sandbox.h"
 
 namespace muster::observe {
 namespace {

@@ -1,0 +1,55 @@
+# libmuster and the installed package: what `cmake --install` copies and what find_package(Muster) finds.
+#
+# libmuster is one shared library of all layers but the program. Users link muster::muster, inside this tree and
+# outside. Without LibTorch there is nothing to install: that build is for the thread sanitizer.
+if(NOT MUSTER_TORCH)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+
+# Made of the layers' objects and not of their archives: nothing inside refers to what only users call, and a linker
+# drops from an archive what nobody refers to. The archives are linked as well, for the libraries they bring along.
+add_library(muster_shared SHARED)
+foreach(layer base observe compression comm data model compute control launch strategies tuning plan dashboard trainer)
+  if(TARGET muster_${layer})
+    target_sources(muster_shared PRIVATE $<TARGET_OBJECTS:muster_${layer}>)
+    target_link_libraries(muster_shared PRIVATE muster_${layer})
+  endif()
+endforeach()
+add_library(muster::muster ALIAS muster_shared)
+set_target_properties(muster_shared PROPERTIES
+  OUTPUT_NAME muster
+  EXPORT_NAME muster
+  LINKER_LANGUAGE CXX
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+target_compile_features(muster_shared PUBLIC cxx_std_20)
+target_include_directories(muster_shared PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# What headers of ours include. An installed libmuster gets LibTorch from MusterConfig.cmake, which looks it up where
+# the user has it.
+target_link_libraries(muster_shared
+  PUBLIC fmt::fmt nlohmann_json::nlohmann_json Threads::Threads $<BUILD_INTERFACE:muster_torch>
+  PRIVATE $<BUILD_INTERFACE:muster_flags>)
+
+# The installed files find each other wherever the prefix is moved to, and a LibTorch outside the system's paths.
+file(RELATIVE_PATH muster_bin_to_lib /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+set_target_properties(muster_shared PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS muster_shared EXPORT MusterTargets)
+if(TARGET muster)
+  set_target_properties(muster PROPERTIES
+    INSTALL_RPATH "$ORIGIN/${muster_bin_to_lib}" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS muster)
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/muster DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "muster/cli" EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(muster_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Muster)
+install(EXPORT MusterTargets NAMESPACE muster:: DESTINATION ${muster_package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/MusterConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/MusterConfig.cmake INSTALL_DESTINATION ${muster_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/MusterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/MusterConfig.cmake ${PROJECT_BINARY_DIR}/MusterConfigVersion.cmake
+  DESTINATION ${muster_package_dir})

@@ -1,0 +1,53 @@
+// Benchmarks: ratios from one run on one machine, medians of interleaved repeats, one JSON object a row.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "muster/base/json.h"
+
+namespace muster::cli {
+
+// REQUIRES: not empty.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Prints a row: as JSON, or as "key value" pairs for people.
+void print_row(const Json& row, bool json);
+
+struct StepBench {
+  std::string model = "resnet18";
+  std::int64_t batch = 32;
+  std::int64_t lanes = 1;
+  std::int64_t threads = 1;
+  std::int64_t rounds = 15;  // interleaved repeats
+  std::int64_t steps = 5;    // timed steps in each
+  bool json = false;
+};
+void bench_step(const StepBench& options);
+
+struct OptimizerBench {
+  std::string model = "resnet18";
+  std::int64_t rounds = 31;
+  bool json = false;
+};
+void bench_optimizer(const OptimizerBench& options);
+
+struct FilesBench {
+  std::string source = "fashion-mnist";
+  std::string path;
+  std::string model = "cnn";
+  std::int64_t batch = 64;
+  std::int64_t rounds = 15;
+  std::int64_t steps = 40;
+  bool json = false;
+};
+void bench_files(const FilesBench& options);
+
+}  // namespace muster::cli

@@ -1,0 +1,18 @@
+// The commands of the program. Each adds itself to the command line and does its work when it was called.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace muster::cli {
+
+// What a command leaves for main: the exit code, when it is not 0 and no Error says it.
+struct Outcome {
+  int exit_code = 0;
+};
+
+void add_train(CLI::App& app, Outcome& outcome);
+void add_check(CLI::App& app);
+void add_info(CLI::App& app);
+void add_bench(CLI::App& app);
+
+}  // namespace muster::cli

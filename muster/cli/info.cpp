@@ -1,0 +1,73 @@
+// muster info: what this build and this machine offer.
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "muster/base/cores.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/base/version.h"
+#include "muster/cli/command.h"
+#include "muster/compute/threads.h"
+#include "muster/data/sources.h"
+#include "muster/launch/environment.h"
+#include "muster/model/registry.h"
+#include "muster/strategies/registry.h"
+
+namespace muster::cli {
+namespace {
+
+template <typename Entries>
+std::vector<std::string> names_of(const Entries& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries)
+    names.push_back(entry.name);
+  return names;
+}
+
+void run_info(bool json) {
+  const Cores cores = usable_cores(launch::granted_cores());
+  compute::set_threads(1);
+  const compute::ComputeLibraries libraries = compute::compute_libraries();
+  const std::vector<std::string> models = names_of(model::models());
+  const std::vector<std::string> sources = names_of(data::sources());
+  const std::vector<std::string> strategies = strategies::strategy_names();
+  if (json) {
+    const Json row{{"muster", version()},
+                   {"torch", libraries.torch},
+                   {"blas", libraries.blas},
+                   {"cuda", libraries.cuda},
+                   {"cores", cores.usable},
+                   {"cores_reason", cores.reason},
+                   {"threads", {{"aten", libraries.aten_threads}, {"blas", libraries.blas_threads}}},
+                   {"strategies", strategies},
+                   {"models", models},
+                   {"sources", sources}};
+    fmt::print("{}\n", row.dump());
+    return;
+  }
+  fmt::print("Muster      {}\n", version());
+  fmt::print("LibTorch    {}{}\n", libraries.torch,
+             libraries.cuda ? " (with CUDA; Muster was only ever run on CPUs)" : "");
+  fmt::print("BLAS        {}\n", libraries.blas);
+  fmt::print("cores       {} usable ({})\n", cores.usable, cores.reason);
+  fmt::print("threads     {} ATen, {} BLAS a lane, unless job.threads says otherwise\n", libraries.aten_threads,
+             libraries.blas_threads == 0 ? "the same for" : fmt::format("{}", libraries.blas_threads));
+  fmt::print("strategies  {}\n", join_words(strategies));
+  fmt::print("models      {}\n", join_words(models));
+  fmt::print("sources     {}\n", join_words(sources));
+}
+
+}  // namespace
+
+void add_info(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("info", "Versions, cores, threads, and what this build has.");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "As one JSON object");
+  command->footer("Examples:\n  muster info\n  muster info --json | jq .cores");
+  command->callback([json] { run_info(*json); });
+}
+
+}  // namespace muster::cli

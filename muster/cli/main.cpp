@@ -1,0 +1,68 @@
+// The `muster` program. Flags end here: below, everything is told what to do.
+//
+// Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 and 143 stopped by SIGINT and SIGTERM.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/base/version.h"
+#include "muster/cli/command.h"
+
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app{"Distributed deep-learning training for C++ and LibTorch."};
+  app.name("muster");
+  app.set_version_flag("--version", muster::version());
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  muster train examples/fashion.toml            train, with a progress line\n"
+      "  muster train job.toml --set job.epochs=3      change a key for this run\n"
+      "  muster train job.toml --resume                go on where the newest run stopped\n"
+      "  muster check job.toml                         validate, and print every default\n"
+      "\nmuster COMMAND --help tells more.");
+  muster::cli::Outcome outcome;
+  muster::cli::add_train(app, outcome);
+  muster::cli::add_check(app);
+  muster::cli::add_info(app);
+  muster::cli::add_bench(app);
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    throw muster::Error(muster::ErrorKind::kInvalidInput,
+                        fmt::format("no command \"{}\"{}", argv[1], muster::did_you_mean(argv[1], names)), {},
+                        fmt::format("Commands are {}.", muster::join_words(names)));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has codes of its own; a wrong command line is a user's mistake like any other.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return outcome.exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const muster::Error& error) {
+    fmt::print(stderr, "muster: error: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "muster: error: out of memory\n");
+    return 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "muster: error: {}\n", error.what());
+    return 1;
+  }
+}

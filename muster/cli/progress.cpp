@@ -1,0 +1,223 @@
+#include "muster/cli/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "muster/base/text.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLiveInterval{100};
+constexpr std::chrono::seconds kPlainInterval{10};
+constexpr int kBarWidth = 20;
+
+// 1234567 as 1,234,567.
+std::string grouped(std::uint64_t value) {
+  const std::string digits = fmt::format("{}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string bar(std::uint64_t done, std::uint64_t all) {
+  const int filled = all == 0 ? kBarWidth : static_cast<int>(done * kBarWidth / all);
+  std::string text(static_cast<std::size_t>(filled), '=');
+  if (filled < kBarWidth) text += '>';
+  text.resize(kBarWidth, ' ');
+  return fmt::format("[{}]", text);
+}
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json();
+}
+
+}  // namespace
+
+ProgressView::ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, int width, const Clock& clock)
+    : style_(style), out_(out), err_(err), width_(width), clock_(clock) {
+}
+
+void ProgressView::emit(const std::string& line) {
+  if (style_ == ProgressStyle::kQuiet || style_ == ProgressStyle::kJson) return;
+  if (live_) fmt::print(out_, "\r\x1b[K");
+  live_ = false;
+  fmt::print(out_, "{}\n", line);
+  std::fflush(out_);
+}
+
+void ProgressView::show(const std::string& line) {
+  if (style_ == ProgressStyle::kLive) {
+    const auto fits = static_cast<std::size_t>(std::max(20, width_ - 1));
+    fmt::print(out_, "\r{}\x1b[K", line.substr(0, fits));
+    live_ = true;
+    std::fflush(out_);
+  } else {
+    emit(line);
+  }
+}
+
+void ProgressView::json(const Json& row) {
+  if (style_ != ProgressStyle::kJson) return;
+  fmt::print(out_, "{}\n", row.dump());
+  std::fflush(out_);
+}
+
+bool ProgressView::due(std::chrono::nanoseconds interval) {
+  const Clock::Instant now = clock_.now();
+  if (last_shown_ && now - *last_shown_ < interval) return false;
+  last_shown_ = now;
+  return true;
+}
+
+void ProgressView::started(const Start& start) {
+  const std::lock_guard lock(mutex_);
+  start_ = start;
+  first_step_at_ = clock_.now();
+  emit(fmt::format("run    {}", start.run.string()));
+  emit(fmt::format("data   {}", start.data));
+  emit(fmt::format("model  {}, {} parameters", start.model, grouped(start.parameters)));
+  emit(fmt::format("batch  {} in {} lane{}, {} steps an epoch", start.batch, start.lanes, start.lanes == 1 ? "" : "s",
+                   grouped(start.steps_per_epoch)));
+  if (start.first_step > 0) {
+    emit(fmt::format("resume from step {} of {}", grouped(start.first_step), grouped(start.total_steps)));
+  }
+  json({{"event", "started"},
+        {"run", start.run.string()},
+        {"data", start.data},
+        {"model", start.model},
+        {"parameters", start.parameters},
+        {"train_samples", start.train_samples},
+        {"batch", start.batch},
+        {"lanes", start.lanes},
+        {"first_step", start.first_step},
+        {"total_steps", start.total_steps}});
+}
+
+void ProgressView::step_committed(const Step& step) {
+  const std::lock_guard lock(mutex_);
+  ++steps_seen_;
+  samples_seen_ += step.samples;
+  const bool live = style_ == ProgressStyle::kLive;
+  if (steps_seen_ == 1 && !live) last_shown_ = clock_.now();  // the first plain line comes after the first interval
+  if (!due(live ? std::chrono::nanoseconds(kLiveInterval) : std::chrono::nanoseconds(kPlainInterval))) return;
+
+  const double seconds = std::chrono::duration<double>(clock_.now() - first_step_at_ - validation_time_).count();
+  const double rate = seconds > 0 ? static_cast<double>(samples_seen_) / seconds : 0;
+  const double per_step = seconds / static_cast<double>(steps_seen_);
+  const double left = per_step * static_cast<double>(start_.total_steps - std::min(step.step, start_.total_steps));
+  const std::uint64_t epochs = (start_.total_steps + start_.steps_per_epoch - 1) / start_.steps_per_epoch;
+  show(fmt::format("epoch {}/{} {} step {}/{}  loss {:.4f}  accuracy {:.4f}  {} samples/s  {} left{}", step.epoch + 1,
+                   epochs, bar(step.step_in_epoch, start_.steps_per_epoch), step.step_in_epoch, start_.steps_per_epoch,
+                   step.loss, step.accuracy, grouped(static_cast<std::uint64_t>(rate)),
+                   human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(left * 1e9))),
+                   step.skipped > 0 ? fmt::format("  {} skipped", step.skipped) : ""));
+  json({{"event", "progress"},
+        {"epoch", step.epoch},
+        {"step", step.step},
+        {"loss", number(step.loss)},
+        {"accuracy", number(step.accuracy)},
+        {"lr", step.lr},
+        {"samples_per_s", number(rate)},
+        {"seconds_left", number(left)},
+        {"skipped", step.skipped}});
+}
+
+void ProgressView::validating(std::uint64_t done, std::uint64_t samples) {
+  const std::lock_guard lock(mutex_);
+  if (!validation_start_) validation_start_ = clock_.now();
+  if (style_ != ProgressStyle::kLive || !due(kLiveInterval)) return;
+  show(fmt::format("validating {} {}/{}", bar(done, samples), done, samples));
+}
+
+void ProgressView::validated(const Validation& v) {
+  const std::lock_guard lock(mutex_);
+  if (validation_start_) validation_time_ += clock_.now() - *validation_start_;
+  validation_start_.reset();
+  const std::uint64_t epochs = (start_.total_steps + start_.steps_per_epoch - 1) / start_.steps_per_epoch;
+  emit(fmt::format("epoch {}/{}  step {}  train loss {:.4f} accuracy {:.4f}  {} loss {:.4f} accuracy {:.4f}{}", v.epoch,
+                   epochs, v.step, v.train_loss, v.train_accuracy, v.set, v.loss, v.accuracy,
+                   v.best ? "  best so far" : ""));
+  json({{"event", "validation"},
+        {"set", v.set},
+        {"epoch", v.epoch},
+        {"step", v.step},
+        {"train_loss", number(v.train_loss)},
+        {"train_accuracy", number(v.train_accuracy)},
+        {"loss", number(v.loss)},
+        {"accuracy", number(v.accuracy)},
+        {"best", v.best}});
+}
+
+void ProgressView::checkpoint_written(std::uint64_t step, const std::filesystem::path& path) {
+  const std::lock_guard lock(mutex_);
+  json({{"event", "checkpoint"}, {"step", step}, {"path", path.string()}});
+}
+
+void ProgressView::warned(const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  if (live_) fmt::print(out_, "\r\x1b[K");
+  live_ = false;
+  std::fflush(out_);
+  fmt::print(err_, "muster: {}\n", message);
+  std::fflush(err_);
+}
+
+void ProgressView::finished(const trainer::TrainingResult& r, const std::string& resume_command) {
+  using End = trainer::TrainingResult::End;
+  const std::lock_guard lock(mutex_);
+  if (r.end == End::kInterrupted) {
+    emit(fmt::format("stopped at step {}; {}", grouped(r.steps),
+                     r.checkpoint.empty() ? "no checkpoint could be written" : "checkpoint " + r.checkpoint.string()));
+    emit(fmt::format("resume with: {}", resume_command));
+    json({{"event", "interrupted"},
+          {"step", r.steps},
+          {"checkpoint", r.checkpoint.string()},
+          {"resume", resume_command}});
+    return;
+  }
+  if (r.end == End::kEarly) emit("stopped early: the validation loss no longer improves");
+  emit(fmt::format("done: {} steps in {} of training, {} samples/s{}", grouped(r.steps),
+                   human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
+                   grouped(static_cast<std::uint64_t>(r.samples_per_s)),
+                   r.skipped > 0 ? fmt::format(", {} steps skipped (gradient not finite)", r.skipped) : ""));
+  emit(fmt::format("last checkpoint {}; best at step {} (validation loss {:.4f})", r.checkpoint.string(), r.best_step,
+                   r.best_loss));
+  emit(fmt::format("test accuracy {:.4f}, loss {:.4f}", r.test_accuracy, r.test_loss));
+  json({{"event", "finished"},
+        {"run", r.run.string()},
+        {"checkpoint", r.checkpoint.string()},
+        {"step", r.steps},
+        {"epochs", r.epochs},
+        {"early", r.end == End::kEarly},
+        {"test_loss", number(r.test_loss)},
+        {"test_accuracy", number(r.test_accuracy)},
+        {"best_step", r.best_step},
+        {"best_loss", number(r.best_loss)},
+        {"best_accuracy", number(r.best_accuracy)},
+        {"skipped", r.skipped},
+        {"seconds", r.seconds},
+        {"samples_per_s", number(r.samples_per_s)},
+        {"weights", r.weights_hash}});
+}
+
+ProgressStyle style_for_output(bool quiet, bool json) {
+  if (json) return ProgressStyle::kJson;
+  if (quiet) return ProgressStyle::kQuiet;
+  return ::isatty(STDOUT_FILENO) == 1 ? ProgressStyle::kLive : ProgressStyle::kPlain;
+}
+
+int terminal_width() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120;
+}
+
+}  // namespace muster::cli

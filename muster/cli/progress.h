@@ -1,0 +1,61 @@
+// What a person sees of a training run: one live line on a terminal, plain lines at a sensible rate on a pipe, JSON for
+// scripts, or nothing.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "muster/base/clock.h"
+#include "muster/base/json.h"
+#include "muster/trainer/trainer.h"
+
+namespace muster::cli {
+
+enum class ProgressStyle { kLive, kPlain, kJson, kQuiet };
+
+// Thread safety: every method from any thread.
+class ProgressView final : public trainer::TrainingObserver {
+ public:
+  // Writes to `out`; warnings go to `err`. `width` is the terminal's, for the live line.
+  ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, int width, const Clock& clock = system_clock());
+
+  void started(const Start& start) override;
+  void step_committed(const Step& step) override;
+  void validating(std::uint64_t done, std::uint64_t samples) override;
+  void validated(const Validation& validation) override;
+  void checkpoint_written(std::uint64_t step, const std::filesystem::path& path) override;
+  void warned(const std::string& message) override;
+  void finished(const trainer::TrainingResult& result, const std::string& resume_command);
+
+ private:
+  void emit(const std::string& line);  // a line that stays
+  void show(const std::string& line);  // the live line
+  void json(const Json& row);
+  bool due(std::chrono::nanoseconds interval);
+
+  // constant after construction
+  const ProgressStyle style_;
+  std::FILE* const out_;
+  std::FILE* const err_;
+  const int width_;
+  const Clock& clock_;
+  // guarded by mutex_
+  std::mutex mutex_;
+  Start start_;
+  std::optional<Clock::Instant> last_shown_;
+  bool live_ = false;  // a live line stands on the terminal
+  Clock::Instant first_step_at_;
+  std::uint64_t steps_seen_ = 0;
+  std::uint64_t samples_seen_ = 0;
+  std::chrono::nanoseconds validation_time_{0};  // kept out of the training rate
+  std::optional<Clock::Instant> validation_start_;
+};
+
+// The style for standard output as it is: live on a terminal, plain elsewhere.
+ProgressStyle style_for_output(bool quiet, bool json);
+int terminal_width();
+
+}  // namespace muster::cli

@@ -1,0 +1,39 @@
+// Ctrl-C and SIGTERM as a request: the first asks for a clean stop and starts the grace period, the second or the end
+// of that period ends the process at once.
+//
+// A thread of this class waits for what the handlers deliver. Blocking the signals instead would not do: BLAS libraries
+// start threads before main, and a signal that reaches one of these ends the process.
+// Thread safety: every method from any thread. One object at a time.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace muster::cli {
+
+class SignalWatch {
+ public:
+  // `on_first` is told in words what happens now. It runs on the watching thread.
+  SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first);
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+  ~SignalWatch();
+
+  bool stop_requested() const { return signal_.load() != 0; }
+  // 128 + the signal, as shells count: 130 or 143; 0 when there was none.
+  int exit_code() const { return signal_.load() == 0 ? 0 : 128 + signal_.load(); }
+
+ private:
+  void watch();
+
+  const std::chrono::duration<double> grace_;
+  const std::function<void(const std::string&)> on_first_;
+  std::atomic<int> signal_{0};
+  std::atomic<bool> end_{false};
+  std::thread thread_;
+};
+
+}  // namespace muster::cli

@@ -1,0 +1,153 @@
+#include "muster/compute/module_binding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+
+namespace muster::compute {
+namespace {
+
+std::optional<model::Dtype> dtype_of(const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat32:
+      return model::Dtype::kF32;
+    case torch::kFloat64:
+      return model::Dtype::kF64;
+    case torch::kInt64:
+      return model::Dtype::kI64;
+    case torch::kInt32:
+      return model::Dtype::kI32;
+    case torch::kInt16:
+      return model::Dtype::kI16;
+    case torch::kInt8:
+      return model::Dtype::kI8;
+    case torch::kUInt8:
+      return model::Dtype::kU8;
+    case torch::kBool:
+      return model::Dtype::kBool;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_plain(const torch::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == torch::kStrided;
+}
+
+void copy_bytes(const void* from, void* to, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module) : module_(std::move(module)) {
+  std::vector<model::TensorInfo> registered;
+  std::vector<torch::Tensor> in_order;
+  std::set<const void*> seen;
+  for (const auto& item : module_->named_parameters()) {
+    const torch::Tensor& tensor = item.value();
+    if (!is_plain(tensor) || tensor.scalar_type() != torch::kFloat32) {
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("parameter {} is not a dense fp32 tensor on the CPU", item.key()), {},
+                  "Convert it with module->to(torch::kFloat32) before synchronize().");
+    }
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    registered.push_back({item.key(), tensor.sizes().vec(), tensor.requires_grad()});
+    in_order.push_back(tensor);
+  }
+  if (registered.empty()) throw Error(ErrorKind::kUnsupported, "the model has no parameters");
+  layout_ = model::FlatLayout(registered);
+  parameters_.assign(in_order.rbegin(), in_order.rend());
+
+  for (const auto& item : module_->named_buffers()) {
+    const torch::Tensor& tensor = item.value();
+    if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    const std::optional<model::Dtype> dtype = dtype_of(tensor);
+    if (!is_plain(tensor) || !tensor.is_contiguous() || !dtype) {
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("buffer {} is not a contiguous CPU tensor of a known type", item.key()));
+    }
+    buffer_layout_.add(item.key(), *dtype, tensor.sizes().vec(), tensor.nbytes());
+    buffers_.push_back(tensor);
+  }
+}
+
+void ModuleBinding::read_parameters(std::span<float> flat) const {
+  MUSTER_CHECK(flat.size() == layout_.size(), "a flat array of the layout's size");
+  std::fill(flat.begin(), flat.end(), 0.0F);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const torch::Tensor values = parameters_[i].detach().contiguous();
+    copy_bytes(values.data_ptr<float>(), flat.data() + layout_.tensors()[i].offset, values.nbytes());
+  }
+}
+
+void ModuleBinding::read_buffers(std::span<std::byte> bytes) const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const BufferSlot& slot = buffer_layout_.slots[i];
+    copy_bytes(buffers_[i].data_ptr(), bytes.data() + slot.offset, slot.bytes);
+  }
+}
+
+void ModuleBinding::write_buffers(std::span<const std::byte> bytes) {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const BufferSlot& slot = buffer_layout_.slots[i];
+    copy_bytes(bytes.data() + slot.offset, buffers_[i].data_ptr(), slot.bytes);
+  }
+}
+
+void ModuleBinding::attach(std::array<std::span<float>, 2> versions, std::shared_ptr<void> owner) {
+  for (std::size_t index = 0; index < versions.size(); ++index) {
+    MUSTER_CHECK(versions[index].size() == layout_.size(), "a flat array of the layout's size");
+    views_[index].clear();
+    for (const model::TensorSlot& slot : layout_.tensors()) {
+      views_[index].push_back(torch::from_blob(
+          versions[index].data() + slot.offset, slot.shape, [owner](void*) {}, torch::kFloat32));
+    }
+  }
+  shown_ = -1;
+}
+
+void ModuleBinding::show(int index) {
+  if (index == shown_) return;
+  const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(index)];
+  MUSTER_CHECK(views.size() == parameters_.size(), "attach() comes before show()");
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].set_data(views[i]);
+  shown_ = index;
+}
+
+void ModuleBinding::clear_gradients() {
+  for (torch::Tensor& parameter : parameters_)
+    parameter.mutable_grad() = torch::Tensor();
+}
+
+void ModuleBinding::collect(const LaneArea& area) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(shown_)];
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const model::TensorSlot& slot = layout_.tensors()[i];
+    if (parameters_[i].data_ptr() != views[i].data_ptr()) {
+      throw Error(ErrorKind::kCompute, fmt::format("parameter {} left Muster's memory during the lane", slot.name), {},
+                  "Do not call to(), set_data() or load on the model inside the loop.");
+    }
+    const torch::Tensor& gradient = parameters_[i].grad();
+    area.present[i] = gradient.defined() ? 1 : 0;
+    if (!gradient.defined()) continue;
+    float* place = area.gradient.data() + slot.offset;
+    if (gradient.layout() == torch::kStrided && gradient.is_contiguous() && gradient.scalar_type() == torch::kFloat32) {
+      if (gradient.data_ptr<float>() != place)
+        copy_bytes(gradient.data_ptr<float>(), place, slot.count * sizeof(float));
+    } else {
+      torch::from_blob(place, slot.shape, torch::kFloat32).copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+    }
+    parameters_[i].mutable_grad() = torch::Tensor();
+  }
+}
+
+}  // namespace muster::compute

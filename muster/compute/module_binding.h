@@ -1,0 +1,65 @@
+// Puts a LibTorch model onto flat memory: its parameters become views into the current version, its gradients land in a
+// lane area, its buffers are loaded before and stored after each lane.
+//
+// This is the one adapter between tensors and spans. What survives: the module's own parameter tensors (the objects
+// that parameters() gives) stay the same and always show the committed version. Aliases that a user made with view(),
+// detach() or data() show the memory they were made from and go stale at the next commit.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "muster/compute/buffer_layout.h"
+#include "muster/compute/lane_area.h"
+#include "muster/model/flat_layout.h"
+
+namespace muster::compute {
+
+class ModuleBinding {
+ public:
+  // Takes the parameters and buffers of `module` as they are; tied parameters count once, under their first name.
+  // Throws Error{kUnsupported} naming a parameter that is not fp32, dense and on the CPU, or a buffer of another kind.
+  explicit ModuleBinding(std::shared_ptr<torch::nn::Module> module);
+
+  const model::FlatLayout& layout() const { return layout_; }
+  const BufferLayout& buffer_layout() const { return buffer_layout_; }
+
+  // Copies the module's current values out.
+  void read_parameters(std::span<float> flat) const;
+  void read_buffers(std::span<std::byte> bytes) const;
+
+  // Names the memory of both versions; `owner` is kept alive as long as any parameter looks into it.
+  void attach(std::array<std::span<float>, 2> versions, std::shared_ptr<void> owner);
+  // Points the parameters at version `index`. REQUIRES: attached.
+  void show(int index);
+  void write_buffers(std::span<const std::byte> bytes);
+
+  // Forgets all gradients, so that the next backward makes its own.
+  void clear_gradients();
+  // Moves what backward left into the area, wherever LibTorch put it, and marks tensors without a gradient.
+  // Throws Error{kCompute} naming a parameter that user code replaced or moved out of Muster's memory.
+  void collect(const LaneArea& area);
+
+  torch::nn::Module& module() { return *module_; }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  model::FlatLayout layout_;
+  BufferLayout buffer_layout_;
+  std::vector<torch::Tensor> parameters_;  // in layout order
+  std::vector<torch::Tensor> buffers_;     // in buffer-layout order
+  std::array<std::vector<torch::Tensor>, 2> views_;
+  int shown_ = -1;
+};
+
+}  // namespace muster::compute

@@ -1,0 +1,147 @@
+#include "muster/data/sources.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/data/cifar10.h"
+#include "muster/data/idx.h"
+#include "muster/data/image_dataset.h"
+#include "muster/data/synthetic.h"
+
+namespace muster::data {
+namespace {
+
+constexpr std::string_view kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
+
+std::filesystem::path required_folder(const SourceOptions& options) {
+  if (options.path.empty()) {
+    throw Error(ErrorKind::kInvalidInput, fmt::format("the data source \"{}\" needs a path", options.source), {},
+                "Set path to the folder that holds the files.");
+  }
+  return options.path;
+}
+
+std::string describe(std::uint64_t train, std::uint64_t test, const SampleSpec& spec, std::string_view origin) {
+  return fmt::format("{} training and {} test samples of {}, {} classes, {}", train, test, fmt::join(spec.shape, "x"),
+                     spec.classes, origin);
+}
+
+Data from_images(const SourceOptions& options, Images train, Images test, const std::filesystem::path& folder) {
+  const auto extents = [](const Images& images) { return std::array{images.channels, images.height, images.width}; };
+  if (extents(train) != extents(test)) {
+    throw Error(ErrorKind::kMismatch,
+                fmt::format("the training images are {}, the test images are {}", fmt::join(extents(train), "x"),
+                            fmt::join(extents(test), "x")),
+                folder.string());
+  }
+  Data data;
+  data.normalization = options.normalization ? *options.normalization : measure(train);
+  data.train = std::make_shared<ImageDataset>(std::move(train), data.normalization);
+  data.test = std::make_shared<ImageDataset>(std::move(test), data.normalization);
+  data.description =
+      describe(data.train->size(), data.test->size(), data.train->spec(), fmt::format("from {}", folder.string()));
+  return data;
+}
+
+// The file of the given name in the folder, or its compressed form.
+std::filesystem::path find_idx(const std::filesystem::path& folder, std::string_view name) {
+  const std::filesystem::path plain = folder / name;
+  std::filesystem::path compressed = plain;
+  compressed += ".gz";
+  std::error_code ignored;  // a folder that cannot be searched holds nothing for us
+  if (std::filesystem::exists(plain, ignored)) return plain;
+  if (std::filesystem::exists(compressed, ignored)) return compressed;
+  throw Error(ErrorKind::kNotFound, "there is no such file, with or without .gz", plain.string());
+}
+
+Data open_idx_folder(const SourceOptions& options, const std::filesystem::path& folder) {
+  // All names are looked up before any file is read: what is missing shows at once.
+  const auto train_images = find_idx(folder, "train-images-idx3-ubyte");
+  const auto train_labels = find_idx(folder, "train-labels-idx1-ubyte");
+  const auto test_images = find_idx(folder, "t10k-images-idx3-ubyte");
+  const auto test_labels = find_idx(folder, "t10k-labels-idx1-ubyte");
+  Images train = read_idx_images(train_images, train_labels);
+  Images test = read_idx_images(test_images, test_labels, train.classes);
+  return from_images(options, std::move(train), std::move(test), folder);
+}
+
+Data open_idx(const SourceOptions& options) {
+  return open_idx_folder(options, required_folder(options));
+}
+
+Data open_fashion_mnist(const SourceOptions& options) {
+  try {
+    return open_idx_folder(options, options.path.empty() ? kFashionMnistFolder : options.path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+    throw Error(error.kind(), error.message(), error.where(),
+                "Install Fashion-MNIST with: apt-get install dataset-fashion-mnist (or set path to a folder "
+                "that holds it).");
+  }
+}
+
+Data open_cifar10(const SourceOptions& options) {
+  const std::filesystem::path folder = required_folder(options);
+  Images train = read_cifar10_train(folder);
+  Images test = read_cifar10_test(folder);
+  return from_images(options, std::move(train), std::move(test), folder);
+}
+
+Data open_synthetic(const SourceOptions& options) {
+  if (options.normalization && *options.normalization != Normalization{}) {
+    throw Error(ErrorKind::kInvalidInput, "synthetic data is normalised already", {}, "Leave the normalization out.");
+  }
+  SyntheticOptions train{
+      .shape = options.shape, .classes = options.classes, .samples = options.samples, .seed = options.seed};
+  SyntheticOptions test = train;
+  test.samples = options.test_samples;
+  test.first_sample = options.samples;
+  Data data;
+  data.train = std::make_shared<Synthetic>(train);
+  data.test = std::make_shared<Synthetic>(test);
+  data.description = describe(options.samples, options.test_samples, data.train->spec(),
+                              fmt::format("computed from seed {}", options.seed));
+  return data;
+}
+
+struct Source {
+  std::string_view name;
+  std::string_view help;
+  Data (*open)(const SourceOptions&);
+};
+
+constexpr std::array kSources{
+    Source{"fashion-mnist", "Fashion-MNIST as Debian's dataset-fashion-mnist installs it; no path needed",
+           open_fashion_mnist},
+    Source{"idx", "a folder with MNIST's four files (train-images-idx3-ubyte ...), plain or .gz", open_idx},
+    Source{"cifar10", "a folder with CIFAR-10's binary files (data_batch_1.bin ... test_batch.bin)", open_cifar10},
+    Source{"synthetic", "computed samples of any shape, classes and number; learnable, for benchmarks", open_synthetic},
+};
+
+}  // namespace
+
+std::vector<SourceInfo> sources() {
+  std::vector<SourceInfo> list;
+  for (const Source& source : kSources)
+    list.push_back({std::string(source.name), std::string(source.help)});
+  return list;
+}
+
+Data open_source(const SourceOptions& options) {
+  std::vector<std::string> names;
+  for (const Source& source : kSources) {
+    if (source.name == options.source) return source.open(options);
+    names.emplace_back(source.name);
+  }
+  throw Error(ErrorKind::kInvalidInput,
+              fmt::format("unknown data source \"{}\"{}", options.source, did_you_mean(options.source, names)), {},
+              fmt::format("Sources are {}.", join_words(names)));
+}
+
+}  // namespace muster::data

@@ -1,0 +1,49 @@
+#include "muster/data/subset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+
+namespace muster::data {
+
+Subset::Subset(std::shared_ptr<const Dataset> dataset, const Permutation& order, std::uint64_t begin, std::uint64_t end)
+    : dataset_(std::move(dataset)), order_(order), begin_(begin), end_(end) {
+  MUSTER_CHECK(order_.size() == dataset_->size(), "an order of another data set");
+  MUSTER_CHECK(begin_ <= end_ && end_ <= order_.size(), "a range beyond the data set");
+}
+
+std::uint64_t Subset::original(std::uint64_t id) const {
+  MUSTER_CHECK(id < size(), "sample id beyond the subset");
+  return order_(begin_ + id);
+}
+
+std::int64_t Subset::read(std::uint64_t id, std::span<float> features) const {
+  return dataset_->read(original(id), features);
+}
+
+Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64_t seed) {
+  // Written so that not-a-number is refused too.
+  if (!(fraction >= 0 && fraction < 1)) {
+    throw Error(ErrorKind::kInvalidInput, fmt::format("cannot hold out the fraction {} of the samples", fraction), {},
+                "Choose a fraction from 0 up to, but not including, 1.");
+  }
+  const std::uint64_t size = dataset->size();
+  std::uint64_t held_out = 0;
+  if (fraction > 0) {
+    if (size < 2) {
+      throw Error(ErrorKind::kInvalidInput, fmt::format("cannot split a data set of {} samples in two", size));
+    }
+    const auto nearest = static_cast<std::uint64_t>(std::round(fraction * static_cast<double>(size)));
+    held_out = std::clamp<std::uint64_t>(nearest, 1, size - 1);
+  }
+  const Permutation order(size, StreamKey{.seed = seed, .purpose = Purpose::kSplit});
+  return {.train = std::make_shared<Subset>(dataset, order, held_out, size),
+          .validation = std::make_shared<Subset>(dataset, order, 0, held_out)};
+}
+
+}  // namespace muster::data

@@ -1,0 +1,44 @@
+// Subset: a range of a keyed order of another data set's samples, as a data set. And the split into training
+// and validation built from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "muster/data/dataset.h"
+#include "muster/data/permutation.h"
+
+namespace muster::data {
+
+// Immutable; shares ownership of the data set below. Thread safety: as Dataset.
+class Subset final : public Dataset {
+ public:
+  // Sample i is sample order(begin + i) of `dataset`.
+  // REQUIRES: begin <= end <= order.size() == dataset->size().
+  Subset(std::shared_ptr<const Dataset> dataset, const Permutation& order, std::uint64_t begin, std::uint64_t end);
+
+  std::uint64_t size() const override { return end_ - begin_; }
+  const SampleSpec& spec() const override { return dataset_->spec(); }
+  std::int64_t read(std::uint64_t id, std::span<float> features) const override;
+
+  // The id in the data set below. REQUIRES: id < size().
+  std::uint64_t original(std::uint64_t id) const;
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  Permutation order_;
+  std::uint64_t begin_;
+  std::uint64_t end_;
+};
+
+struct Split {
+  std::shared_ptr<const Subset> train;
+  std::shared_ptr<const Subset> validation;
+};
+
+// Holds out `fraction` of the samples (rounded to the nearest number; at least one if fraction > 0, and at
+// least one is left for training). Depends on size, fraction and seed alone; every sample is in exactly one
+// part. Throws Error{kInvalidInput} unless 0 <= fraction < 1, or if there are too few samples for two parts.
+Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64_t seed);
+
+}  // namespace muster::data

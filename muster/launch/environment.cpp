@@ -1,0 +1,66 @@
+#include "muster/launch/environment.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+
+namespace muster::launch {
+namespace {
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+};
+
+// Open MPI, MPICH and its relatives, Slurm. Inside an mpirun that Slurm started, the MPI's own variables are right.
+constexpr std::array kLaunchers{
+    Launcher{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    Launcher{"mpirun", "PMI_RANK", "PMI_SIZE"},
+    Launcher{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+};
+
+std::optional<int> read_number(const Lookup& lookup, const char* name, int least) {
+  const std::optional<std::string> text = lookup(name);
+  if (!text) return std::nullopt;
+  int value = 0;
+  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (code != std::errc() || end != text->data() + text->size() || value < least) {
+    throw Error(ErrorKind::kInvalidInput, fmt::format("found \"{}\", expected a number, {} or more", *text, least),
+                fmt::format("environment variable {}", name));
+  }
+  return value;
+}
+
+}  // namespace
+
+Lookup process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+World detect_world(const Lookup& lookup) {
+  for (const Launcher& launcher : kLaunchers) {
+    const std::optional<int> rank = read_number(lookup, launcher.rank, 0);
+    const std::optional<int> size = read_number(lookup, launcher.size, 1);
+    if (!rank || !size) continue;
+    if (*rank >= *size) {
+      throw Error(ErrorKind::kInvalidInput, fmt::format("rank {} of {} processes", *rank, *size),
+                  fmt::format("environment variable {}", launcher.rank));
+    }
+    return {*rank, *size, launcher.name};
+  }
+  return {};
+}
+
+std::optional<int> granted_cores(const Lookup& lookup) {
+  return read_number(lookup, "SLURM_CPUS_PER_TASK", 1);
+}
+
+}  // namespace muster::launch

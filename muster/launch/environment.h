@@ -1,0 +1,30 @@
+// What the environment says about how this process was started: alone, or as one of many by a launcher.
+//
+// The only place below cli/ that reads environment variables; everybody else is told.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace muster::launch {
+
+struct World {
+  int rank = 0;
+  int size = 1;
+  std::string launcher;  // "mpirun", "srun", or empty when nobody launched us
+};
+
+// Looks a variable up; nothing when it is not set. A parameter, so that tests need not touch the environment.
+using Lookup = std::function<std::optional<std::string>(const std::string&)>;
+
+// The process's own environment.
+Lookup process_environment();
+
+// Throws Error{kInvalidInput} naming a variable whose value makes no sense.
+World detect_world(const Lookup& lookup = process_environment());
+
+// Cores granted to this task by Slurm (SLURM_CPUS_PER_TASK), if it was.
+std::optional<int> granted_cores(const Lookup& lookup = process_environment());
+
+}  // namespace muster::launch

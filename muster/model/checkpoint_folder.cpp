@@ -1,0 +1,163 @@
+#include "muster/model/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+
+namespace muster::model {
+namespace {
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+FileDescriptor open_folder(const std::filesystem::path& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// Whether `path` is still the folder that `descriptor` has open.
+bool is_same(const FileDescriptor& descriptor, const std::filesystem::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(descriptor.get(), &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+void write_all(const FileDescriptor& descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor.get(), bytes.data(), bytes.size());
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      throw_system_error("cannot be written", path);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::uint64_t step) {
+  return fmt::format("step-{:012}", step);
+}
+
+std::optional<std::uint64_t> step_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  std::uint64_t step = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // One name a step: "step-1" is not ours.
+  if (parsed.ec != std::errc{} || checkpoint_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::filesystem::path hidden_path(const std::filesystem::path& folder, std::uint64_t step) {
+  return folder / fmt::format(".{}.{}.tmp", checkpoint_name(step), ::getpid());
+}
+
+bool is_hidden_name(std::string_view name) {
+  constexpr std::string_view kSuffix = ".tmp";
+  if (!name.starts_with('.') || !name.ends_with(kSuffix)) return false;
+  name = name.substr(1, name.size() - 1 - std::min(name.size() - 1, kSuffix.size()));
+  const std::size_t dot = name.rfind('.');
+  return dot != std::string_view::npos && step_of(name.substr(0, dot)) && all_digits(name.substr(dot + 1));
+}
+
+void remove_if_abandoned(const std::filesystem::path& hidden) {
+  const FileDescriptor descriptor = open_folder(hidden);
+  if (!descriptor.valid() || ::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) return;
+  if (!is_same(descriptor, hidden)) return;  // published or removed while we looked
+  std::error_code ignored;
+  std::filesystem::remove_all(hidden, ignored);
+}
+
+HiddenFolder::HiddenFolder(const std::filesystem::path& folder, std::uint64_t step, const PointHook& at)
+    : path_(hidden_path(folder, step)), at_(at) {
+  at_("before create", "folder");
+  // Between creation and lock somebody who cleans up may take the folder away: then once more.
+  constexpr int kTries = 10;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    if (::mkdir(path_.c_str(), 0755) != 0) {
+      if (errno != EEXIST) throw_system_error("cannot be created", path_);
+      remove_if_abandoned(path_);  // a dead process that had our id
+      continue;
+    }
+    lock_ = open_folder(path_);
+    // A file system without locks is no obstacle to writing; it only keeps others from cleaning up.
+    if (lock_.valid()) ::flock(lock_.get(), LOCK_EX | LOCK_NB);
+    if (lock_.valid() && is_same(lock_, path_)) {
+      at_("after create", "folder");
+      return;
+    }
+  }
+  throw Error(ErrorKind::kIo, "is being written by somebody else", path_.string());
+}
+
+HiddenFolder::~HiddenFolder() {
+  if (published_) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void HiddenFolder::write_file(const std::string& name, const std::function<void(const Sink&)>& produce) {
+  const std::filesystem::path path = path_ / name;
+  const FileDescriptor descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!descriptor.valid()) throw_system_error("cannot be created", path);
+  produce([&](std::span<const std::byte> bytes) {
+    at_("before write", name);
+    write_all(descriptor, bytes, path);
+    at_("after write", name);
+  });
+  at_("before fsync", name);
+  if (::fsync(descriptor.get()) != 0) throw_system_error("cannot be made durable", path);
+  at_("after fsync", name);
+}
+
+void HiddenFolder::publish(const std::filesystem::path& final_path) {
+  at_("before fsync", "folder");
+  sync_folder(path_);
+  at_("after fsync", "folder");
+
+  at_("before rename", "folder");
+  if (::rename(path_.c_str(), final_path.c_str()) == 0) {
+    published_ = true;
+  } else if (errno == EEXIST || errno == ENOTEMPTY) {
+    replace(final_path);
+  } else {
+    throw_system_error("cannot be renamed into place", final_path);
+  }
+  at_("after rename", "folder");
+
+  const std::filesystem::path parent = final_path.parent_path();
+  at_("before fsync", "parent");
+  sync_folder(parent);
+  at_("after fsync", "parent");
+}
+
+// One of this step is there already.
+void HiddenFolder::replace(const std::filesystem::path& final_path) {
+  // Swapped by the kernel in one step; the destructor removes what then stands under the hidden name.
+  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) throw_system_error("cannot be replaced", final_path);
+  // Network file systems cannot swap: the old one goes out of the way first. No process has the id 0.
+  const std::filesystem::path aside =
+      final_path.parent_path() / fmt::format(".{}.0.tmp", final_path.filename().string());
+  std::error_code ignored;
+  std::filesystem::remove_all(aside, ignored);
+  if (::rename(final_path.c_str(), aside.c_str()) != 0) throw_system_error("cannot be replaced", final_path);
+  if (::rename(path_.c_str(), final_path.c_str()) != 0) throw_system_error("cannot be renamed into place", final_path);
+  published_ = true;
+  std::filesystem::remove_all(aside, ignored);
+}
+
+}  // namespace muster::model

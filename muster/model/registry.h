@@ -1,0 +1,28 @@
+// The models a job can name. No torch here: make_model.h builds them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::model {
+
+struct ModelOptions {
+  std::string name = {};
+  std::vector<std::int64_t> input_shape = {};  // of one sample: {channels, height, width}, or any for mlp
+  std::int64_t classes = 10;
+  // Empty: the model's own. A model that has no such option refuses it.
+  std::optional<std::vector<std::int64_t>> hidden = {};
+  std::optional<double> dropout = {};
+};
+
+struct ModelEntry {
+  std::string name;
+  std::string help;
+};
+
+// Every model, in the order of the table.
+std::vector<ModelEntry> models();
+
+}  // namespace muster::model

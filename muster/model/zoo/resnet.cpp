@@ -1,0 +1,177 @@
+#include "muster/model/zoo/resnet.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/model/zoo/requirements.h"
+
+namespace muster::zoo {
+namespace {
+
+enum class Stem {
+  kImageNet,  // 7x7 convolution of stride 2 and 3x3 max pooling of stride 2
+  kCifar,     // 3x3 convolution
+};
+
+// How a block whose output has another shape than its input passes the input on.
+enum class Shortcut {
+  kProjection,  // 1x1 convolution and batch norm: the paper's option B
+  kPadding,     // every second pixel, zeros for the new channels: option A
+};
+
+struct Architecture {
+  int depth;
+  Stem stem;
+  Shortcut shortcut;
+  std::int64_t width;                // channels of the first stage; each further stage doubles them
+  std::vector<std::int64_t> blocks;  // of each stage
+};
+
+// A depth is one row.
+const std::vector<Architecture>& architectures() {
+  static const std::vector<Architecture> rows{
+      {18, Stem::kImageNet, Shortcut::kProjection, 64, {2, 2, 2, 2}},
+      {20, Stem::kCifar, Shortcut::kPadding, 16, {3, 3, 3}},
+  };
+  return rows;
+}
+
+const Architecture& architecture_of(int depth) {
+  const auto& rows = architectures();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Architecture& a) { return a.depth == depth; });
+  if (row != rows.end()) return *row;
+  std::vector<std::string> depths;
+  for (const Architecture& architecture : rows)
+    depths.push_back(std::to_string(architecture.depth));
+  throw Error(ErrorKind::kInvalidInput,
+              fmt::format("model resnet: there is no depth {}; available: {}", depth, join_words(depths)));
+}
+
+torch::nn::Conv2d convolution(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
+  return torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+// Two 3x3 convolutions and the shortcut around them. Activations are changed in place where backward does not need
+// them: batch norm keeps its input and not its output.
+class BasicBlock final : public torch::nn::Module {
+ public:
+  BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride, Shortcut shortcut)
+      : conv1_(register_module("conv1", convolution(inputs, outputs, 3, stride))),
+        bn1_(register_module("bn1", torch::nn::BatchNorm2d(outputs))),
+        conv2_(register_module("conv2", convolution(outputs, outputs, 3, 1))),
+        bn2_(register_module("bn2", torch::nn::BatchNorm2d(outputs))),
+        stride_(stride),
+        new_channels_(outputs - inputs) {
+    if ((stride != 1 || inputs != outputs) && shortcut == Shortcut::kProjection) {
+      downsample_ = register_module("downsample", torch::nn::Sequential(convolution(inputs, outputs, 1, stride),
+                                                                        torch::nn::BatchNorm2d(outputs)));
+    }
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor out = bn1_(conv1_(x)).relu_();
+    out = bn2_(conv2_(out));
+    out += shortcut(x);
+    return out.relu_();
+  }
+
+ private:
+  torch::Tensor shortcut(const torch::Tensor& x) {
+    if (downsample_) return downsample_->forward(x);
+    if (stride_ == 1 && new_channels_ == 0) return x;
+    const torch::Tensor kept = x.slice(2, 0, c10::nullopt, stride_).slice(3, 0, c10::nullopt, stride_);
+    return torch::constant_pad_nd(kept, {0, 0, 0, 0, 0, new_channels_});
+  }
+
+  torch::nn::Conv2d conv1_;
+  torch::nn::BatchNorm2d bn1_;
+  torch::nn::Conv2d conv2_;
+  torch::nn::BatchNorm2d bn2_;
+  torch::nn::Sequential downsample_{nullptr};
+  const std::int64_t stride_;
+  const std::int64_t new_channels_;
+};
+
+// The blocks of one image size, named "0", "1", ...
+class Stage final : public torch::nn::Module {
+ public:
+  Stage(std::int64_t inputs, std::int64_t outputs, std::int64_t stride, std::int64_t blocks, Shortcut shortcut) {
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      blocks_.push_back(register_module(
+          std::to_string(i),
+          std::make_shared<BasicBlock>(i == 0 ? inputs : outputs, outputs, i == 0 ? stride : 1, shortcut)));
+    }
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    for (const auto& block : blocks_)
+      x = block->forward(x);
+    return x;
+  }
+
+ private:
+  std::vector<std::shared_ptr<BasicBlock>> blocks_;
+};
+
+class ResNet final : public model::Net {
+ public:
+  ResNet(const Architecture& architecture, const ResNetOptions& options)
+      : stem_(architecture.stem),
+        conv1_(register_module("conv1", stem_ == Stem::kImageNet
+                                            ? convolution(options.channels, architecture.width, 7, 2)
+                                            : convolution(options.channels, architecture.width, 3, 1))),
+        bn1_(register_module("bn1", torch::nn::BatchNorm2d(architecture.width))) {
+    std::int64_t inputs = architecture.width;
+    for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
+      const std::int64_t outputs = architecture.width << i;
+      stages_.push_back(register_module(
+          fmt::format("layer{}", i + 1),
+          std::make_shared<Stage>(inputs, outputs, i == 0 ? 1 : 2, architecture.blocks[i], architecture.shortcut)));
+      inputs = outputs;
+    }
+    fc_ = register_module("fc", torch::nn::Linear(inputs, options.classes));
+    initialise();
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    x = bn1_(conv1_(x)).relu_();
+    if (stem_ == Stem::kImageNet) x = torch::max_pool2d(x, 3, 2, 1);
+    for (const auto& stage : stages_)
+      x = stage->forward(x);
+    return fc_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+  }
+
+ private:
+  // As torchvision and the paper: He's normal for convolutions; batch norms start at 1 and 0 and the linear layer as
+  // torch makes it, which is already so.
+  void initialise() {
+    for (const auto& module : modules(/*include_self=*/false)) {
+      if (auto* const convolution = module->as<torch::nn::Conv2d>()) {
+        torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
+      }
+    }
+  }
+
+  const Stem stem_;
+  torch::nn::Conv2d conv1_;
+  torch::nn::BatchNorm2d bn1_;
+  std::vector<std::shared_ptr<Stage>> stages_;
+  torch::nn::Linear fc_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<model::Net> resnet(const ResNetOptions& options) {
+  const Architecture& architecture = architecture_of(options.depth);
+  require_at_least("resnet", "classes", options.classes, 1);
+  require_at_least("resnet", "channels", options.channels, 1);
+  return std::make_shared<ResNet>(architecture, options);
+}
+
+}  // namespace muster::zoo

@@ -1,0 +1,48 @@
+// Muster's C++ face: everything a training program needs, in one include and one namespace.
+//
+//   auto worker  = muster::join(argc, argv);
+//   auto net     = muster::zoo::resnet({.depth = 18, .classes = 10});
+//   auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.1, .momentum = 0.9}, {.batch = 256});
+//   for (auto& lane : session.lanes(dataset)) {
+//     lane.backward(cross_entropy(net->forward(lane.data), lane.target));
+//   }
+//
+// Own models are LibTorch modules as they are; own data sets implement muster::Dataset (two numbers and a read
+// function). Failures are muster::Error.
+#pragma once
+
+#include "muster/base/error.h"
+#include "muster/base/version.h"
+#include "muster/compute/optimizer.h"
+#include "muster/data/dataset.h"
+#include "muster/data/sources.h"
+#include "muster/data/subset.h"
+#include "muster/model/make_model.h"
+#include "muster/model/zoo/cnn.h"
+#include "muster/model/zoo/mlp.h"
+#include "muster/model/zoo/resnet.h"
+#include "muster/trainer/evaluation.h"
+#include "muster/trainer/synchronize.h"
+#include "muster/trainer/worker.h"
+
+namespace muster {
+
+using compute::Adam;
+using compute::AdamW;
+using compute::Lamb;
+using compute::Lars;
+using compute::Schedule;
+using compute::Sgd;
+using data::Dataset;
+using data::open_source;
+using data::SampleSpec;
+using trainer::evaluate;
+using trainer::Evaluation;
+using trainer::join;
+using trainer::Lane;
+using trainer::Session;
+using trainer::SessionOptions;
+using trainer::synchronize;
+using trainer::Worker;
+
+}  // namespace muster

@@ -1,0 +1,83 @@
+// A strategy: how the lanes of a step, computed by one worker or many, become the next committed version of the model.
+//
+// The worker's loop is the same for every strategy:
+//   begin_step(plan); while (lane = claim()) { compute into area(*lane); finish(*lane, report); } commit(rule);
+// A strategy owns the memory of the model's state. Committed state is parameters, optimizer state, buffers and cursor:
+// they move together from one step to the next or not at all. No torch here.
+//
+// Thread safety: one thread of a worker drives it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/base/deadline.h"
+#include "muster/compute/buffer_layout.h"
+#include "muster/compute/lane_area.h"
+#include "muster/compute/slice_update.h"
+#include "muster/data/lane_plan.h"
+#include "muster/model/flat_layout.h"
+
+namespace muster::strategies {
+
+// The committed state, for reading: valid until the next commit() or restore().
+struct CommittedState {
+  std::span<const float> parameters;
+  std::array<std::span<const float>, 2> state;  // slots of the optimizer; unused ones empty
+  std::span<const std::uint64_t> updates;       // per tensor
+  std::span<const std::byte> buffers;
+  data::Cursor cursor;
+};
+
+struct StepOutcome {
+  bool applied = true;       // false: a gradient was not finite; step and cursor advanced, the model did not change
+  double gradient_norm = 0;  // before clipping
+  double loss = 0;           // mean over the step's samples
+  double correct = 0;
+  std::uint64_t samples = 0;
+};
+
+// What a strategy is made from.
+struct StrategyOptions {
+  model::FlatLayout layout;
+  compute::BufferLayout buffers;
+  int slots = 0;          // of the optimizer
+  std::size_t lanes = 1;  // at most, in one step
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // Memory of the two versions of the parameters, and what keeps it alive: the model's tensors are views into it.
+  virtual std::array<std::span<float>, 2> parameter_versions() = 0;
+  virtual std::shared_ptr<void> memory() = 0;
+  // Which of the two is committed, 0 or 1.
+  virtual int committed_version() const = 0;
+  virtual CommittedState committed() const = 0;
+
+  // Sets the committed state: the model's first values, or a checkpoint's. REQUIRES: sizes of the layouts; between
+  // steps.
+  virtual void restore(const CommittedState& state) = 0;
+
+  // Starts the step that `plan` describes; a step that was begun and not committed is forgotten.
+  // REQUIRES: plan.at is the committed cursor.
+  virtual void begin_step(const data::StepPlan& plan) = 0;
+  // The lanes of `plan` that this worker will probably claim, in that order: a hint for loading ahead, not a promise.
+  virtual std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const = 0;
+  // The next lane this worker computes; nothing when no lane is left for it.
+  virtual std::optional<std::size_t> claim() = 0;
+  virtual compute::LaneArea area(std::size_t lane) = 0;
+  virtual void finish(std::size_t lane, const compute::LaneReport& report) = 0;
+
+  // Waits until all lanes are finished, reduces, updates, commits. Throws Error{kTimeout | kPeerLost}.
+  virtual StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) = 0;
+};
+
+}  // namespace muster::strategies

@@ -1,0 +1,61 @@
+// Writes checkpoints in the background, from snapshots, while training goes on.
+//
+// A disk that is full or fails does not end training: the failure is reported and the next checkpoint tried as usual.
+// Thread safety: one thread submits; the writing happens on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "muster/base/deadline.h"
+#include "muster/model/checkpoint.h"
+#include "muster/trainer/training_state.h"
+
+namespace muster::trainer {
+
+struct WrittenCheckpoint {
+  std::uint64_t step = 0;
+  std::filesystem::path path;
+  std::string failure;  // empty when it was written
+};
+
+class CheckpointWriter {
+ public:
+  // `done` is called on the writing thread after each attempt.
+  CheckpointWriter(model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done);
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  // Finishes what was submitted.
+  ~CheckpointWriter();
+
+  // Hands a snapshot over; waits first if the one before is not finished. `best_metric`: this is the best so far.
+  void submit(TrainingState state, std::optional<double> best_metric);
+  // Until nothing is being written. False when the deadline passed first.
+  bool wait(Deadline deadline);
+
+ private:
+  struct Work {
+    TrainingState state;
+    std::optional<double> best_metric;
+  };
+  void run();
+  void write(const Work& work);
+
+  // constant after construction
+  model::CheckpointStore& store_;  // used only by the writing thread while there is work
+  const std::function<void(const WrittenCheckpoint&)> done_;
+  // guarded by mutex_
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Work> work_;
+  bool busy_ = false;
+  bool stop_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace muster::trainer

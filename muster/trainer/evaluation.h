@@ -1,0 +1,36 @@
+// Evaluation of a classifier on a data set: mean loss and accuracy, the same bits on every run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include <torch/torch.h>
+
+#include "muster/data/dataset.h"
+
+namespace muster::trainer {
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+  std::uint64_t samples = 0;
+};
+
+struct EvaluationOptions {
+  std::uint64_t batch = 250;
+  int loader_threads = 1;
+  // Called after each batch with the samples done; returning false ends the evaluation with no result.
+  std::function<bool(std::uint64_t)> progress{};
+};
+
+using ForwardFunction = std::function<torch::Tensor(const torch::Tensor&)>;
+
+// Puts `module` into evaluation mode, runs `forward` over all samples in order, and puts the mode back.
+// Throws Error{kCompute} or what the data set throws.
+std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunction& forward,
+                                   const std::shared_ptr<const data::Dataset>& dataset,
+                                   const EvaluationOptions& options = {});
+
+}  // namespace muster::trainer

@@ -1,0 +1,419 @@
+#include "muster/trainer/job.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/files.h"
+#include "muster/base/text.h"
+#include "muster/strategies/registry.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::uint64_t kMostLanes = 64;
+constexpr std::int64_t kDefaultBatch = 64;
+
+std::vector<std::string> source_names() {
+  std::vector<std::string> names;
+  for (const auto& source : data::sources())
+    names.push_back(source.name);
+  return names;
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : model::models())
+    names.push_back(entry.name);
+  return names;
+}
+
+// Which optimizers know a key; a key given to one that does not would silently do nothing, so it is refused.
+struct OptimizerKey {
+  const char* key;
+  std::vector<std::string> optimizers;
+};
+
+const std::vector<OptimizerKey>& optimizer_keys() {
+  static const std::vector<OptimizerKey> keys{
+      {"momentum", {"sgd", "lars"}},
+      {"dampening", {"sgd"}},
+      {"nesterov", {"sgd", "lars"}},
+      {"beta1", {"adam", "adamw", "lamb"}},
+      {"beta2", {"adam", "adamw", "lamb"}},
+      {"eps", {"adam", "adamw", "lars", "lamb"}},
+      {"trust", {"lars"}},
+  };
+  return keys;
+}
+
+// Which schedules know a key.
+const std::vector<OptimizerKey>& schedule_keys() {
+  static const std::vector<OptimizerKey> keys{
+      {"milestones", {"step"}},
+      {"gamma", {"step"}},
+      {"power", {"polynomial"}},
+      {"final_fraction", {"cosine", "polynomial"}},
+  };
+  return keys;
+}
+
+void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, const std::string& chosen,
+                   const std::string& what) {
+  for (const OptimizerKey& entry : keys) {
+    const std::string path = fmt::format("optimizer.{}", entry.key);
+    const bool used = std::find(entry.optimizers.begin(), entry.optimizers.end(), chosen) != entry.optimizers.end();
+    if (!used && schema.changed(path)) {
+      throw schema.invalid(path, fmt::format("has no effect with {} \"{}\"", what, chosen),
+                           fmt::format("It belongs to {}. Remove it, or change optimizer.{}.",
+                                       join_words(entry.optimizers), what == "schedule" ? "schedule" : "name"));
+    }
+  }
+}
+
+void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
+  Job& job = resolved.job;
+  if (job.data.batch && job.data.lane_batch) {
+    throw schema.invalid("data.lane_batch", "cannot stand beside data.batch",
+                         "Give batch (samples of a whole step) or lane_batch (samples of each lane), not both.");
+  }
+  if (job.data.lane_batch) {
+    if (!job.lanes) {
+      throw schema.invalid("data.lane_batch", "needs job.lanes",
+                           "The batch is lane_batch x lanes, so say how many lanes there are.");
+    }
+    resolved.lanes = static_cast<std::uint64_t>(*job.lanes);
+    resolved.batch = resolved.lanes * static_cast<std::uint64_t>(*job.data.lane_batch);
+  } else {
+    if (!job.data.batch) job.data.batch = kDefaultBatch;
+    resolved.batch = static_cast<std::uint64_t>(*job.data.batch);
+    if (!job.lanes) job.lanes = static_cast<std::int64_t>(data::default_lanes(resolved.batch));
+    resolved.lanes = static_cast<std::uint64_t>(*job.lanes);
+  }
+  // A lane of a single sample has no spread that BatchNorm could normalise by; only a batch of one may have it.
+  if (resolved.lanes > 1 && resolved.batch < 2 * resolved.lanes) {
+    throw schema.invalid(
+        "job.lanes",
+        fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes, resolved.batch),
+        "Lower job.lanes, or raise data.batch or data.lane_batch.");
+  }
+  if (static_cast<std::uint64_t>(job.parallel.workers) > resolved.lanes) {
+    throw schema.invalid("parallel.workers",
+                         fmt::format("{} workers cannot share {} lanes", job.parallel.workers, resolved.lanes),
+                         fmt::format("Lower parallel.workers, or set job.lanes to {} or more.", job.parallel.workers));
+  }
+  if (job.parallel.workers > 1) {
+    throw schema.invalid("parallel.workers",
+                         fmt::format("found {}; this version runs one worker", job.parallel.workers),
+                         "Set it to 1; job.lanes already fixes the result that more workers will give.");
+  }
+}
+
+void check_data(const Schema& schema, const Job& job) {
+  if (job.data.mean.has_value() != job.data.stddev.has_value()) {
+    throw schema.invalid(job.data.mean ? "data.mean" : "data.std", "needs data.mean and data.std together");
+  }
+  const bool synthetic = job.data.source == "synthetic";
+  for (const char* key : {"data.shape", "data.classes", "data.samples", "data.test_samples"}) {
+    if (!synthetic && schema.changed(key)) {
+      throw schema.invalid(key, fmt::format("has no effect with source \"{}\"", job.data.source),
+                           "It belongs to the source synthetic; other sources know their own.");
+    }
+  }
+}
+
+// Defaults of the chosen optimizer, written into the job so that the resolved job shows them.
+void complete_optimizer(Job& job) {
+  auto& o = job.optimizer;
+  const auto set = [](std::optional<double>& value, double otherwise) {
+    if (!value) value = otherwise;
+  };
+  if (o.name == "sgd") {
+    const compute::Sgd d;
+    set(o.lr, d.lr);
+    set(o.momentum, d.momentum);
+    set(o.dampening, d.dampening);
+    set(o.weight_decay, d.weight_decay);
+  } else if (o.name == "adam" || o.name == "adamw") {
+    const compute::Adam d;
+    set(o.lr, d.lr);
+    set(o.beta1, d.beta1);
+    set(o.beta2, d.beta2);
+    set(o.eps, d.eps);
+    set(o.weight_decay, o.name == "adam" ? d.weight_decay : compute::AdamW{}.weight_decay);
+  } else if (o.name == "lars") {
+    const compute::Lars d;
+    set(o.lr, d.lr);
+    set(o.momentum, d.momentum);
+    set(o.weight_decay, d.weight_decay);
+    set(o.trust, d.trust);
+    set(o.eps, d.eps);
+  } else {
+    const compute::Lamb d;
+    set(o.lr, d.lr);
+    set(o.beta1, d.beta1);
+    set(o.beta2, d.beta2);
+    set(o.eps, d.eps);
+    set(o.weight_decay, d.weight_decay);
+  }
+}
+
+void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& default_name) {
+  Job& job = resolved.job;
+  if (job.name.empty()) job.name = default_name;
+  if (job.name.find_first_of("/\\") != std::string::npos || job.name.starts_with(".")) {
+    throw schema.invalid("job.name", fmt::format("found \"{}\"", job.name),
+                         "It names a folder: no slashes, no leading dot.");
+  }
+  refuse_unused(schema, optimizer_keys(), job.optimizer.name, "optimizer");
+  refuse_unused(schema, schedule_keys(), job.optimizer.schedule, "schedule");
+  if (job.optimizer.nesterov && (job.optimizer.momentum.value_or(0) <= 0 || job.optimizer.dampening.value_or(0) != 0)) {
+    throw schema.invalid("optimizer.nesterov", "needs a momentum above 0 and no dampening");
+  }
+  if (job.optimizer.schedule == "step" && job.optimizer.milestones.empty()) {
+    throw schema.invalid("optimizer.schedule", "\"step\" without milestones never changes the rate",
+                         "Give optimizer.milestones = [epochs].");
+  }
+  if (job.optimizer.scaling == "none" && schema.changed("optimizer.base_batch")) {
+    throw schema.invalid("optimizer.base_batch", "has no effect with scaling \"none\"",
+                         "Set optimizer.scaling = \"linear\".");
+  }
+  check_data(schema, job);
+  resolve_lanes(schema, resolved);
+  complete_optimizer(job);
+  resolved.lr =
+      job.optimizer.scaling == "linear"
+          ? compute::scaled_lr(*job.optimizer.lr, static_cast<std::uint64_t>(job.optimizer.base_batch), resolved.batch)
+          : *job.optimizer.lr;
+  resolved.text = schema.to_toml();
+  resolved.json = schema.to_json();
+}
+
+template <typename Load>
+ResolvedJob read_job(std::span<const std::string> assignments, const std::string& default_name, const Load& load) {
+  ResolvedJob resolved;
+  Schema schema = job_schema(resolved.job);
+  load(schema);
+  for (const std::string& assignment : assignments)
+    schema.set(assignment);
+  resolve(schema, resolved, default_name);
+  return resolved;
+}
+
+}  // namespace
+
+Schema job_schema(Job& job) {
+  constexpr double kMany = 1e15;  // far beyond any run, far below where integers stop being exact as numbers
+  Schema schema;
+  Section& j = schema.section("job", "What is trained, for how long, and what fixes the bits of the result.");
+  j.field("name", &job.name, "Names the run's folder, runs/NAME-TIME. Default: the job file's name.");
+  j.field("seed", &job.seed, "Of everything random: first weights, order of samples, dropout.").range(0, kMany);
+  j.field("epochs", &job.epochs, "Passes over the training data.").range(1, 1e9);
+  j.field("steps", &job.steps, "Steps instead of epochs, when given.").range(1, kMany);
+  j.field(
+       "lanes", &job.lanes,
+       "Parts that each step's batch is cut into; part of the result. Not set: the largest power of two that leaves at "
+       "least 32 samples a lane.")
+      .range(1, static_cast<double>(kMostLanes));
+  j.field("threads", &job.threads, "Threads that compute one lane, in LibTorch and in the BLAS; part of the result.")
+      .range(1, 1024);
+  j.field("device", &job.device, "Where to compute. A LibTorch with CUDA compiles, but Muster was never run on one.")
+      .one_of({"cpu"});
+  j.field("patience", &job.patience,
+          "Stop early when the validation loss has not improved for so many epochs. Not set: never.")
+      .range(1, 1e9);
+  j.field("runs", &job.runs, "Folder that holds the runs.").non_empty();
+
+  Section& d = schema.section("data", "Where samples come from and how many make a step.");
+  d.field("source", &job.data.source, "Kind of data.").one_of(source_names());
+  d.field("path", &job.data.path,
+          "Folder of the files. Empty: where the source's Debian package puts them, if it has one.");
+  d.field("validation", &job.data.validation,
+          "Fraction of the training samples held out for validation. 0: validate on the test set.")
+      .range(0, 0.9);
+  d.field("batch", &job.data.batch, "Samples of a step, over all lanes. Default 64.").range(1, 1e9);
+  d.field("lane_batch", &job.data.lane_batch,
+          "Instead of batch: samples of each lane, so that more lanes make a larger batch.")
+      .range(1, 1e9);
+  d.field("mean", &job.data.mean,
+          "Per channel, subtracted from pixels in 0..1. Not set: measured on the training set.");
+  d.field("std", &job.data.stddev, "Per channel, divides pixels after mean. Not set: measured on the training set.")
+      .above(0);
+  d.field("shape", &job.data.shape, "Of one sample; for the source synthetic.").range(1, 1e6).non_empty();
+  d.field("classes", &job.data.classes, "For the source synthetic.").range(2, 1e6);
+  d.field("samples", &job.data.samples, "Training samples; for the source synthetic.").range(1, kMany);
+  d.field("test_samples", &job.data.test_samples, "For the source synthetic.").range(1, kMany);
+  d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
+  d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
+
+  Section& m = schema.section("model", "What is trained.");
+  m.field("name", &job.model.name, "Model of the zoo.").one_of(model_names());
+  m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
+  m.field("dropout", &job.model.dropout,
+          "Probability of dropping an activation, for mlp and cnn. Not set: the model's own.")
+      .range(0, 0.99);
+
+  Section& l = schema.section("loss", "What is minimised.");
+  l.field("task", &job.loss.task, "Classification is cross-entropy over classes.").one_of({"classification"});
+  l.field("label_smoothing", &job.loss.label_smoothing, "Share of the target spread over all classes.").range(0, 0.99);
+
+  auto& opt = job.optimizer;
+  Section& o = schema.section("optimizer",
+                              "How the parameters follow the gradient. Keys that the chosen optimizer or "
+                              "schedule does not know are errors.");
+  o.field("name", &opt.name, "LARS and LAMB are made for large batches.")
+      .one_of({"sgd", "adam", "adamw", "lars", "lamb"});
+  o.field("lr", &opt.lr, "Learning rate. Not set: the optimizer's own default.").above(0);
+  o.field("momentum", &opt.momentum, "sgd, lars.").range(0, 0.9999);
+  o.field("dampening", &opt.dampening, "sgd.").range(0, 1);
+  o.field("nesterov", &opt.nesterov, "sgd, lars.");
+  o.field("weight_decay", &opt.weight_decay, "L2 in the gradient; decoupled for adamw and lamb.").range(0);
+  o.field("beta1", &opt.beta1, "adam, adamw, lamb.").range(0, 0.999999);
+  o.field("beta2", &opt.beta2, "adam, adamw, lamb.").range(0, 0.999999);
+  o.field("eps", &opt.eps, "adam, adamw, lars, lamb.").above(0);
+  o.field("trust", &opt.trust, "lars: the trust coefficient.").above(0);
+  o.field("exempt", &opt.exempt, "Which tensors weight decay and trust ratios leave alone.")
+      .one_of(compute::exemption_names());
+  o.field("clip_norm", &opt.clip_norm, "Largest norm of the whole gradient. Not set: no clipping.").above(0);
+  o.field("schedule", &opt.schedule, "How the rate changes after warm-up.").one_of(compute::schedule_names());
+  o.field("warmup_epochs", &opt.warmup_epochs, "Epochs in which the rate rises to its full value; may be a fraction.")
+      .range(0, 1e9);
+  o.field("warmup_start", &opt.warmup_start, "Fraction of the rate at which warm-up starts.").range(0, 1);
+  o.field("milestones", &opt.milestones, "step: epochs at which the rate is multiplied by gamma.").range(0, 1e9);
+  o.field("gamma", &opt.gamma, "step.").above(0);
+  o.field("power", &opt.power, "polynomial.").above(0);
+  o.field("final_fraction", &opt.final_fraction, "cosine, polynomial: the rate at the end, as a fraction.").range(0, 1);
+  o.field("scaling", &opt.scaling,
+          "\"linear\": lr is for base_batch samples, and grows with the batch (32 to 256: 8 times).")
+      .one_of({"none", "linear"});
+  o.field("base_batch", &opt.base_batch, "The batch for which lr was tuned.").range(1, 1e9);
+
+  Section& p = schema.section("parallel", "Who computes. Changes speed, never the result.");
+  p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
+  p.field("workers", &job.parallel.workers, "Worker processes.").range(1, 4096);
+
+  Section& c = schema.section("checkpoint", "What survives when everything dies.");
+  c.field("every_steps", &job.checkpoint.every_steps, "Also checkpoint after so many steps. Not set: only at epochs.")
+      .range(1, kMany);
+  c.field("every_epochs", &job.checkpoint.every_epochs, "Checkpoint after so many epochs.").range(1, 1e9);
+  c.field("keep", &job.checkpoint.keep, "Newest checkpoints that stay, besides the best.").range(1, 1e6);
+  c.field("grace_seconds", &job.checkpoint.grace_seconds,
+          "After Ctrl-C or SIGTERM: longest time until the process ends, with or without its checkpoint.")
+      .range(0.1, 3600);
+  return schema;
+}
+
+ResolvedJob load_job(const std::filesystem::path& path, std::span<const std::string> assignments) {
+  return read_job(assignments, path.stem().string(), [&](Schema& schema) { schema.load_file(path); });
+}
+
+ResolvedJob parse_job(std::string_view text, const std::string& name, std::span<const std::string> assignments) {
+  return read_job(assignments, "job", [&](Schema& schema) { schema.load_text(text, name); });
+}
+
+compute::OptimizerOptions optimizer_options(const ResolvedJob& resolved) {
+  const auto& o = resolved.job.optimizer;
+  if (o.name == "sgd") {
+    return compute::Sgd{.lr = resolved.lr,
+                        .momentum = *o.momentum,
+                        .dampening = *o.dampening,
+                        .weight_decay = *o.weight_decay,
+                        .nesterov = o.nesterov};
+  }
+  if (o.name == "adam") {
+    return compute::Adam{
+        .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
+  }
+  if (o.name == "adamw") {
+    return compute::AdamW{
+        .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
+  }
+  if (o.name == "lars") {
+    return compute::Lars{.lr = resolved.lr,
+                         .momentum = *o.momentum,
+                         .weight_decay = *o.weight_decay,
+                         .trust = *o.trust,
+                         .eps = *o.eps,
+                         .nesterov = o.nesterov};
+  }
+  return compute::Lamb{
+      .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
+}
+
+data::SourceOptions source_options(const Job& job) {
+  data::SourceOptions options;
+  options.source = job.data.source;
+  options.path = job.data.path;
+  options.shape = job.data.shape;
+  options.classes = job.data.classes;
+  options.samples = static_cast<std::uint64_t>(job.data.samples);
+  options.test_samples = static_cast<std::uint64_t>(job.data.test_samples);
+  options.seed = static_cast<std::uint64_t>(job.seed);
+  if (job.data.mean) {
+    options.normalization = data::Normalization{{job.data.mean->begin(), job.data.mean->end()},
+                                                {job.data.stddev->begin(), job.data.stddev->end()}};
+  }
+  return options;
+}
+
+std::uint64_t total_steps(const Job& job, const data::BatchShape& shape) {
+  if (job.steps) return static_cast<std::uint64_t>(*job.steps);
+  return static_cast<std::uint64_t>(job.epochs) * data::steps_per_epoch(shape);
+}
+
+compute::Schedule schedule(const Job& job, const data::BatchShape& shape) {
+  const auto per_epoch = static_cast<double>(data::steps_per_epoch(shape));
+  compute::Schedule schedule;
+  schedule.kind = compute::parse_schedule(job.optimizer.schedule);
+  schedule.warmup_steps = job.optimizer.warmup_epochs * per_epoch;
+  schedule.warmup_start = job.optimizer.warmup_start;
+  schedule.total_steps = total_steps(job, shape);
+  for (const double epoch : job.optimizer.milestones)
+    schedule.milestones.push_back(epoch * per_epoch);
+  schedule.gamma = job.optimizer.gamma;
+  schedule.power = job.optimizer.power;
+  schedule.final_fraction = job.optimizer.final_fraction;
+  return schedule;
+}
+
+std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob& now) {
+  // What may differ: length, early stopping, where and how often things are written, who computes, how data is fetched.
+  static const std::set<std::string> kFree{"job.name",
+                                           "job.epochs",
+                                           "job.steps",
+                                           "job.patience",
+                                           "job.runs",
+                                           "data.path",
+                                           "data.loader_threads",
+                                           "data.prefetch",
+                                           "parallel.workers",
+                                           "checkpoint.every_steps",
+                                           "checkpoint.every_epochs",
+                                           "checkpoint.keep",
+                                           "checkpoint.grace_seconds"};
+  const Json before = parse_job(stored, "the run's job").json;
+  for (const auto& [section, keys] : before.items()) {
+    std::set<std::string> names;
+    for (const auto& [key, value] : keys.items())
+      names.insert(key);
+    for (const auto& [key, value] : now.json.at(section).items())
+      names.insert(key);
+    for (const std::string& key : names) {
+      const std::string path = section + "." + key;
+      if (kFree.contains(path)) continue;
+      const Json was = keys.value(key, Json());
+      const Json is = now.json.at(section).value(key, Json());
+      if (was != is) {
+        return Error(ErrorKind::kMismatch,
+                     fmt::format("{} is {} now and was {} in the run; it is part of the result and cannot change", path,
+                                 is.is_null() ? "not set" : is.dump(), was.is_null() ? "not set" : was.dump()),
+                     {}, "Change it back, or start a new run without --resume.");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace muster::trainer

@@ -1,0 +1,128 @@
+// A job: everything that decides the result of a training run, as the job file says it.
+//
+// The schema in job.cpp binds every key to a member here; docs/job-file.md is printed from it. No torch here.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/base/config.h"
+#include "muster/compute/exemption.h"
+#include "muster/compute/optimizer.h"
+#include "muster/compute/schedule.h"
+#include "muster/data/lane_plan.h"
+#include "muster/data/sources.h"
+#include "muster/model/registry.h"
+
+namespace muster::trainer {
+
+struct Job {
+  std::string name;
+  std::int64_t seed = 1;
+  std::int64_t epochs = 10;
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> lanes;
+  std::int64_t threads = 1;
+  std::string device = "cpu";
+  std::optional<std::int64_t> patience;
+  std::string runs = "runs";
+
+  struct {
+    std::string source = "fashion-mnist";
+    std::string path;
+    double validation = 0;
+    std::optional<std::int64_t> batch;
+    std::optional<std::int64_t> lane_batch;
+    std::optional<std::vector<double>> mean;
+    std::optional<std::vector<double>> stddev;
+    std::vector<std::int64_t> shape = {1, 28, 28};
+    std::int64_t classes = 10;
+    std::int64_t samples = 10000;
+    std::int64_t test_samples = 1000;
+    std::int64_t loader_threads = 1;
+    std::int64_t prefetch = 4;
+  } data;
+
+  struct {
+    std::string name = "cnn";
+    std::vector<std::int64_t> hidden;
+    std::optional<double> dropout;
+  } model;
+
+  struct {
+    std::string task = "classification";
+    double label_smoothing = 0;
+  } loss;
+
+  struct {
+    std::string name = "sgd";
+    std::optional<double> lr;
+    std::optional<double> momentum;
+    std::optional<double> dampening;
+    bool nesterov = false;
+    std::optional<double> weight_decay;
+    std::optional<double> beta1;
+    std::optional<double> beta2;
+    std::optional<double> eps;
+    std::optional<double> trust;
+    std::string exempt = "none";
+    std::optional<double> clip_norm;
+    std::string schedule = "constant";
+    double warmup_epochs = 0;
+    double warmup_start = 0.1;
+    std::vector<double> milestones;
+    double gamma = 0.1;
+    double power = 1;
+    double final_fraction = 0;
+    std::string scaling = "none";
+    std::int64_t base_batch = 32;
+  } optimizer;
+
+  struct {
+    std::string strategy = "shared_sync";
+    std::int64_t workers = 1;
+  } parallel;
+
+  struct {
+    std::optional<std::int64_t> every_steps;
+    std::int64_t every_epochs = 1;
+    std::int64_t keep = 3;
+    double grace_seconds = 20;
+  } checkpoint;
+};
+
+// The description of the job file, bound to `job`.
+Schema job_schema(Job& job);
+
+// A job that was read, checked and completed: lanes, batch and rates are resolved, from the job alone.
+struct ResolvedJob {
+  Job job;
+  std::uint64_t batch = 0;
+  std::uint64_t lanes = 0;
+  double lr = 0;     // after the scaling rule
+  std::string text;  // the job as TOML with every default
+  Json json;
+};
+
+// Reads `path`, applies the assignments of --set in order, and resolves. Throws Error{kInvalidInput} that names the
+// place, the key, what was found and what is allowed.
+ResolvedJob load_job(const std::filesystem::path& path, std::span<const std::string> assignments = {});
+// The same for text; `name` stands for the file in messages.
+ResolvedJob parse_job(std::string_view text, const std::string& name, std::span<const std::string> assignments = {});
+
+// What the layers below are told. REQUIRES: a resolved job.
+compute::OptimizerOptions optimizer_options(const ResolvedJob& resolved);
+data::SourceOptions source_options(const Job& job);
+std::uint64_t total_steps(const Job& job, const data::BatchShape& shape);
+compute::Schedule schedule(const Job& job, const data::BatchShape& shape);
+
+// The first key that stands in the way of resuming a run of job `stored` with `now`, as an Error; nothing when there is
+// none. Keys that do not change what the steps so far computed (epochs, checkpoint, runs, ...) may differ.
+std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob& now);
+
+}  // namespace muster::trainer

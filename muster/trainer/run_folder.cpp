@@ -1,0 +1,75 @@
+#include "muster/trainer/run_folder.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::uint64_t kLargestJob = 1 << 20;
+// "-20261115-193427", perhaps with "-2" behind it for a second run in the same second.
+constexpr std::size_t kStampLength = 16;
+
+bool is_run_of(const std::string& folder, const std::string& name) {
+  if (!folder.starts_with(name + "-")) return false;
+  const std::string rest = folder.substr(name.size());
+  if (rest.size() < kStampLength || (rest.size() > kStampLength && rest[kStampLength] != '-')) return false;
+  return rest.find_first_not_of("-0123456789") == std::string::npos && rest[9] == '-';
+}
+
+}  // namespace
+
+RunFolder RunFolder::create(const std::filesystem::path& runs, const std::string& name, const std::string& job,
+                            const Clock& clock) {
+  make_folder(runs);
+  const std::string stamp = time_stamp(clock.wall());
+  for (int attempt = 1; attempt < 1000; ++attempt) {
+    const std::string suffix = attempt == 1 ? "" : fmt::format("-{:03}", attempt);
+    RunFolder folder(runs / fmt::format("{}-{}{}", name, stamp, suffix));
+    std::error_code code;
+    if (std::filesystem::create_directory(folder.path(), code)) {
+      write_atomically(folder.job_file(), job);
+      return folder;
+    }
+    if (code && code != std::errc::file_exists) {
+      errno = code.value();
+      throw_system_error("cannot be created", folder.path());
+    }
+  }
+  throw Error(ErrorKind::kIo, "a thousand runs began in this second", runs.string());
+}
+
+RunFolder RunFolder::open(const std::filesystem::path& path) {
+  RunFolder folder(path);
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(folder.job_file(), code)) {
+    throw Error(ErrorKind::kNotFound, "is not the folder of a run (it has no job.toml)", path.string(),
+                "Name a folder such as runs/NAME-TIME.");
+  }
+  return folder;
+}
+
+std::optional<RunFolder> RunFolder::newest(const std::filesystem::path& runs, const std::string& name) {
+  std::string best;
+  std::error_code code;
+  for (const auto& entry : std::filesystem::directory_iterator(runs, code)) {
+    const std::string folder = entry.path().filename().string();
+    // The stamp makes names sort by time.
+    if (is_run_of(folder, name) && folder > best && std::filesystem::is_regular_file(entry.path() / "job.toml", code)) {
+      best = folder;
+    }
+  }
+  if (best.empty()) return std::nullopt;
+  return RunFolder(runs / best);
+}
+
+std::string RunFolder::job() const {
+  return read_text(job_file(), kLargestJob);
+}
+
+}  // namespace muster::trainer

@@ -1,0 +1,36 @@
+// The folder of one run: runs/NAME-TIME/ with job.toml (resolved), metrics.jsonl, log.txt and checkpoints/. No torch
+// here.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "muster/base/clock.h"
+
+namespace muster::trainer {
+
+class RunFolder {
+ public:
+  // A new folder that no other run has, with the resolved job in it. Throws Error{kIo | kResource}.
+  static RunFolder create(const std::filesystem::path& runs, const std::string& name, const std::string& job,
+                          const Clock& clock = system_clock());
+  // An existing one. Throws Error{kNotFound} when it is not there or is no run.
+  static RunFolder open(const std::filesystem::path& path);
+  // The newest run of `name`, if there is one.
+  static std::optional<RunFolder> newest(const std::filesystem::path& runs, const std::string& name);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path job_file() const { return path_ / "job.toml"; }
+  std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path log_file() const { return path_ / "log.txt"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  // The job as it was resolved when the run began.
+  std::string job() const;
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+}  // namespace muster::trainer

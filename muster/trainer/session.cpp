@@ -1,0 +1,435 @@
+#include "muster/trainer/session.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+#include "muster/base/hash.h"
+#include "muster/base/random.h"
+#include "muster/compute/module_binding.h"
+#include "muster/compute/threads.h"
+#include "muster/data/loader.h"
+#include "muster/data/permutation.h"
+#include "muster/model/checkpoint.h"
+#include "muster/strategies/registry.h"
+#include "muster/trainer/training_state.h"
+
+namespace muster::trainer {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+// Adds the time until it goes out of scope to a counter.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total), start_(system_clock().now()) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() { total_ += Seconds(system_clock().now() - start_).count(); }
+
+ private:
+  double& total_;
+  Clock::Instant start_;
+};
+
+std::size_t resolve_lanes(const SessionOptions& options) {
+  if (options.batch == 0) throw Error(ErrorKind::kInvalidInput, "the batch is empty", {}, "Set SessionOptions::batch.");
+  const std::uint64_t lanes = options.lanes.value_or(data::default_lanes(options.batch));
+  if (lanes == 0 || lanes > compute::kMaxLanes || (lanes > 1 && options.batch < 2 * lanes)) {
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} lanes for a batch of {}", lanes, options.batch), {},
+                fmt::format("Use 1 to {} lanes, with at least 2 samples in each.", compute::kMaxLanes));
+  }
+  return lanes;
+}
+
+// LibTorch reports its failures as exceptions of its own; here they become ours, with the lane.
+[[noreturn]] void throw_compute_error(const c10::Error& error, const Lane& lane) {
+  throw Error(ErrorKind::kCompute, error.what_without_backtrace(),
+              fmt::format("step {}, lane {}", lane.step, lane.index));
+}
+
+}  // namespace
+
+void Lane::backward(const torch::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1) {
+    throw Error(ErrorKind::kInvalidInput, "backward() needs one number, the mean loss of the lane", {},
+                "Reduce the loss with mean().");
+  }
+  try {
+    report_.loss_sum += loss.item<double>() * samples_;
+    // The weight enters as the seed of backward: gradients come out weighted at no cost, and with one lane untouched.
+    loss.backward(torch::full_like(loss, weight_));
+  } catch (const c10::Error& error) {
+    throw_compute_error(error, *this);
+  }
+  has_backward_ = true;
+}
+
+// Reads lanes ahead of the loop. The order is known in advance, because lanes are ranges of a computed permutation;
+// which of them this worker will get is the strategy's guess. A lane that was read in vain is dropped.
+class LaneFeed {
+ public:
+  LaneFeed(std::shared_ptr<const data::Dataset> dataset, const SessionOptions& options)
+      : dataset_(std::move(dataset)), options_(options), loader_(dataset_, {.threads = options.loader_threads}) {}
+
+  const std::shared_ptr<const data::Dataset>& dataset() const { return dataset_; }
+
+  void expect(const data::StepPlan& plan, const std::vector<std::size_t>& lanes) {
+    for (const std::size_t lane : lanes) {
+      if (tickets_.size() >= options_.prefetch) return;
+      request({plan.at.step, lane}, plan);
+    }
+  }
+  bool full() const { return tickets_.size() >= options_.prefetch; }
+
+  data::Batch take(const data::StepPlan& plan, std::size_t lane) {
+    const Key key{plan.at.step, lane};
+    request(key, plan);
+    const data::Loader::Ticket ticket = tickets_.at(key);
+    tickets_.erase(key);
+    return loader_.take(ticket, Deadline::after(options_.load_timeout));
+  }
+  void recycle(data::Batch batch) { loader_.recycle(std::move(batch)); }
+  // Forgets lanes of steps before `step` that were read and not taken.
+  void forget_before(std::uint64_t step) {
+    while (!tickets_.empty() && tickets_.begin()->first.first < step) {
+      loader_.recycle(loader_.take(tickets_.begin()->second, Deadline::after(options_.load_timeout)));
+      tickets_.erase(tickets_.begin());
+    }
+  }
+
+ private:
+  using Key = std::pair<std::uint64_t, std::size_t>;  // step, lane
+
+  void request(const Key& key, const data::StepPlan& plan) {
+    if (tickets_.contains(key)) return;
+    if (!permutation_ || permutation_epoch_ != plan.at.epoch) {
+      permutation_.emplace(dataset_->size(), options_.seed, plan.at.epoch);
+      permutation_epoch_ = plan.at.epoch;
+    }
+    const data::LaneRange range = plan.lanes[key.second];
+    std::vector<std::uint64_t> ids;
+    ids.reserve(range.size());
+    for (std::uint64_t position = range.begin; position < range.end; ++position)
+      ids.push_back((*permutation_)(position));
+    tickets_.emplace(key, loader_.submit(std::move(ids)));
+  }
+
+  const std::shared_ptr<const data::Dataset> dataset_;
+  const SessionOptions options_;
+  data::Loader loader_;
+  std::optional<data::Permutation> permutation_;
+  std::uint64_t permutation_epoch_ = 0;
+  std::map<Key, data::Loader::Ticket> tickets_;
+};
+
+struct Session::State {
+  State(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer_options,
+        const SessionOptions& session_options)
+      : options(session_options),
+        lanes(resolve_lanes(options)),
+        optimizer(compute::make_optimizer(optimizer_options)),
+        slot_names(optimizer->slot_names().begin(), optimizer->slot_names().end()),
+        base_lr(compute::base_lr(optimizer_options)),
+        binding(std::move(module)),
+        strategy(strategies::make_strategy(options.strategy,
+                                           {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes})) {
+    compute::validate(options.schedule);
+    compute::set_threads(options.threads);
+    for (const model::TensorSlot& slot : binding.layout().tensors()) {
+      const bool exempt = compute::is_exempt(options.exempt, slot);
+      rules.push_back({exempt ? 0 : compute::weight_decay(optimizer_options), !exempt, slot.trainable});
+    }
+    adopt_module();
+  }
+
+  // The first version is what the module holds.
+  void adopt_module() {
+    std::vector<float> parameters(binding.layout().size());
+    std::vector<std::byte> buffers(binding.buffer_layout().bytes);
+    std::vector<std::uint64_t> updates(binding.layout().tensors().size());
+    std::vector<float> zeros(optimizer->slots() > 0 ? binding.layout().size() : 0);
+    binding.read_parameters(parameters);
+    binding.read_buffers(buffers);
+    strategies::CommittedState first{parameters, {}, updates, buffers, {}};
+    for (int slot = 0; slot < optimizer->slots(); ++slot)
+      first.state[static_cast<std::size_t>(slot)] = zeros;
+    strategy->restore(first);
+    binding.attach(strategy->parameter_versions(), strategy->memory());
+    show_committed();
+  }
+
+  void show_committed() {
+    binding.show(strategy->committed_version());
+    binding.write_buffers(strategy->committed().buffers);
+    cursor = strategy->committed().cursor;
+  }
+
+  data::BatchShape shape() const { return {feed->dataset()->size(), options.batch, lanes}; }
+
+  void use(const std::shared_ptr<const data::Dataset>& dataset) {
+    if (feed && feed->dataset() == dataset) return;
+    if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
+    feed.emplace(dataset, options);
+    plan.reset();
+  }
+
+  void begin_step() {
+    plan = data::plan_step(cursor, shape());
+    strategy->begin_step(*plan);
+    feed->forget_before(cursor.step);
+    read_ahead();
+  }
+
+  // Keeps `prefetch` lanes in reading, over the ends of steps and epochs.
+  void read_ahead() {
+    data::StepPlan ahead = *plan;
+    // Lanes of this step that are done are not read again.
+    std::vector<std::size_t> expected;
+    for (const std::size_t lane : strategy->expected_lanes(ahead)) {
+      if (std::find(done.begin(), done.end(), lane) == done.end()) expected.push_back(lane);
+    }
+    feed->expect(ahead, expected);
+    // A strategy that cannot guess gives no lanes; looking further than prefetch steps is never needed.
+    for (std::size_t steps = 0; steps < options.prefetch && !feed->full(); ++steps) {
+      ahead = data::plan_step(ahead.next, shape());
+      feed->expect(ahead, strategy->expected_lanes(ahead));
+    }
+  }
+
+  void prepare(std::size_t index) {
+    lane = Lane();
+    lane.index = index;
+    lane.epoch = plan->at.epoch;
+    lane.step = plan->at.step;
+    {
+      const Stopwatch watch(times.load);
+      batch = feed->take(*plan, index);
+      done.push_back(index);
+      read_ahead();
+    }
+    compute_start = system_clock().now();
+    lane.samples_ = static_cast<double>(batch.labels.size());
+    lane.weight_ = plan->weight(index);
+    lane.ids = batch.ids;
+    lane.data = torch::from_blob(batch.features.data(), batch.shape, torch::kFloat32);
+    lane.target =
+        torch::from_blob(batch.labels.data(), {static_cast<std::int64_t>(batch.labels.size())}, torch::kInt64);
+    // Every lane starts from the committed parameters and buffers and from its own random numbers.
+    binding.write_buffers(strategy->committed().buffers);
+    binding.clear_gradients();
+    torch::manual_seed(derive_seed({.seed = options.seed,
+                                    .purpose = Purpose::kLane,
+                                    .epoch = plan->at.epoch,
+                                    .step = plan->at.step,
+                                    .lane = index}));
+    active = true;
+  }
+
+  void complete() {
+    active = false;
+    if (!lane.has_backward_) {
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("lane {} of step {} ended without backward()", lane.index, lane.step), {},
+                  "Call lane.backward(loss) in every turn of the loop.");
+    }
+    const compute::LaneArea area = strategy->area(lane.index);
+    binding.collect(area);
+    binding.read_buffers(area.buffers);
+    strategy->finish(lane.index, lane.report_);
+    lane.data = torch::Tensor();
+    lane.target = torch::Tensor();
+    feed->recycle(std::move(batch));
+    times.compute += Seconds(system_clock().now() - compute_start).count();
+  }
+
+  void commit() {
+    const Stopwatch watch(times.update);
+    compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), options.clip_norm,
+                             rules};
+    outcome = strategy->commit(rule, Deadline::after(options.load_timeout));
+    if (!outcome.applied) ++skipped;
+    plan.reset();
+    done.clear();
+    show_committed();
+  }
+
+  // constant after construction
+  const SessionOptions options;
+  const std::size_t lanes;
+  const std::unique_ptr<const compute::Optimizer> optimizer;
+  const std::vector<std::string> slot_names;
+  const double base_lr;
+  std::vector<compute::TensorRule> rules;
+  // the model and its state
+  compute::ModuleBinding binding;
+  std::unique_ptr<strategies::Strategy> strategy;
+  data::Cursor cursor;
+  // the step in work
+  std::optional<LaneFeed> feed;
+  std::optional<data::StepPlan> plan;
+  std::vector<std::size_t> done;  // lanes of it that this worker has taken
+  Lane lane;
+  data::Batch batch;
+  bool active = false;
+  Clock::Instant compute_start;
+  // what happened
+  strategies::StepOutcome outcome;
+  std::uint64_t skipped = 0;
+  PhaseTimes times;
+};
+
+Session::Session(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
+                 const SessionOptions& options)
+    : state_(std::make_unique<State>(std::move(module), optimizer, options)) {
+}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Session::LaneRange Session::lanes(std::shared_ptr<const data::Dataset> dataset) {
+  state_->use(dataset);
+  // A loop that was left early: its step starts again.
+  state_->active = false;
+  state_->plan.reset();
+  state_->done.clear();
+  return {this, std::move(dataset)};
+}
+
+Session::LaneRange Session::lanes(const data::Dataset& dataset) {
+  if (state_->feed && state_->feed->dataset().get() == &dataset) return lanes(state_->feed->dataset());
+  return lanes(std::shared_ptr<const data::Dataset>(std::shared_ptr<void>(), &dataset));
+}
+
+Lane* Session::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
+  State& state = *state_;
+  state.use(dataset);
+  if (state.active) state.complete();
+  while (true) {
+    if (!state.plan) state.begin_step();
+    if (const std::optional<std::size_t> index = state.strategy->claim()) {
+      state.prepare(*index);
+      return &state.lane;
+    }
+    state.commit();
+    if (state.cursor.position == 0) return nullptr;
+  }
+}
+
+strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>& dataset,
+                                      const LaneFunction& compute) {
+  State& state = *state_;
+  state.use(dataset);
+  state.active = false;
+  state.done.clear();
+  state.begin_step();
+  while (const std::optional<std::size_t> index = state.strategy->claim()) {
+    state.prepare(*index);
+    try {
+      compute(state.lane);
+    } catch (const c10::Error& error) {
+      throw_compute_error(error, state.lane);
+    }
+    state.complete();
+  }
+  state.commit();
+  return state.outcome;
+}
+
+const data::Cursor& Session::cursor() const {
+  return state_->cursor;
+}
+const strategies::StepOutcome& Session::last_outcome() const {
+  return state_->outcome;
+}
+double Session::learning_rate() const {
+  return compute::lr_at(state_->options.schedule, state_->base_lr, state_->cursor.step);
+}
+std::uint64_t Session::lane_count() const {
+  return state_->lanes;
+}
+std::uint64_t Session::batch() const {
+  return state_->options.batch;
+}
+std::uint64_t Session::parameter_count() const {
+  return state_->binding.layout().parameter_count();
+}
+std::uint64_t Session::skipped_steps() const {
+  return state_->skipped;
+}
+PhaseTimes Session::times() const {
+  return state_->times;
+}
+
+strategies::CommittedState Session::committed() const {
+  return state_->strategy->committed();
+}
+
+void Session::restore(const strategies::CommittedState& state) {
+  state_->active = false;
+  state_->plan.reset();
+  state_->done.clear();
+  state_->feed.reset();
+  state_->strategy->restore(state);
+  state_->show_committed();
+}
+
+const model::FlatLayout& Session::layout() const {
+  return state_->binding.layout();
+}
+const compute::BufferLayout& Session::buffer_layout() const {
+  return state_->binding.buffer_layout();
+}
+std::span<const std::string> Session::slot_names() const {
+  return state_->slot_names;
+}
+
+void Session::save(const std::filesystem::path& path) const {
+  const std::vector<model::TensorView> tensors = model_tensors(*this, committed());
+  model::write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+void Session::checkpoint(const std::filesystem::path& folder) const {
+  TrainingState snapshot = capture(*this);
+  snapshot.manifest.seed = state_->options.seed;
+  snapshot.manifest.progress["batch"] = state_->options.batch;
+  snapshot.manifest.progress["lanes"] = state_->lanes;
+  model::CheckpointStore(folder).save(snapshot.content());
+}
+
+bool Session::resume(const std::filesystem::path& folder) {
+  std::vector<model::RejectedCheckpoint> rejected;
+  const std::optional<model::LoadedCheckpoint> loaded = model::CheckpointStore(folder).load_newest(rejected);
+  if (!loaded) {
+    if (rejected.empty()) return false;
+    throw Error(ErrorKind::kDamaged, rejected.front().reason, rejected.front().path.string(),
+                "No other checkpoint in this folder is whole.");
+  }
+  const std::string where = loaded->path.string();
+  const auto agree = [&](const char* what, std::uint64_t was, std::uint64_t is) {
+    if (was != is) throw Error(ErrorKind::kMismatch, fmt::format("{} was {} and is {} now", what, was, is), where);
+  };
+  agree("batch", json_get<std::uint64_t>(loaded->manifest.progress, "batch", where), state_->options.batch);
+  agree("lanes", json_get<std::uint64_t>(loaded->manifest.progress, "lanes", where), state_->lanes);
+  agree("seed", loaded->manifest.seed, state_->options.seed);
+  trainer::restore(*this, *loaded);
+  return true;
+}
+
+std::string Session::weights_hash() const {
+  std::vector<model::TensorView> tensors = model_tensors(*this, committed());
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  Sha256 hash;
+  for (const model::TensorView& tensor : tensors) {
+    hash.update(std::as_bytes(std::span(tensor.name)));
+    hash.update(tensor.data);
+  }
+  return hash.finish();
+}
+
+}  // namespace muster::trainer

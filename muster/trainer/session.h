@@ -1,0 +1,177 @@
+// A session: one model in synchronous training. The loop that users write, and that `muster train` runs:
+//
+//   for (auto& lane : session.lanes(dataset)) {                     // one epoch, from where the session stands
+//     lane.backward(cross_entropy(net->forward(lane.data), lane.target));
+//   }
+//
+// Behind the loop lanes are claimed and loaded ahead, gradients land in the lane's area, and when the last lane of a
+// step is done the lanes are reduced, the optimizer applied and the step committed. Leaving the loop early (break,
+// exception) forgets the unfinished step; the next lanes() starts it again.
+//
+// What survives a commit: the module and the tensors that parameters() gives. What goes stale: aliases made with
+// view(), detach() or data(). Do not move the model with to() or load into it while a session holds it.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <torch/torch.h>
+
+#include "muster/compute/exemption.h"
+#include "muster/compute/lane_area.h"
+#include "muster/compute/optimizer.h"
+#include "muster/compute/schedule.h"
+#include "muster/data/dataset.h"
+#include "muster/data/lane_plan.h"
+#include "muster/strategies/strategy.h"
+
+namespace muster::trainer {
+
+struct SessionOptions {
+  std::uint64_t batch = 64;              // samples of a step, over all lanes
+  std::optional<std::uint64_t> lanes{};  // empty: data::default_lanes(batch); part of the result
+  int threads = 1;                       // of LibTorch and BLAS while a lane is computed; part of the result
+  std::uint64_t seed = 1;
+  compute::Schedule schedule{};
+  std::optional<double> clip_norm{};
+  compute::Exemption exempt = compute::Exemption::kNone;
+  std::string strategy = "shared_sync";
+  int loader_threads = 1;
+  std::size_t prefetch = 4;  // lanes that are read ahead
+  std::chrono::seconds load_timeout{60};
+};
+
+// One part of a step's batch, while this worker computes it.
+class Lane {
+ public:
+  torch::Tensor data;
+  torch::Tensor target;
+  std::size_t index = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  std::span<const std::uint64_t> ids;  // the samples, as the data set numbers them
+
+  // Backpropagates `loss`, the mean over this lane's samples, weighted by the lane's share of the batch.
+  // Call it once a lane, or several times for a loss in parts.
+  void backward(const torch::Tensor& loss);
+  // For the step's accuracy, where there is one.
+  void count_correct(std::int64_t correct) { report_.correct += static_cast<double>(correct); }
+
+ private:
+  friend class Session;
+  double weight_ = 1;
+  double samples_ = 0;
+  bool has_backward_ = false;
+  compute::LaneReport report_;
+};
+
+// Where the time of the steps so far went, in seconds.
+struct PhaseTimes {
+  double load = 0;     // waiting for samples
+  double compute = 0;  // forward, backward and collecting gradients
+  double update = 0;   // reduce, optimizer, commit
+  double wait = 0;     // waiting for other workers
+};
+
+class Session {
+ public:
+  // Takes over the model's parameters. Throws Error{kUnsupported | kInvalidInput | kResource}.
+  Session(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
+          const SessionOptions& options);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  // The rest of the current epoch over `dataset`, lane by lane; a whole epoch unless a checkpoint was resumed inside
+  // one. The data set must stay the same from epoch to epoch and outlive the loop.
+  class LaneRange;
+  LaneRange lanes(std::shared_ptr<const data::Dataset> dataset);
+  LaneRange lanes(const data::Dataset& dataset);
+
+  // One whole step: `compute` is called for each lane of this worker. What lanes() does, with the outcome.
+  using LaneFunction = std::function<void(Lane&)>;
+  strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const LaneFunction& compute);
+
+  // Committed steps and the place in the epoch.
+  const data::Cursor& cursor() const;
+  // Of the last committed step.
+  const strategies::StepOutcome& last_outcome() const;
+  double learning_rate() const;  // of the next step
+  std::uint64_t lane_count() const;
+  std::uint64_t batch() const;
+  std::uint64_t parameter_count() const;
+  std::uint64_t skipped_steps() const;  // whose gradient was not finite, since the session began
+  PhaseTimes times() const;
+
+  // Weights and buffers as one safetensors file. Throws Error{kResource | kIo}.
+  void save(const std::filesystem::path& path) const;
+  // A checkpoint that resume() continues from, in a folder that may hold several. Throws as save.
+  void checkpoint(const std::filesystem::path& folder) const;
+  // Continues from the newest whole checkpoint in `folder`; false when there is none. Throws Error{kMismatch} when it
+  // is of another model, batch, lanes, seed or optimizer.
+  bool resume(const std::filesystem::path& folder);
+  // SHA-256 over all parameters and buffers, in order of their names: equal for equal bits.
+  std::string weights_hash() const;
+
+  // For the parts of Muster that store and restore the whole state.
+  strategies::CommittedState committed() const;
+  void restore(const strategies::CommittedState& state);
+  const model::FlatLayout& layout() const;
+  const compute::BufferLayout& buffer_layout() const;
+  std::span<const std::string> slot_names() const;
+
+  // The next lane of the current step, committing it and starting another as needed; null at the end of the epoch.
+  Lane* next_lane(const std::shared_ptr<const data::Dataset>& dataset);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class Session::LaneRange {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Lane;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Lane*;
+    using reference = Lane&;
+
+    Lane& operator*() const { return *lane_; }
+    Lane* operator->() const { return lane_; }
+    Iterator& operator++() {
+      lane_ = range_->session_->next_lane(range_->dataset_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return lane_ == nullptr; }
+
+   private:
+    friend class LaneRange;
+    Iterator(LaneRange* range, Lane* lane) : range_(range), lane_(lane) {}
+    LaneRange* range_;
+    Lane* lane_;
+  };
+
+  Iterator begin() { return {this, session_->next_lane(dataset_)}; }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  friend class Session;
+  LaneRange(Session* session, std::shared_ptr<const data::Dataset> dataset)
+      : session_(session), dataset_(std::move(dataset)) {}
+  Session* session_;
+  std::shared_ptr<const data::Dataset> dataset_;
+};
+
+}  // namespace muster::trainer

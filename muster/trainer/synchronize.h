@@ -1,0 +1,26 @@
+// synchronize(): a model of the user's, trained by all workers as one.
+#pragma once
+
+#include <memory>
+
+#include <torch/torch.h>
+
+#include "muster/trainer/session.h"
+#include "muster/trainer/worker.h"
+
+namespace muster::trainer {
+
+// Takes over the parameters of `net` and returns the session that trains them. The worker must outlive the session.
+inline Session synchronize(const Worker& /*worker*/, std::shared_ptr<torch::nn::Module> net,
+                           const compute::OptimizerOptions& optimizer, const SessionOptions& options = {}) {
+  return Session(std::move(net), optimizer, options);
+}
+
+// The same for LibTorch's module holders (TORCH_MODULE(Net)).
+template <typename Contained>
+Session synchronize(const Worker& worker, const torch::nn::ModuleHolder<Contained>& net,
+                    const compute::OptimizerOptions& optimizer, const SessionOptions& options = {}) {
+  return synchronize(worker, std::static_pointer_cast<torch::nn::Module>(net.ptr()), optimizer, options);
+}
+
+}  // namespace muster::trainer

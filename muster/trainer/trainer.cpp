@@ -1,0 +1,492 @@
+#include "muster/trainer/trainer.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/text.h"
+#include "muster/base/version.h"
+#include "muster/compute/threads.h"
+#include "muster/data/subset.h"
+#include "muster/model/make_model.h"
+#include "muster/observe/metrics_log.h"
+#include "muster/trainer/checkpoint_writer.h"
+#include "muster/trainer/evaluation.h"
+#include "muster/trainer/run_folder.h"
+#include "muster/trainer/session.h"
+#include "muster/trainer/training_state.h"
+
+namespace muster::trainer {
+namespace {
+
+namespace F = torch::nn::functional;
+
+// So many steps in a row without a finite gradient cannot be bad luck.
+constexpr std::uint64_t kMostSkippedInARow = 100;
+constexpr std::uint64_t kMetricRowsPerEpoch = 100;
+
+// What is known of the run beside the model: part of every checkpoint, so that a resumed run decides as one that went
+// on.
+struct Progress {
+  std::uint64_t validated_epochs = 0;
+  double best_loss = std::numeric_limits<double>::infinity();
+  double best_accuracy = 0;
+  std::uint64_t best_step = 0;
+  std::uint64_t epochs_without_improvement = 0;
+  std::uint64_t skipped = 0;
+  std::uint64_t skipped_in_a_row = 0;
+  // sums of the epoch in work
+  double loss_sum = 0;
+  double correct = 0;
+  double samples = 0;
+
+  double mean_loss() const { return samples > 0 ? loss_sum / samples : 0; }
+  double accuracy() const { return samples > 0 ? correct / samples : 0; }
+
+  Json to_json() const {
+    Json json{{"validated_epochs", validated_epochs},
+              {"best_step", best_step},
+              {"best_accuracy", best_accuracy},
+              {"epochs_without_improvement", epochs_without_improvement},
+              {"skipped", skipped},
+              {"skipped_in_a_row", skipped_in_a_row},
+              {"loss_sum", loss_sum},
+              {"correct", correct},
+              {"samples", samples}};
+    if (best_step > 0) json["best_loss"] = best_loss;
+    return json;
+  }
+  static Progress from_json(const Json& json, const std::string& where) {
+    Progress p;
+    p.validated_epochs = json_get<std::uint64_t>(json, "validated_epochs", where);
+    p.best_step = json_get<std::uint64_t>(json, "best_step", where);
+    p.best_accuracy = json_get<double>(json, "best_accuracy", where);
+    p.epochs_without_improvement = json_get<std::uint64_t>(json, "epochs_without_improvement", where);
+    p.skipped = json_get<std::uint64_t>(json, "skipped", where);
+    p.skipped_in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
+    p.loss_sum = json_get<double>(json, "loss_sum", where);
+    p.correct = json_get<double>(json, "correct", where);
+    p.samples = json_get<double>(json, "samples", where);
+    if (p.best_step > 0) p.best_loss = json_get<double>(json, "best_loss", where);
+    return p;
+  }
+};
+
+struct Datasets {
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> validation;
+  std::shared_ptr<const data::Dataset> test;
+  std::string description;
+  bool held_out = false;  // validation is a part of the training files, not the test set
+};
+
+Datasets open_data(const Job& job) {
+  const data::Data source = data::open_source(source_options(job));
+  Datasets sets{source.train, source.test, source.test, source.description, false};
+  if (job.data.validation > 0) {
+    const auto parts = data::split(source.train, job.data.validation, static_cast<std::uint64_t>(job.seed));
+    sets.train = parts.train;
+    sets.validation = parts.validation;
+    sets.held_out = true;
+    if (sets.train->size() == 0 || sets.validation->size() == 0) {
+      throw Error(ErrorKind::kInvalidInput, fmt::format("data.validation = {} of {} samples leaves one part empty",
+                                                        job.data.validation, source.train->size()));
+    }
+  }
+  return sets;
+}
+
+std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
+  model::ModelOptions options;
+  options.name = job.model.name;
+  options.input_shape = spec.shape;
+  options.classes = spec.classes;
+  if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
+  if (job.model.dropout) options.dropout = *job.model.dropout;
+  return model::make_model(options, static_cast<std::uint64_t>(job.seed));
+}
+
+SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape) {
+  const Job& job = resolved.job;
+  SessionOptions options;
+  options.batch = resolved.batch;
+  options.lanes = resolved.lanes;
+  options.threads = static_cast<int>(job.threads);
+  options.seed = static_cast<std::uint64_t>(job.seed);
+  options.schedule = schedule(job, shape);
+  options.clip_norm = job.optimizer.clip_norm;
+  options.exempt = compute::parse_exemption(job.optimizer.exempt);
+  options.strategy = job.parallel.strategy;
+  options.loader_threads = static_cast<int>(job.data.loader_threads);
+  options.prefetch = static_cast<std::size_t>(job.data.prefetch);
+  return options;
+}
+
+// One run, from opened data to the result.
+class Training {
+ public:
+  Training(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer, Log& log)
+      : resolved_(resolved),
+        job_(resolved.job),
+        options_(options),
+        observer_(observer),
+        log_(log),
+        sets_(open_data(job_)),
+        shape_{sets_.train->size(), resolved.batch, resolved.lanes},
+        total_steps_(total_steps(job_, shape_)),
+        net_(build_model_with_threads()),
+        session_(net_, optimizer_options(resolved), session_options(resolved, shape_)) {}
+
+  TrainingResult run() {
+    open_run();
+    model::CheckpointOptions checkpoints;
+    checkpoints.keep = static_cast<std::size_t>(job_.checkpoint.keep);
+    model::CheckpointStore store(folder_->checkpoints(), checkpoints);
+    if (options_.resume) load_checkpoint(store);
+    announce();
+    metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
+    CheckpointWriter writer(store, [this](const WrittenCheckpoint& written) { report(written); });
+    writer_ = &writer;
+    net_->train();
+
+    TrainingResult result;
+    result.end = loop();
+    if (!checkpointed_step_ || *checkpointed_step_ != session_.cursor().step) save(std::nullopt);
+    // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
+    if (!writer.wait(Deadline::after(std::chrono::minutes(10)))) warn("the last checkpoint is still being written");
+    if (result.end != TrainingResult::End::kInterrupted) test(result);
+    writer_ = nullptr;
+    summarize(store, result);
+    return result;
+  }
+
+ private:
+  std::shared_ptr<model::Net> build_model_with_threads() const {
+    // Before the first tensor: initialisation draws its numbers with the same threads on every run.
+    compute::set_threads(static_cast<int>(job_.threads));
+    return build_model(job_, sets_.train->spec());
+  }
+
+  void open_run() {
+    if (!options_.resume) {
+      folder_ = RunFolder::create(job_.runs, job_.name, resolved_.text);
+    } else if (!options_.run.empty()) {
+      folder_ = RunFolder::open(options_.run);
+    } else {
+      folder_ = RunFolder::newest(job_.runs, job_.name);
+      if (!folder_) {
+        throw Error(ErrorKind::kNotFound, fmt::format("no run of \"{}\" to resume", job_.name), job_.runs,
+                    "Start one without --resume.");
+      }
+    }
+    if (options_.resume) {
+      if (auto obstacle = resume_obstacle(folder_->job(), resolved_)) {
+        throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
+      }
+    }
+    log_.open_file(folder_->log_file());
+    const compute::ComputeLibraries libraries = compute::compute_libraries();
+    log_.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
+                           libraries.blas, libraries.aten_threads, libraries.blas_threads));
+  }
+
+  void load_checkpoint(model::CheckpointStore& store) {
+    std::vector<model::RejectedCheckpoint> rejected;
+    const std::optional<model::LoadedCheckpoint> loaded = store.load_newest(rejected);
+    for (const model::RejectedCheckpoint& bad : rejected) {
+      warn(fmt::format("checkpoint {} is not used: {}", bad.path.string(), bad.reason));
+    }
+    if (!loaded) {
+      if (!rejected.empty()) {
+        throw Error(ErrorKind::kDamaged, "no checkpoint of this run is whole", folder_->checkpoints().string(),
+                    "Start a new run without --resume.");
+      }
+      warn(fmt::format("{} has no checkpoint yet: starting from its first step", folder_->path().string()));
+      return;
+    }
+    if (auto obstacle = resume_obstacle(loaded->manifest.job, resolved_)) {
+      throw Error(obstacle->kind(), obstacle->message(), loaded->path.string(), obstacle->remedy());
+    }
+    progress_ = Progress::from_json(loaded->manifest.progress, (loaded->path / "manifest.json").string());
+    restore(session_, *loaded);
+    checkpointed_step_ = session_.cursor().step;
+    first_step_ = session_.cursor().step;
+  }
+
+  void announce() {
+    TrainingObserver::Start start;
+    start.run = folder_->path();
+    start.data = sets_.description;
+    start.model = job_.model.name;
+    start.parameters = session_.parameter_count();
+    start.train_samples = sets_.train->size();
+    start.steps_per_epoch = data::steps_per_epoch(shape_);
+    start.total_steps = total_steps_;
+    start.first_step = first_step_;
+    start.batch = resolved_.batch;
+    start.lanes = resolved_.lanes;
+    log_.debug(fmt::format("{}: {} ({} parameters) on {}, batch {} in {} lanes, {} steps, from step {}",
+                           folder_->path().string(), start.model, start.parameters, start.data, start.batch,
+                           start.lanes, start.total_steps, start.first_step));
+    observer_.started(start);
+  }
+
+  bool early_stop() const {
+    return job_.patience && progress_.epochs_without_improvement >= static_cast<std::uint64_t>(*job_.patience);
+  }
+
+  TrainingResult::End loop() {
+    if (first_step_ > 0) metrics_->write({{"event", "resumed"}, {"step", first_step_}});
+    while (true) {
+      const data::Cursor& cursor = session_.cursor();
+      const bool last = cursor.step >= total_steps_;
+      if ((cursor.position == 0 || last) && cursor.step > 0 && !validated()) {
+        if (!validate()) return interrupted();
+      }
+      if (last) return TrainingResult::End::kFinished;
+      if (early_stop()) return TrainingResult::End::kEarly;
+      if (options_.stop_requested()) return interrupted();
+      step();
+    }
+  }
+
+  TrainingResult::End interrupted() {
+    log_.debug(fmt::format("stopped on request at step {}", session_.cursor().step));
+    return TrainingResult::End::kInterrupted;
+  }
+
+  // Whether the committed state has been validated: at the end of an epoch, or, in the middle of one, at the last step.
+  bool validated() const {
+    const data::Cursor& cursor = session_.cursor();
+    return validated_step_ == cursor.step || (cursor.position == 0 && progress_.validated_epochs >= cursor.epoch);
+  }
+
+  void step() {
+    const data::Cursor before = session_.cursor();
+    if (before.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
+    const double lr = session_.learning_rate();
+    const auto start = system_clock().now();
+    const double smoothing = job_.loss.label_smoothing;
+    const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
+      const torch::Tensor logits = net_->forward(lane.data);
+      lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
+      lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
+    });
+    const double seconds = std::chrono::duration<double>(system_clock().now() - start).count();
+    seconds_ += seconds;
+    trained_samples_ += outcome.samples;
+    account(before, outcome, lr, seconds);
+    if (job_.checkpoint.every_steps &&
+        session_.cursor().step % static_cast<std::uint64_t>(*job_.checkpoint.every_steps) == 0 &&
+        session_.cursor().position != 0) {
+      save(std::nullopt);
+    }
+  }
+
+  void account(const data::Cursor& before, const strategies::StepOutcome& outcome, double lr, double seconds) {
+    if (outcome.applied) {
+      progress_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
+      progress_.correct += outcome.correct;
+      progress_.samples += static_cast<double>(outcome.samples);
+      progress_.skipped_in_a_row = 0;
+    } else {
+      ++progress_.skipped;
+      if (progress_.skipped_in_a_row == 0) {
+        warn(fmt::format("step {} was skipped: its gradient is not finite (loss {})", before.step + 1, outcome.loss));
+      }
+      if (++progress_.skipped_in_a_row >= kMostSkippedInARow) {
+        throw Error(ErrorKind::kCompute,
+                    fmt::format("{} steps in a row had gradients that are not finite", kMostSkippedInARow),
+                    fmt::format("step {}", before.step + 1),
+                    "Lower optimizer.lr, set optimizer.clip_norm, or look at the data; then resume or start again.");
+      }
+    }
+    const std::uint64_t per_epoch = data::steps_per_epoch(shape_);
+    const std::uint64_t in_epoch = before.position / resolved_.batch + 1;
+    const std::uint64_t interval = (per_epoch + kMetricRowsPerEpoch - 1) / kMetricRowsPerEpoch;
+    if (in_epoch % interval == 0 || in_epoch == per_epoch || !outcome.applied) {
+      metrics_->write({{"event", "step"},
+                       {"epoch", before.epoch},
+                       {"step", before.step + 1},
+                       {"loss", outcome.loss},
+                       {"accuracy", outcome.correct / static_cast<double>(outcome.samples)},
+                       {"lr", lr},
+                       {"gradient_norm", outcome.gradient_norm},
+                       {"samples", outcome.samples},
+                       {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
+                       {"skipped", progress_.skipped}});
+    }
+    TrainingObserver::Step event;
+    event.epoch = before.epoch;
+    event.step = before.step + 1;
+    event.step_in_epoch = in_epoch;
+    event.loss = progress_.mean_loss();
+    event.accuracy = progress_.accuracy();
+    event.lr = lr;
+    event.samples = outcome.samples;
+    event.skipped = progress_.skipped;
+    observer_.step_committed(event);
+  }
+
+  std::optional<Evaluation> evaluate_on(const std::shared_ptr<const data::Dataset>& dataset) {
+    EvaluationOptions options;
+    options.loader_threads = static_cast<int>(job_.data.loader_threads);
+    options.progress = [&](std::uint64_t done) {
+      observer_.validating(done, dataset->size());
+      return !options_.stop_requested();
+    };
+    return evaluate(
+        *net_, [this](const torch::Tensor& input) { return net_->forward(input); }, dataset, options);
+  }
+
+  // False when a stop was requested meanwhile; then the validation counts as not done.
+  bool validate() {
+    const std::optional<Evaluation> evaluation = evaluate_on(sets_.validation);
+    if (!evaluation) return false;
+    const data::Cursor& cursor = session_.cursor();
+    validated_step_ = cursor.step;
+    last_validation_ = *evaluation;
+    if (cursor.position == 0) progress_.validated_epochs = cursor.epoch;
+    const bool best = evaluation->loss < progress_.best_loss;
+    if (best) {
+      progress_.best_loss = evaluation->loss;
+      progress_.best_accuracy = evaluation->accuracy;
+      progress_.best_step = cursor.step;
+      progress_.epochs_without_improvement = 0;
+    } else {
+      ++progress_.epochs_without_improvement;
+    }
+    TrainingObserver::Validation event;
+    event.set = sets_.held_out ? "validation" : "test";
+    event.epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
+    event.step = cursor.step;
+    event.train_loss = progress_.mean_loss();
+    event.train_accuracy = progress_.accuracy();
+    event.loss = evaluation->loss;
+    event.accuracy = evaluation->accuracy;
+    event.best = best;
+    metrics_->write({{"event", "validation"},
+                     {"set", event.set},
+                     {"epoch", event.epoch},
+                     {"step", event.step},
+                     {"train_loss", event.train_loss},
+                     {"train_accuracy", event.train_accuracy},
+                     {"loss", event.loss},
+                     {"accuracy", event.accuracy},
+                     {"best", event.best}});
+    log_.debug(fmt::format("epoch {}, step {}: {} loss {:.4f}, accuracy {:.4f}{}", event.epoch, event.step, event.set,
+                           event.loss, event.accuracy, best ? ", best so far" : ""));
+    observer_.validated(event);
+    const bool due = cursor.epoch % static_cast<std::uint64_t>(job_.checkpoint.every_epochs) == 0;
+    if (best) {
+      save(evaluation->loss);
+    } else if (due) {
+      save(std::nullopt);
+    }
+    return true;
+  }
+
+  void save(std::optional<double> best_metric) {
+    TrainingState state = capture(session_);
+    state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
+    state.manifest.job = resolved_.text;
+    state.manifest.progress = progress_.to_json();
+    checkpointed_step_ = session_.cursor().step;
+    writer_->submit(std::move(state), best_metric);
+  }
+
+  void report(const WrittenCheckpoint& written) {
+    if (!written.failure.empty()) {
+      warn(fmt::format("checkpoint of step {} was not written: {}; training goes on", written.step, written.failure));
+      return;
+    }
+    log_.debug(fmt::format("checkpoint {}", written.path.string()));
+    observer_.checkpoint_written(written.step, written.path);
+  }
+
+  void test(TrainingResult& result) {
+    if (!sets_.held_out && validated_step_ == session_.cursor().step) {
+      result.test_loss = last_validation_.loss;
+      result.test_accuracy = last_validation_.accuracy;
+      return;
+    }
+    const std::optional<Evaluation> evaluation = evaluate_on(sets_.test);
+    if (!evaluation) {
+      result.end = TrainingResult::End::kInterrupted;
+      return;
+    }
+    result.test_loss = evaluation->loss;
+    result.test_accuracy = evaluation->accuracy;
+  }
+
+  void summarize(const model::CheckpointStore& store, TrainingResult& result) {
+    const data::Cursor& cursor = session_.cursor();
+    result.run = folder_->path();
+    const std::vector<std::uint64_t> steps = store.list();
+    if (std::find(steps.begin(), steps.end(), cursor.step) != steps.end())
+      result.checkpoint = store.path_of(cursor.step);
+    result.steps = cursor.step;
+    result.epochs = cursor.epoch;
+    result.best_step = progress_.best_step;
+    result.best_loss = progress_.best_loss;
+    result.best_accuracy = progress_.best_accuracy;
+    result.skipped = progress_.skipped;
+    result.seconds = seconds_;
+    result.samples_per_s = seconds_ > 0 ? static_cast<double>(trained_samples_) / seconds_ : 0;
+    result.weights_hash = session_.weights_hash();
+    if (result.end == TrainingResult::End::kInterrupted) {
+      metrics_->write({{"event", "interrupted"}, {"step", cursor.step}});
+      return;
+    }
+    metrics_->write({{"event", "finished"},
+                     {"step", cursor.step},
+                     {"early", result.end == TrainingResult::End::kEarly},
+                     {"test_loss", result.test_loss},
+                     {"test_accuracy", result.test_accuracy},
+                     {"best_step", result.best_step},
+                     {"seconds", result.seconds},
+                     {"samples_per_s", result.samples_per_s},
+                     {"skipped", result.skipped},
+                     {"weights", result.weights_hash}});
+  }
+
+  void warn(const std::string& message) {
+    log_.warning(message);
+    observer_.warned(message);
+  }
+
+  // constant after construction
+  const ResolvedJob& resolved_;
+  const Job& job_;
+  const TrainingOptions& options_;
+  TrainingObserver& observer_;
+  Log& log_;
+  const Datasets sets_;
+  const data::BatchShape shape_;
+  const std::uint64_t total_steps_;
+  const std::shared_ptr<model::Net> net_;
+  // of the training thread
+  Session session_;
+  std::optional<RunFolder> folder_;
+  std::optional<observe::MetricsLog> metrics_;
+  CheckpointWriter* writer_ = nullptr;  // lives in run()
+  Progress progress_;
+  std::uint64_t first_step_ = 0;
+  std::optional<std::uint64_t> checkpointed_step_;
+  std::optional<std::uint64_t> validated_step_;
+  Evaluation last_validation_;
+  double seconds_ = 0;
+  std::uint64_t trained_samples_ = 0;
+};
+
+}  // namespace
+
+TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer,
+                     Log& log) {
+  return Training(resolved, options, observer, log).run();
+}
+
+}  // namespace muster::trainer

@@ -1,0 +1,91 @@
+// `muster train`: a job from its first step, or from a checkpoint, to its last, with validation, checkpoints and
+// metrics.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "muster/base/log.h"
+#include "muster/trainer/job.h"
+
+namespace muster::trainer {
+
+// What somebody who watches is told. Called on the training thread, but for checkpoint_written. Default: nothing.
+class TrainingObserver {
+ public:
+  struct Start {
+    std::filesystem::path run;
+    std::string data;   // in words
+    std::string model;  // in words
+    std::uint64_t parameters = 0;
+    std::uint64_t train_samples = 0;
+    std::uint64_t steps_per_epoch = 0;
+    std::uint64_t total_steps = 0;
+    std::uint64_t first_step = 0;  // above 0: resumed
+    std::uint64_t batch = 0;
+    std::uint64_t lanes = 0;
+  };
+  struct Step {
+    std::uint64_t epoch = 0;  // counted from 0
+    std::uint64_t step = 0;   // committed steps, counted from 1
+    std::uint64_t step_in_epoch = 0;
+    double loss = 0;      // mean of the epoch so far
+    double accuracy = 0;  // likewise
+    double lr = 0;
+    std::uint64_t samples = 0;  // of this step
+    std::uint64_t skipped = 0;  // steps so far whose gradient was not finite
+  };
+  struct Validation {
+    std::string set;          // "validation" or "test"
+    std::uint64_t epoch = 0;  // epochs finished
+    std::uint64_t step = 0;
+    double train_loss = 0;
+    double train_accuracy = 0;
+    double loss = 0;
+    double accuracy = 0;
+    bool best = false;
+  };
+
+  virtual ~TrainingObserver() = default;
+  virtual void started(const Start&) {}
+  virtual void step_committed(const Step&) {}
+  virtual void validating(std::uint64_t /*done*/, std::uint64_t /*samples*/) {}
+  virtual void validated(const Validation&) {}
+  virtual void checkpoint_written(std::uint64_t /*step*/, const std::filesystem::path& /*path*/) {}
+  // Something that people should know and that does not end training.
+  virtual void warned(const std::string& /*message*/) {}
+};
+
+struct TrainingOptions {
+  bool resume = false;
+  std::filesystem::path run;  // with resume: this run; empty: the newest of the job
+  // Asked after each step and each batch of an evaluation; true ends training with a checkpoint.
+  std::function<bool()> stop_requested = [] { return false; };
+};
+
+struct TrainingResult {
+  enum class End { kFinished, kEarly, kInterrupted };
+  End end = End::kFinished;
+  std::filesystem::path run;
+  std::filesystem::path checkpoint;  // the last one; empty if it could not be written
+  std::uint64_t steps = 0;
+  std::uint64_t epochs = 0;
+  double test_loss = 0;      // not when interrupted
+  double test_accuracy = 0;  // likewise
+  std::uint64_t best_step = 0;
+  double best_loss = 0;  // on the validation set
+  double best_accuracy = 0;
+  std::uint64_t skipped = 0;
+  double seconds = 0;  // of training steps, in this process
+  double samples_per_s = 0;
+  std::string weights_hash;
+};
+
+// Nothing is written before the job, its data and its model have been found good. Throws Error.
+TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer, Log& log);
+
+}  // namespace muster::trainer

@@ -1,0 +1,96 @@
+// kill -9 of a training run at any moment, then --resume: the same final bits as a run that nobody touched.
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/random.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+
+// With everything that has state: momentum, BatchNorm, dropout, a schedule, a short last batch, the best checkpoint.
+constexpr const char* kJob = R"([job]
+name = "killed"
+epochs = 4
+[data]
+source = "synthetic"
+shape = [1, 12, 12]
+samples = 1000
+test_samples = 200
+batch = 64
+[model]
+name = "cnn"
+[optimizer]
+name = "sgd"
+lr = 0.02
+momentum = 0.9
+weight_decay = 1e-4
+schedule = "cosine"
+[checkpoint]
+every_steps = 3
+keep = 2
+)";
+
+TEST(KillAndResume, EndsWithTheBitsOfARunThatNobodyTouched) {
+  const testing::TemporaryFolder folder;
+  testing::spill(folder / "job.toml", kJob);
+  const Finished straight = run_program(folder.path(), {"train", "job.toml", "--set", "job.runs=straight", "--json"});
+  ASSERT_EQ(straight.exit_code, 0) << straight.err;
+  const Json expected = rows(straight.out).back();
+
+  // Moments drawn from a fixed seed, from the start of the process to past its end.
+  RandomStream random({.seed = 2026});
+  int kills = 0;
+  std::vector<std::string> arguments{"train", "job.toml", "--json"};
+  for (int attempt = 0; attempt < 40; ++attempt) {
+    Program program(folder.path(), arguments);
+    // A run of this job takes a second or two, most of it after LibTorch was loaded.
+    system_clock().sleep_for(std::chrono::milliseconds(200 + random.below(1500)));
+    program.signal(SIGKILL);
+    const Finished result = program.wait();
+    if (std::filesystem::exists(folder / "runs")) arguments = {"train", "job.toml", "--json", "--resume"};
+    if (result.exit_code == 0) break;
+    ASSERT_EQ(result.signal, SIGKILL) << result.err;
+    ++kills;
+  }
+  EXPECT_GE(kills, 1);
+  const Finished last = run_program(folder.path(), {"train", "job.toml", "--json", "--resume"});
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  const Json actual = rows(last.out).back();
+  for (const char* key : {"step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"}) {
+    EXPECT_EQ(actual.at(key), expected.at(key)) << key << " after " << kills << " kills";
+  }
+  // Nothing of the killed writers is left beside whole checkpoints.
+  for (const auto& run : std::filesystem::directory_iterator(folder / "runs")) {
+    for (const auto& entry : std::filesystem::directory_iterator(run.path() / "checkpoints")) {
+      EXPECT_NE(entry.path().filename().string().front(), '.') << entry.path();
+    }
+  }
+}
+
+TEST(KillAndResume, ADamagedCheckpointIsNamedAndTheOneBeforeItUsed) {
+  const testing::TemporaryFolder folder;
+  testing::spill(folder / "job.toml", kJob);
+  const Finished straight = run_program(folder.path(), {"train", "job.toml", "--json"});
+  ASSERT_EQ(straight.exit_code, 0) << straight.err;
+  const std::filesystem::path checkpoint = folder / rows(straight.out).back().at("checkpoint").get<std::string>();
+  {
+    std::fstream file(checkpoint / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-5, std::ios::end);
+    file.put('x');
+  }
+  const Finished resumed = run_program(folder.path(), {"train", "job.toml", "--json", "--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find(checkpoint.filename().string()), std::string::npos) << resumed.err;
+  EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
+}
+
+}  // namespace
+}  // namespace muster

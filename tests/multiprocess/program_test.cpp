@@ -1,0 +1,280 @@
+// The program as a user meets it: exit codes, messages, output for scripts, the run's folder, stopping and resuming.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using testing::Finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+using testing::spill;
+using testing::TemporaryFolder;
+
+// A job that trains within a second: synthetic pictures, a small net.
+constexpr const char* kJob = R"([job]
+name = "small"
+epochs = 3
+[data]
+source = "synthetic"
+shape = [1, 8, 8]
+samples = 512
+test_samples = 128
+batch = 64
+[model]
+name = "mlp"
+hidden = [32]
+[optimizer]
+lr = 0.1
+momentum = 0.9
+)";
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramTest() { spill(folder_ / "job.toml", kJob); }
+  Finished muster(std::vector<std::string> arguments) { return run_program(folder_.path(), std::move(arguments)); }
+  std::filesystem::path only_run() const {
+    std::vector<std::filesystem::path> runs;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs"))
+      runs.push_back(entry.path());
+    EXPECT_EQ(runs.size(), 1U);
+    return runs.at(0);
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
+  const Finished result = muster({"train", "job.toml"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("epoch 3/3"), HasSubstr("test accuracy "), HasSubstr("samples/s")));
+  EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "a pipe gets no live line";
+  const std::filesystem::path run = only_run();
+  EXPECT_THAT(run.filename().string(), ::testing::StartsWith("small-"));
+  for (const char* name : {"job.toml", "metrics.jsonl", "log.txt", "checkpoints/best.json"}) {
+    EXPECT_TRUE(std::filesystem::is_regular_file(run / name)) << name;
+  }
+  // The resolved job is a job with every default.
+  const Finished check = muster({"check", (run / "job.toml").string()});
+  EXPECT_EQ(check.exit_code, 0) << check.err;
+  EXPECT_THAT(testing::slurp(run / "job.toml"), AllOf(HasSubstr("lanes = 2"), HasSubstr("dampening = 0.0")));
+  std::ifstream metrics(run / "metrics.jsonl");
+  std::stringstream text;
+  text << metrics.rdbuf();
+  const std::vector<Json> events = rows(text.str());
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.back().at("event"), "finished");
+  EXPECT_EQ(events.back().at("step"), 24);
+  EXPECT_GT(events.back().at("test_accuracy").get<double>(), 0.9) << "the synthetic classes can be told apart";
+}
+
+TEST_F(ProgramTest, TellsScriptsInJson) {
+  const Finished result = muster({"train", "job.toml", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> events = rows(result.out);
+  EXPECT_EQ(events.front().at("event"), "started");
+  EXPECT_EQ(events.back().at("event"), "finished");
+  EXPECT_EQ(events.back().at("weights").get<std::string>().size(), 64U);
+}
+
+TEST_F(ProgramTest, QuietPrintsNothing) {
+  const Finished result = muster({"train", "job.toml", "--quiet"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out + result.err, "");
+}
+
+TEST_F(ProgramTest, SetOverridesTheFile) {
+  const Finished result = muster({"train", "job.toml", "--set", "job.epochs=1", "--set", "model.name=mlp", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(rows(result.out).back().at("step"), 8);
+}
+
+TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
+  spill(folder_ / "typo.toml", "[model]\nname = \"resnet81\"\n");
+  spill(folder_ / "syntax.toml", "[job]\nepochs = = 3\n");
+  spill(folder_ / "missing.toml", "[data]\nsource = \"idx\"\npath = \"nowhere\"\n");
+  std::filesystem::create_directory(folder_ / "damaged");
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    spill(folder_.path() / "damaged" / name, "not an idx file");
+  }
+  spill(folder_ / "damaged.toml", "[data]\nsource = \"idx\"\npath = \"damaged\"\n");
+  spill(folder_ / "shape.toml", "[data]\nsource = \"synthetic\"\nshape = [7]\n[model]\nname = \"resnet18\"\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"train", "nothere.toml"}, "nothere.toml"},
+      {{"train", "typo.toml"}, "typo.toml:2: model.name: found \"resnet81\" (did you mean \"resnet18\"?)"},
+      {{"train", "syntax.toml"}, "syntax.toml:2"},
+      {{"train", "missing.toml"}, "nowhere"},
+      {{"train", "damaged.toml"}, "damaged/train-"},
+      {{"train", "shape.toml"}, "resnet18"},
+      {{"train", "job.toml", "--set", "data.bach=64"}, "did you mean \"batch\""},
+      {{"train", "job.toml", "--set", "nonsense"}, "--set nonsense"},
+      {{"train", "job.toml", "--resume"}, "no run of \"small\""},
+      {{"train", "job.toml", "--run", "nowhere"}, "nowhere"},
+      {{"check", "typo.toml"}, "typo.toml:2"},
+      {{"bench", "step", "--model", "rsnet18"}, "did you mean \"resnet18\""},
+      {{"train"}, "job"},
+      {{"trian", "job.toml"}, "no command \"trian\" (did you mean \"train\"?)"},
+      {{}, "subcommand"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const Finished result = muster(arguments);
+    EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(arguments) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(expected)) << ::testing::PrintToString(arguments);
+    EXPECT_EQ(result.out, "") << ::testing::PrintToString(arguments);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));
+}
+
+TEST_F(ProgramTest, HelpHelpsEverywhere) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"--help"}, {"train", "--help"}, {"check", "--help"}, {"info", "--help"}, {"bench", "--help"}}) {
+    const Finished result = muster(arguments);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, HasSubstr("Examples:\n")) << ::testing::PrintToString(arguments);
+  }
+  EXPECT_EQ(muster({"bench", "step", "--help"}).exit_code, 0);
+  EXPECT_THAT(muster({"--version"}).out, HasSubstr("."));
+}
+
+TEST_F(ProgramTest, CheckPrintsTheJobWithEveryDefault) {
+  const Finished text = muster({"check", "job.toml"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("[checkpoint]"), HasSubstr("lanes = 2"), HasSubstr("lr = 0.1")));
+  const Finished json = muster({"check", "job.toml", "--json", "--set", "data.batch=256"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const std::vector<Json> row = rows(json.out);
+  ASSERT_EQ(row.size(), 1U);
+  EXPECT_EQ(row[0].at("resolved").at("lanes"), 8);
+  EXPECT_EQ(row[0].at("data").at("batch"), 256);
+}
+
+TEST_F(ProgramTest, InfoTellsWhatIsHere) {
+  const Finished json = muster({"info", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const Json row = rows(json.out).at(0);
+  EXPECT_GE(row.at("cores").get<int>(), 1);
+  EXPECT_FALSE(row.at("torch").get<std::string>().empty());
+  EXPECT_THAT(row.at("models").dump(), HasSubstr("resnet20"));
+  EXPECT_THAT(muster({"info"}).out, HasSubstr("LibTorch"));
+}
+
+// Until the job has committed some steps.
+void wait_for_steps(const Program& program, const TemporaryFolder& folder) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (!deadline.passed()) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "runs", ignored)) {
+      if (testing::slurp(entry.path() / "metrics.jsonl").find("\"step\"") != std::string::npos) return;
+    }
+    system_clock().sleep_for(std::chrono::milliseconds(2));
+  }
+  FAIL() << "no step in 60 s: " << program.out();
+}
+
+TEST_F(ProgramTest, StopsOnSignalsWithACheckpointAndResumesToTheSameBits) {
+  const std::vector<std::string> endless{"--set", "job.epochs=400", "--json"};
+  const auto with = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  for (const auto& [number, code] : std::vector<std::pair<int, int>>{{SIGINT, 130}, {SIGTERM, 143}}) {
+    Program program(folder_.path(), with({"train", "job.toml"}, endless));
+    wait_for_steps(program, folder_);
+    program.signal(number);
+    const Finished stopped = program.wait(std::chrono::seconds(30));
+    ASSERT_EQ(stopped.exit_code, code) << stopped.err;
+    EXPECT_THAT(stopped.err, HasSubstr("writing a checkpoint"));
+    const Json last = rows(stopped.out).back();
+    EXPECT_EQ(last.at("event"), "interrupted");
+    EXPECT_THAT(last.at("resume").get<std::string>(), HasSubstr("--resume"));
+    const auto at = last.at("step").get<std::uint64_t>();
+    EXPECT_TRUE(std::filesystem::is_directory(folder_ / last.at("checkpoint").get<std::string>()));
+
+    // On to a few steps more, and the same from the start without a stop.
+    const std::string steps = "job.steps=" + std::to_string(at + 5);
+    const Finished resumed =
+        muster({"train", "job.toml", "--set", "job.epochs=400", "--resume", "--set", steps, "--json"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(rows(resumed.out).front().at("first_step"), at);
+    const Finished straight = muster({"train", "job.toml", "--set", "job.runs=straight", "--set", steps, "--json"});
+    ASSERT_EQ(straight.exit_code, 0) << straight.err;
+    EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
+    std::filesystem::remove_all(folder_ / "runs");
+  }
+}
+
+TEST_F(ProgramTest, ResumingWithAnotherResultIsRefused) {
+  ASSERT_EQ(muster({"train", "job.toml", "-q"}).exit_code, 0);
+  const Finished other = muster({"train", "job.toml", "--resume", "--set", "job.lanes=4"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("job.lanes is 4 now and was 2"), HasSubstr("without --resume")));
+}
+
+TEST_F(ProgramTest, ResumingAFinishedRunWithMoreEpochsGoesOn) {
+  ASSERT_EQ(muster({"train", "job.toml", "-q"}).exit_code, 0);
+  const Finished again = muster({"train", "job.toml", "--resume", "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(rows(again.out).back().at("step"), 24);
+  const Finished more = muster({"train", "job.toml", "--resume", "--set", "job.epochs=4", "--json"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(rows(more.out).back().at("step"), 32);
+}
+
+TEST_F(ProgramTest, EarlyStoppingEndsARunThatNoLongerImproves) {
+  // Eight pictures are soon known by heart, and the test set's loss rises.
+  const Finished result = muster({"train", "job.toml", "--set", "job.epochs=1000", "--set", "job.patience=2", "--set",
+                                  "data.samples=8", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json last = rows(result.out).back();
+  EXPECT_TRUE(last.at("early").get<bool>());
+  EXPECT_LT(last.at("step").get<std::uint64_t>(), 1000U);
+  EXPECT_EQ(last.at("step").get<std::uint64_t>(), last.at("best_step").get<std::uint64_t>() + 2);
+}
+
+TEST_F(ProgramTest, ARateThatExplodesSkipsStepsAndThenSaysWhatToDo) {
+  const Finished result = muster({"train", "job.toml", "--set", "optimizer.lr=1e30", "--set", "job.epochs=100"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("was skipped: its gradient is not finite"), HasSubstr("Lower optimizer.lr")));
+}
+
+TEST_F(ProgramTest, AFullDiskDoesNotEndTraining) {
+  // Nothing larger than 4 KiB can be written: checkpoints fail, training goes on and says so.
+  const int status = testing::status_of_child([&] {
+    testing::limit_file_size(4096);
+    const Finished result = run_program(folder_.path(), {"train", "job.toml", "--json"});
+    const bool told = result.err.find("was not written") != std::string::npos;
+    return result.exit_code == 0 && told && rows(result.out).back().at("event") == "finished" ? 0 : 1;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
+  const Finished step =
+      muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});
+  ASSERT_EQ(step.exit_code, 0) << step.err;
+  const std::vector<Json> steps = rows(step.out);
+  ASSERT_EQ(steps.size(), 2U);
+  for (const char* key : {"bench", "model", "strategy", "workers", "lanes", "batch", "samples_per_s", "median_ms",
+                          "compute_ms", "update_ms", "wait_ms", "load_ms"}) {
+    EXPECT_TRUE(steps[0].contains(key)) << key;
+    EXPECT_TRUE(steps[1].contains(key)) << key;
+  }
+  EXPECT_EQ(steps[0].at("strategy"), "shared_sync");
+  EXPECT_EQ(steps[1].at("strategy"), "plain");
+  const Finished optimizer = muster({"bench", "optimizer", "--model", "cnn", "--rounds", "1", "--json"});
+  ASSERT_EQ(optimizer.exit_code, 0) << optimizer.err;
+  EXPECT_EQ(rows(optimizer.out).at(0).at("optimizer"), "sgd");
+}
+
+}  // namespace
+}  // namespace muster

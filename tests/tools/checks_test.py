@@ -1,0 +1,298 @@
+"""Tests of the checks in tools/: each runs on a small tree that is in order, and on that tree with one thing wrong.
+
+A check that cannot fail is worth nothing, so every rule has a tree that breaks it.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# Small, and in order by every check.
+GOOD_TREE = {
+    ".clang-format": "BasedOnStyle: Google\n",
+    "CMakeLists.txt": "project(Tiny)\nadd_subdirectory(muster)\nadd_subdirectory(examples)\nadd_subdirectory(tests)\n",
+    "muster/CMakeLists.txt": "foreach(layer base model launch trainer cli)\nadd_subdirectory(${layer})\nendforeach()\n",
+    "muster/muster.h": '#include "muster/trainer/trainer.h"\n',
+    "muster/base/CMakeLists.txt": "muster_layer(base SOURCES error.cpp)\n",
+    "muster/base/error.h": "enum class ErrorKind {\n  kTimeout,  // late\n  kIo,\n};\n",
+    "muster/base/error.cpp": '#include "muster/base/error.h"\n'
+    '// case ErrorKind::kTimeout: return "timeout";\n// case ErrorKind::kIo: return "io";\n',
+    "muster/model/CMakeLists.txt": "muster_layer(model SOURCES layout.cpp net.cpp)\n"
+    "muster_use_torch(muster_model TORCH_FREE layout.cpp)\n",
+    "muster/model/layout.h": "// Where things are. No torch here.\n#include <vector>\n",
+    "muster/model/layout.cpp": '#include "muster/model/layout.h"\n',
+    "muster/model/net.h": '#include <torch/torch.h>\n\n#include "muster/base/error.h"\n',
+    "muster/model/net.cpp": '#include "muster/model/net.h"\n',
+    "muster/launch/CMakeLists.txt": "muster_layer(launch SOURCES environment.cpp)\n",
+    "muster/launch/environment.cpp": '#include <cstdlib>\nconst char* rank = getenv("RANK");\n',
+    "muster/trainer/CMakeLists.txt": "muster_layer(trainer SOURCES trainer.cpp)\n",
+    "muster/trainer/trainer.h": '#include "muster/model/net.h"\n',
+    "muster/trainer/trainer.cpp": '#include "muster/trainer/trainer.h"\n',
+    "muster/cli/CMakeLists.txt": "add_executable(muster main.cpp)\n",
+    "muster/cli/main.cpp": '#include "muster/trainer/trainer.h"\nint main() {}\n',
+    "examples/CMakeLists.txt": "add_executable(first first.cpp)\n",
+    "examples/first.cpp": '#include "muster/muster.h"\nint main() {}\n',
+    "examples/small.toml": "[job]\n",
+    "tests/CMakeLists.txt": "foreach(layer base)\n  add_subdirectory(unit/${layer})\nendforeach()\n",
+    "tests/unit/base/CMakeLists.txt": "muster_test(base_test SOURCES error_test.cpp)\n",
+    "tests/unit/base/error_test.cpp": '// Reads examples/small.toml.\n#include "muster/base/error.h"\n',
+    "tests/package/CMakeLists.txt": "project(Consumer)\n",
+    "musterw": "build_packages=(\n  g++ cmake\n)\ntest_packages=(python3)\n",
+    "docs/errors.md": "| kind |\n| --- |\n| `timeout` |\n| `io` |\n\nSee [packages](dependencies.md#top).\n",
+    "docs/dependencies.md": "| `g++` | compiler |\n| `cmake` | build |\n| `python3` | checks |\n",
+}
+
+
+class CheckTestCase(unittest.TestCase):
+    check = ""
+
+    def setUp(self):
+        self.root = Path(tempfile.mkdtemp(prefix="muster-checks-"))
+        self.addCleanup(shutil.rmtree, self.root)
+        for name, text in GOOD_TREE.items():
+            self.write(name, text)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def append(self, name, text):
+        self.write(name, GOOD_TREE[name] + text)
+
+    def run_check(self):
+        command = [sys.executable, "-B", str(ROOT / "tools" / self.check), str(self.root)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.stderr, "")
+        return run
+
+    def expect_pass(self):
+        run = self.run_check()
+        self.assertEqual((run.returncode, run.stdout.splitlines()[:-1]), (0, []))
+
+    def expect_only(self, *words):
+        """Fails with exactly one finding, whose line holds all the words."""
+        run = self.run_check()
+        self.assertEqual(run.returncode, 1, run.stdout)
+        findings = [line for line in run.stdout.splitlines()[:-1] if not line.startswith("To repair")]
+        self.assertEqual(len(findings), 1, run.stdout)
+        for word in words:
+            self.assertIn(word, findings[0])
+
+
+class Layers(CheckTestCase):
+    check = "check_layers"
+
+    def test_passes_a_tree_in_order(self):
+        self.expect_pass()
+
+    def test_finds_an_include_of_a_higher_layer(self):
+        self.append("muster/base/error.h", '#include "muster/model/layout.h"\n')
+        self.expect_only("muster/base/error.h", "muster/model/layout.h", "model is above base")
+
+    def test_finds_an_include_with_odd_spacing_and_angle_brackets(self):
+        self.append("muster/base/error.h", "  #  include <muster/model/layout.h>\n")
+        self.expect_only("muster/base/error.h", "model is above base")
+
+    def test_finds_torch_in_a_torch_free_folder(self):
+        for header in ("torch/torch.h", "ATen/ATen.h", "c10/util/Exception.h"):
+            with self.subTest(header=header):
+                self.append("muster/base/error.cpp", f"#include <{header}>\n")
+                self.expect_only("muster/base/error.cpp", "torch-free", header)
+
+    def test_finds_torch_reached_through_another_header(self):
+        self.append("muster/launch/environment.cpp", '#include "muster/model/net.h"\n')
+        self.expect_only("muster/launch/environment.cpp", "muster/model/net.h -> torch/torch.h")
+
+    def test_finds_torch_behind_the_mark_no_torch_here(self):
+        self.write("muster/model/layout.h", "// Where things are. No torch here.\n#include <torch/torch.h>\n")
+        run = self.run_check()
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('muster/model/layout.h: its opening comment says "No torch here"', run.stdout)
+
+    def test_finds_torch_in_a_source_listed_as_torch_free(self):
+        self.append("muster/model/layout.cpp", '#include "muster/model/net.h"\n')
+        self.expect_only("muster/model/layout.cpp", "TORCH_FREE")
+
+    def test_finds_torch_in_a_source_listed_as_torch_free_by_a_variable(self):
+        self.write("muster/model/CMakeLists.txt", "set(plain layout.cpp)\nmuster_use_torch(m TORCH_FREE ${plain})\n")
+        self.append("muster/model/layout.cpp", '#include "muster/model/net.h"\n')
+        self.expect_only("muster/model/layout.cpp", "TORCH_FREE")
+
+    def test_finds_a_torch_free_source_that_is_not_there(self):
+        self.append("muster/model/CMakeLists.txt", "muster_use_torch(m TORCH_FREE gone.cpp)\n")
+        self.expect_only("muster/model/CMakeLists.txt", "gone.cpp")
+
+    def test_finds_a_folder_that_is_no_layer(self):
+        self.write("muster/helpers/all.h", "")
+        self.expect_only("muster/helpers/all.h", "is not a layer")
+
+    def test_finds_an_include_of_a_folder_that_is_no_layer(self):
+        self.append("muster/cli/main.cpp", '#include "muster/helpers/all.h"\n')
+        self.expect_only("muster/cli/main.cpp", "in no layer")
+
+    def test_finds_a_layer_that_includes_the_face(self):
+        self.append("muster/cli/main.cpp", '#include "muster/muster.h"\n')
+        self.expect_only("muster/cli/main.cpp", "muster/muster.h")
+
+    def test_finds_the_face_including_the_program(self):
+        self.append("muster/muster.h", '#include "muster/cli/flags.h"\n')
+        self.expect_only("muster/muster.h", "cli is above")
+
+    def test_finds_another_header_beside_the_face(self):
+        self.write("muster/extra.h", "")
+        self.expect_only("muster/extra.h")
+
+    def test_finds_an_environment_read_below_the_program(self):
+        self.append("muster/trainer/trainer.cpp", 'auto home = std::getenv("HOME");\n')
+        self.expect_only("muster/trainer/trainer.cpp", "environment")
+
+    def test_allows_environment_reads_in_the_program(self):
+        self.append("muster/cli/main.cpp", 'auto home = std::getenv("HOME");\n')
+        self.expect_pass()
+
+    def test_finds_a_second_file_of_launch_that_reads_the_environment(self):
+        self.write("muster/launch/slurm.cpp", 'auto job = getenv("SLURM_JOB_ID");\n')
+        self.expect_only("muster/launch/slurm.cpp", "only one file of launch/")
+
+    def test_finds_a_build_order_that_is_not_the_layers(self):
+        self.write("muster/CMakeLists.txt", "foreach(layer base trainer model cli)\nendforeach()\n")
+        self.expect_only("muster/CMakeLists.txt", "base trainer model cli")
+
+    def test_fails_when_there_is_nothing_to_check(self):
+        shutil.rmtree(self.root / "muster")
+        self.expect_only("nothing was checked")
+
+
+class Registration(CheckTestCase):
+    check = "check_registration"
+
+    def test_passes_a_tree_in_order(self):
+        self.expect_pass()
+
+    def test_finds_a_test_that_nobody_builds(self):
+        self.write("tests/unit/base/clock_test.cpp", "")
+        self.expect_only("tests/unit/base/clock_test.cpp")
+
+    def test_finds_a_test_that_only_a_comment_names(self):
+        self.write("tests/unit/base/clock_test.cpp", "")
+        self.append("tests/unit/base/CMakeLists.txt", "# clock_test.cpp\n")
+        self.expect_only("tests/unit/base/clock_test.cpp")
+
+    def test_finds_a_test_whose_name_only_another_folder_lists(self):
+        self.write("tests/unit/model/error_test.cpp", "")
+        self.expect_only("tests/unit/model/error_test.cpp")
+
+    def test_accepts_a_source_in_a_subfolder_named_from_the_layer(self):
+        self.write("muster/trainer/steps/sync.cpp", "")
+        self.append("muster/trainer/CMakeLists.txt", "target_sources(muster_trainer PRIVATE steps/sync.cpp)\n")
+        self.expect_pass()
+
+    def test_finds_a_source_that_nobody_builds(self):
+        self.write("muster/base/clock.cpp", "")
+        self.expect_only("muster/base/clock.cpp")
+
+    def test_finds_a_fuzz_target_that_nobody_builds(self):
+        self.write("tests/fuzz/toml_fuzz.cpp", "")
+        self.expect_only("tests/fuzz/toml_fuzz.cpp")
+
+    def test_finds_a_folder_of_tests_that_is_not_reached(self):
+        self.write("tests/unit/model/CMakeLists.txt", "muster_test(model_test SOURCES net_test.cpp)\n")
+        self.write("tests/unit/model/net_test.cpp", "")
+        self.expect_only("tests/unit/model/CMakeLists.txt", "add_subdirectory")
+
+    def test_finds_an_example_that_nobody_builds(self):
+        self.write("examples/second.cpp", "int main() {}\n")
+        self.expect_only("examples/second.cpp")
+
+    def test_finds_an_example_of_a_hundred_lines(self):
+        self.write("examples/first.cpp", "\n" * 99)
+        self.expect_pass()
+        self.write("examples/first.cpp", "\n" * 100)
+        self.expect_only("examples/first.cpp", "100 lines")
+
+    def test_finds_a_job_file_that_nobody_runs(self):
+        self.write("examples/other.toml", "")
+        self.expect_only("examples/other.toml")
+
+    def test_fails_when_there_is_nothing_to_check(self):
+        for folder in ("muster", "tests", "examples"):
+            shutil.rmtree(self.root / folder)
+        self.expect_only("nothing was checked")
+
+    def test_skips_build_trees(self):
+        self.write("build/release/muster/generated.cpp", "")
+        self.write("tests/build/copy_test.cpp", "")
+        self.expect_pass()
+
+
+class Format(CheckTestCase):
+    check = "check_format"
+
+    def test_passes_a_tree_in_order(self):
+        self.expect_pass()
+
+    def test_finds_a_file_that_is_not_formatted(self):
+        self.write("muster/cli/main.cpp", "int  main( ) { }\n")
+        self.expect_only("muster/cli/main.cpp", "clang-format")
+
+    def test_finds_a_header_that_is_not_formatted(self):
+        self.append("muster/trainer/trainer.h", "int a ;\n")
+        self.expect_only("muster/trainer/trainer.h")
+
+    def test_prints_the_command_that_repairs(self):
+        self.write("muster/cli/main.cpp", "int  main( ) { }\n")
+        self.assertIn("clang-format -i muster/cli/main.cpp", self.run_check().stdout)
+
+    def test_fails_when_there_is_nothing_to_check(self):
+        for folder in ("muster", "tests", "examples"):
+            shutil.rmtree(self.root / folder)
+        self.expect_only("nothing was checked")
+
+
+class Docs(CheckTestCase):
+    check = "check_docs"
+
+    def test_passes_a_tree_in_order(self):
+        self.expect_pass()
+
+    def test_finds_an_error_kind_without_a_row(self):
+        self.write("docs/errors.md", "| `timeout` |\n")
+        self.expect_only("docs/errors.md", "`io`")
+
+    def test_finds_a_row_of_a_kind_that_is_gone(self):
+        self.append("docs/errors.md", "| `peer_lost` |\n")
+        self.expect_only("docs/errors.md", "`peer_lost`")
+
+    def test_finds_a_row_that_stands_there_twice(self):
+        self.append("docs/errors.md", "| `io` |\n")
+        self.expect_only("docs/errors.md", "twice")
+
+    def test_finds_an_enumerator_that_to_string_does_not_name(self):
+        self.write("muster/base/error.h", "enum class ErrorKind {\n  kTimeout,\n  kIo,\n  kNew,\n};\n")
+        self.expect_only("muster/base/error.cpp", "to_string")
+
+    def test_finds_a_package_without_a_row(self):
+        self.write("musterw", "build_packages=(\n  g++ cmake ccache\n)\ntest_packages=(python3)\n")
+        self.expect_only("docs/dependencies.md", "`ccache`")
+
+    def test_finds_a_row_of_a_package_that_musterw_does_not_install(self):
+        self.append("docs/dependencies.md", "| `valgrind` | nothing |\n")
+        self.expect_only("docs/dependencies.md", "`valgrind`")
+
+    def test_finds_a_link_that_leads_nowhere(self):
+        self.append("docs/errors.md", "[gone](gone.md)\n")
+        self.expect_only("docs/errors.md", "gone.md")
+
+    def test_leaves_web_links_and_anchors_alone(self):
+        self.append("docs/errors.md", "[a](https://example.org/x) [b](#kind)\n```\n[c](in_code.md)\n```\n")
+        self.expect_pass()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,72 @@
+#include "muster/cli/signals.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/deadline.h"
+
+namespace muster::cli {
+namespace {
+
+// Runs `body` in a child, so that signals and _exit stay there, and gives its exit code.
+template <typename Body>
+int exit_code_of(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDERR_FILENO);
+    ::_exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  return WEXITSTATUS(status);
+}
+
+bool wait_for(const SignalWatch& watch) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
+  while (!watch.stop_requested() && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(1));
+  return watch.stop_requested();
+}
+
+TEST(SignalWatch, TheFirstSignalIsARequest) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    EXPECT_EQ(exit_code_of([signal] {
+                std::atomic<int> told{0};
+                SignalWatch watch(std::chrono::seconds(60), [&](const std::string&) { ++told; });
+                if (watch.stop_requested() || watch.exit_code() != 0) return 1;
+                ::kill(::getpid(), signal);
+                if (!wait_for(watch)) return 2;
+                return watch.exit_code();
+              }),
+              128 + signal);
+  }
+}
+
+TEST(SignalWatch, TheSecondSignalEndsTheProcess) {
+  EXPECT_EQ(exit_code_of([] {
+              SignalWatch watch(std::chrono::seconds(60), [](const std::string&) {});
+              ::kill(::getpid(), SIGTERM);
+              if (!wait_for(watch)) return 2;
+              ::kill(::getpid(), SIGINT);
+              system_clock().sleep_for(std::chrono::seconds(30));
+              return 3;
+            }),
+            143);
+}
+
+TEST(SignalWatch, TheEndOfTheGracePeriodEndsTheProcess) {
+  EXPECT_EQ(exit_code_of([] {
+              SignalWatch watch(std::chrono::duration<double>(0.1), [](const std::string&) {});
+              ::kill(::getpid(), SIGINT);
+              system_clock().sleep_for(std::chrono::seconds(30));
+              return 3;
+            }),
+            130);
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,174 @@
+#include "muster/compute/module_binding.h"
+
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+
+namespace muster::compute {
+namespace {
+
+struct Tied : torch::nn::Module {
+  Tied() {
+    weight = register_parameter("weight", torch::randn({3, 3}));
+    register_parameter("again", weight);
+    bias = register_parameter("bias", torch::zeros({3}));
+    unused = register_parameter("unused", torch::ones({2}));
+    count = register_buffer("count", torch::zeros({}, torch::kInt64));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return torch::matmul(torch::matmul(x, weight), weight) + bias; }
+  torch::Tensor weight, bias, unused, count;
+};
+
+struct Memory {
+  explicit Memory(const ModuleBinding& binding)
+      : versions{std::vector<float>(binding.layout().size()), std::vector<float>(binding.layout().size())},
+        gradient(binding.layout().size(), 7.0F),
+        present(binding.layout().tensors().size(), 9),
+        buffers(binding.buffer_layout().bytes) {}
+  LaneArea area() { return {gradient, present, buffers}; }
+  std::array<std::vector<float>, 2> versions;
+  std::vector<float> gradient;
+  std::vector<std::uint8_t> present;
+  std::vector<std::byte> buffers;
+};
+
+void attach(ModuleBinding& binding, Memory& memory) {
+  binding.read_parameters(memory.versions[0]);
+  memory.versions[1] = memory.versions[0];
+  binding.attach({std::span(memory.versions[0]), std::span(memory.versions[1])}, nullptr);
+  binding.show(0);
+}
+
+std::size_t index_of(const ModuleBinding& binding, const std::string& name) {
+  for (std::size_t i = 0; i < binding.layout().tensors().size(); ++i) {
+    if (binding.layout().tensors()[i].name == name) return i;
+  }
+  ADD_FAILURE() << "no tensor " << name;
+  return 0;
+}
+
+TEST(ModuleBinding, CountsTiedParametersOnce) {
+  const ModuleBinding binding(std::make_shared<Tied>());
+  EXPECT_EQ(binding.layout().parameter_count(), 9U + 3U + 2U);
+}
+
+TEST(ModuleBinding, TensorsAreAlignedViewsThatFollowTheShownVersion) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  const std::size_t bias = index_of(binding, "bias");
+  const std::uint64_t at = binding.layout().tensors()[bias].offset;
+  memory.versions[1][at] = 42.0F;
+  EXPECT_EQ(module->bias[0].item<float>(), 0.0F);
+  binding.show(1);
+  EXPECT_EQ(module->bias[0].item<float>(), 42.0F);
+  EXPECT_EQ(module->bias.data_ptr<float>(), memory.versions[1].data() + at);
+  EXPECT_EQ(at % model::kAlignmentFloats, 0U);
+}
+
+TEST(ModuleBinding, CollectsTheGradientThatPlainLibTorchComputes) {
+  torch::manual_seed(1);
+  auto module = std::make_shared<Tied>();
+  const torch::Tensor x = torch::randn({4, 3});
+  module->forward(x).pow(2).mean().backward();
+  const torch::Tensor expected = module->weight.grad().clone();
+  const torch::Tensor expected_bias = module->bias.grad().clone();
+
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  binding.clear_gradients();
+  module->forward(x).pow(2).mean().backward();
+  binding.collect(memory.area());
+  const auto& weight = binding.layout().tensors()[index_of(binding, "weight")];
+  for (std::int64_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(memory.gradient[weight.offset + static_cast<std::uint64_t>(i)], expected.flatten()[i].item<float>());
+  }
+  const auto& bias = binding.layout().tensors()[index_of(binding, "bias")];
+  EXPECT_EQ(memory.gradient[bias.offset + 1], expected_bias[1].item<float>());
+  EXPECT_EQ(memory.present[index_of(binding, "weight")], 1);
+  EXPECT_EQ(memory.present[index_of(binding, "unused")], 0);
+  EXPECT_FALSE(module->weight.grad().defined()) << "the next lane starts from nothing";
+}
+
+TEST(ModuleBinding, TwoBackwardsInALaneAddUp) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  binding.clear_gradients();
+  const torch::Tensor x = torch::ones({1, 3});
+  (module->forward(x).sum()).backward();
+  (module->forward(x).sum() * 2).backward();
+  binding.collect(memory.area());
+  EXPECT_EQ(memory.gradient[binding.layout().tensors()[index_of(binding, "bias")].offset], 3.0F);
+}
+
+TEST(ModuleBinding, TakesGradientsThatAreNotContiguous) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  const torch::Tensor strange = torch::arange(9, torch::kFloat32).reshape({3, 3}).t();
+  ASSERT_FALSE(strange.is_contiguous());
+  module->weight.mutable_grad() = strange;
+  binding.collect(memory.area());
+  const std::uint64_t at = binding.layout().tensors()[index_of(binding, "weight")].offset;
+  EXPECT_EQ(memory.gradient[at + 1], 3.0F);
+  EXPECT_EQ(memory.gradient[at + 3], 1.0F);
+}
+
+TEST(ModuleBinding, NamesAParameterThatUserCodeMovedAway) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  module->bias.set_data(torch::zeros({3}));
+  try {
+    binding.collect(memory.area());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kCompute);
+    EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos);
+  }
+}
+
+TEST(ModuleBinding, RefusesParametersThatAreNotFp32ByName) {
+  struct Wide : torch::nn::Module {
+    Wide() { register_parameter("wide", torch::zeros({2}, torch::kFloat64)); }
+  };
+  try {
+    const ModuleBinding binding(std::make_shared<Wide>());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("wide"), std::string::npos);
+  }
+}
+
+TEST(ModuleBinding, BuffersGoOutAndComeBack) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  module->count.fill_(17);
+  std::vector<std::byte> bytes(binding.buffer_layout().bytes);
+  binding.read_buffers(bytes);
+  module->count.fill_(0);
+  binding.write_buffers(bytes);
+  EXPECT_EQ(module->count.item<std::int64_t>(), 17);
+}
+
+TEST(ModuleBinding, TheModelOutlivesTheBinding) {
+  auto module = std::make_shared<Tied>();
+  {
+    ModuleBinding binding(module);
+    auto memory = std::make_shared<Memory>(binding);
+    binding.read_parameters(memory->versions[0]);
+    binding.attach({std::span(memory->versions[0]), std::span(memory->versions[1])}, memory);
+    binding.show(0);
+  }
+  EXPECT_EQ(module->unused.sum().item<float>(), 2.0F);  // the sanitizer sees memory that is gone
+}
+
+}  // namespace
+}  // namespace muster::compute

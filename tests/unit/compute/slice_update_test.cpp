@@ -1,0 +1,213 @@
+#include "muster/compute/slice_update.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/random.h"
+
+namespace muster::compute {
+namespace {
+
+using model::FlatLayout;
+
+// Memory of a small model: two versions and some lanes, filled from a keyed stream.
+struct Host {
+  Host(const std::vector<model::TensorInfo>& tensors, const OptimizerOptions& options, std::size_t lane_count)
+      : layout(tensors), optimizer(make_optimizer(options)), rules(tensors.size()) {
+    RandomStream random({.seed = 7});
+    for (auto& store : versions) {
+      store.parameters.resize(layout.size());
+      for (auto& slot : store.state)
+        slot.resize(layout.size());
+      store.updates.resize(tensors.size());
+    }
+    for (float& value : versions[0].parameters)
+      value = static_cast<float>(random.normal());
+    gradients.resize(lane_count);
+    present.assign(lane_count, std::vector<std::uint8_t>(tensors.size(), 1));
+    for (auto& gradient : gradients) {
+      gradient.resize(layout.size());
+      for (float& value : gradient)
+        value = static_cast<float>(random.normal());
+    }
+    for (TensorRule& rule : rules)
+      rule.weight_decay = weight_decay(options);
+  }
+
+  Version version(std::size_t index) {
+    Store& store = versions[index];
+    Version version{store.parameters, {}, store.updates};
+    for (int slot = 0; slot < optimizer->slots(); ++slot) {
+      version.state[static_cast<std::size_t>(slot)] = store.state[static_cast<std::size_t>(slot)];
+    }
+    return version;
+  }
+  std::vector<LaneGradient> lanes() const {
+    std::vector<LaneGradient> result;
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      result.push_back({gradients[i].data(), present[i].data()});
+    return result;
+  }
+  UpdateRule rule(std::optional<double> clip = std::nullopt) const { return {optimizer.get(), 0.1, clip, rules}; }
+
+  // One step over the given slices, phase by phase.
+  Verdict step(const std::vector<BlockRange>& slices, std::optional<double> clip = std::nullopt) {
+    std::vector<BlockSum> records(layout.blocks().size());
+    std::vector<Norms> norms(layout.blocks().size());
+    for (const BlockRange& slice : slices)
+      reduce_slice(layout, lanes(), slice, version(1), records);
+    const Verdict verdict = judge_step(records, clip);
+    if (!verdict.apply) return verdict;
+    if (optimizer->needs_norms()) {
+      for (const BlockRange& slice : slices) {
+        measure_slice(layout, lanes(), rule(clip), verdict, slice, version(0), version(1), norms);
+      }
+    }
+    for (const BlockRange& slice : slices) {
+      update_slice(layout, lanes(), rule(clip), verdict, slice, version(0), version(1), norms);
+    }
+    return verdict;
+  }
+  BlockRange whole() const { return {0, layout.blocks().size()}; }
+
+  struct Store {
+    std::vector<float> parameters;
+    std::array<std::vector<float>, 2> state;
+    std::vector<std::uint64_t> updates;
+  };
+  FlatLayout layout;
+  std::unique_ptr<const Optimizer> optimizer;
+  std::vector<TensorRule> rules;
+  std::array<Store, 2> versions;
+  std::vector<std::vector<float>> gradients;
+  std::vector<std::vector<std::uint8_t>> present;
+};
+
+// A tensor of several blocks, one that ends inside a block, a scalar and an odd one.
+std::vector<model::TensorInfo> tensors() {
+  const auto block = static_cast<std::int64_t>(model::kBlockFloats);
+  return {{"a", {3, block}}, {"b", {block + 1}}, {"c", {}}, {"d", {5, 7}}};
+}
+
+class SliceUpdate : public ::testing::TestWithParam<OptimizerOptions> {};
+
+INSTANTIATE_TEST_SUITE_P(AllOptimizers, SliceUpdate,
+                         ::testing::Values(OptimizerOptions(Sgd{.momentum = 0.9, .weight_decay = 1e-3}),
+                                           OptimizerOptions(Sgd{}), OptimizerOptions(Adam{}), OptimizerOptions(AdamW{}),
+                                           OptimizerOptions(Lars{}), OptimizerOptions(Lamb{})));
+
+TEST_P(SliceUpdate, GivesTheSameBitsHoweverBlocksAreShared) {
+  for (const std::size_t lane_count : {1, 2, 3, 7}) {
+    Host whole(tensors(), GetParam(), lane_count);
+    Host shared(tensors(), GetParam(), lane_count);
+    whole.step({whole.whole()}, 0.5);
+    const std::size_t blocks = shared.layout.blocks().size();
+    // Out of order, as workers finish: the last slice first.
+    shared.step({{5, blocks}, {0, 1}, {1, 4}, {4, 5}}, 0.5);
+    EXPECT_EQ(whole.versions[1].parameters, shared.versions[1].parameters) << lane_count << " lanes";
+    EXPECT_EQ(whole.versions[1].state, shared.versions[1].state);
+    EXPECT_EQ(whole.versions[1].updates, shared.versions[1].updates);
+  }
+}
+
+TEST_P(SliceUpdate, LeavesTheCurrentVersionAndTheLanesAlone) {
+  Host host(tensors(), GetParam(), 2);
+  const auto before = host.versions[0].parameters;
+  const auto gradients = host.gradients;
+  host.step({host.whole()});
+  EXPECT_EQ(host.versions[0].parameters, before);
+  EXPECT_EQ(host.gradients, gradients);
+}
+
+TEST_P(SliceUpdate, CanBeDoneAgainAfterACrashAnywhere) {
+  Host once(tensors(), GetParam(), 3);
+  Host again(tensors(), GetParam(), 3);
+  once.step({once.whole()});
+  again.step({{0, 3}, {2, 5}, {0, again.layout.blocks().size()}});  // phases repeated over overlapping parts
+  again.step({again.whole()});                                      // and the whole step from the start
+  EXPECT_EQ(once.versions[1].parameters, again.versions[1].parameters);
+  EXPECT_EQ(once.versions[1].state, again.versions[1].state);
+}
+
+TEST_P(SliceUpdate, ATensorWithoutGradientIsCarriedOver) {
+  Host host(tensors(), GetParam(), 2);
+  const std::size_t tensor = 1;  // of the layout: "c", the scalar
+  ASSERT_EQ(host.layout.tensors()[tensor].name, "c");
+  for (auto& lane : host.present)
+    lane[tensor] = 0;
+  host.versions[0].updates[tensor] = 5;
+  host.versions[1].parameters.assign(host.layout.size(), 99.0F);  // what version k-1 left
+  host.step({host.whole()});
+  const std::uint64_t at = host.layout.tensors()[tensor].offset;
+  EXPECT_EQ(host.versions[1].parameters[at], host.versions[0].parameters[at]);
+  EXPECT_EQ(host.versions[1].updates[tensor], 5U);
+  EXPECT_EQ(host.versions[1].updates[0], 1U);
+}
+
+TEST_P(SliceUpdate, AFrozenTensorIsNeverWritten) {
+  Host host(tensors(), GetParam(), 2);
+  host.rules[0].trainable = false;
+  for (auto& lane : host.present)
+    lane[0] = 0;
+  host.versions[1].parameters = host.versions[0].parameters;
+  host.step({host.whole()});
+  const model::TensorSlot& slot = host.layout.tensors()[0];
+  for (std::uint64_t i = slot.offset; i < slot.offset + slot.count; ++i) {
+    ASSERT_EQ(host.versions[1].parameters[i], host.versions[0].parameters[i]);
+  }
+}
+
+TEST(SliceUpdateGradients, ALaneWithoutATensorCountsAsNothingNotAsZeroUpdates) {
+  // Plain SGD without decay: w' = w - lr * (sum over the lanes that have the tensor).
+  Host host({{"w", {4}}}, Sgd{}, 3);
+  host.present[1][0] = 0;
+  host.step({host.whole()});
+  for (std::size_t i = 0; i < 4; ++i) {
+    const float expected = host.versions[0].parameters[i] - 0.1F * (host.gradients[0][i] + host.gradients[2][i]);
+    EXPECT_FLOAT_EQ(host.versions[1].parameters[i], expected);
+  }
+}
+
+TEST(SliceUpdateGradients, TheNormIsThatOfTheSumOverLanes) {
+  Host host(tensors(), Sgd{}, 2);
+  const Verdict verdict = host.step({host.whole()}, 1.0);
+  double squares = 0;
+  for (const model::TensorSlot& slot : host.layout.tensors()) {
+    for (std::uint64_t i = slot.offset; i < slot.offset + slot.count; ++i) {
+      const double sum = static_cast<double>(host.gradients[0][i]) + static_cast<double>(host.gradients[1][i]);
+      squares += sum * sum;
+    }
+  }
+  EXPECT_NEAR(verdict.gradient_norm, std::sqrt(squares), 1e-5 * std::sqrt(squares));
+  EXPECT_NEAR(verdict.gradient_scale, 1.0 / std::sqrt(squares), 1e-6);
+}
+
+TEST(SliceUpdateGradients, AnyNonFiniteElementSkipsTheStep) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    for (const std::size_t lane : {0, 1}) {
+      Host host(tensors(), Sgd{}, 2);
+      host.gradients[lane][host.layout.tensors().back().offset + 3] = bad;
+      EXPECT_FALSE(host.step({host.whole()}).apply);
+    }
+  }
+}
+
+TEST(SliceUpdateGradients, LanesThatOverflowOnlyTogetherSkipTheStep) {
+  Host host({{"w", {4}}}, Sgd{}, 2);
+  host.gradients[0][2] = host.gradients[1][2] = 3e38F;
+  EXPECT_FALSE(host.step({host.whole()}).apply);
+}
+
+TEST(JudgeStep, ClipsOnlyWhatIsTooLong) {
+  const std::vector<BlockSum> records{{9.0, true}, {16.0, true}};
+  EXPECT_DOUBLE_EQ(judge_step(records, std::nullopt).gradient_norm, 5.0);
+  EXPECT_EQ(judge_step(records, std::nullopt).gradient_scale, 1.0F);
+  EXPECT_EQ(judge_step(records, 10.0).gradient_scale, 1.0F);
+  EXPECT_NEAR(judge_step(records, 1.0).gradient_scale, 0.2, 1e-6);
+}
+
+}  // namespace
+}  // namespace muster::compute

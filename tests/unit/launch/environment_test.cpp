@@ -1,0 +1,68 @@
+#include "muster/launch/environment.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+
+namespace muster::launch {
+namespace {
+
+Lookup environment(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+TEST(Environment, AProcessThatNobodyLaunchedIsAWorldOfOne) {
+  const World world = detect_world(environment({}));
+  EXPECT_EQ(world.rank, 0);
+  EXPECT_EQ(world.size, 1);
+  EXPECT_EQ(world.launcher, "");
+}
+
+TEST(Environment, OpenMpiMpichAndSlurmAreRecognised) {
+  EXPECT_EQ(detect_world(environment({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}})).rank, 2);
+  EXPECT_EQ(detect_world(environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}})).size, 3);
+  const World slurm = detect_world(environment({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}}));
+  EXPECT_EQ(slurm.rank, 5);
+  EXPECT_EQ(slurm.size, 8);
+  EXPECT_EQ(slurm.launcher, "srun");
+}
+
+TEST(Environment, MpiInsideSlurmCountsAsMpi) {
+  const World world = detect_world(environment({{"SLURM_PROCID", "0"},
+                                                {"SLURM_STEP_NUM_TASKS", "1"},
+                                                {"OMPI_COMM_WORLD_RANK", "3"},
+                                                {"OMPI_COMM_WORLD_SIZE", "4"}}));
+  EXPECT_EQ(world.rank, 3);
+  EXPECT_EQ(world.launcher, "mpirun");
+}
+
+TEST(Environment, ASlurmAllocationWithoutAStepIsAWorldOfOne) {
+  EXPECT_EQ(detect_world(environment({{"SLURM_NTASKS", "8"}})).size, 1);
+}
+
+TEST(Environment, NonsenseIsRefusedByName) {
+  for (const char* bad : {"", "x", "-1", "4x", "99999999999999999999"}) {
+    try {
+      detect_world(environment({{"PMI_RANK", bad}, {"PMI_SIZE", "4"}}));
+      FAIL() << "accepted rank \"" << bad << "\"";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+      EXPECT_NE(std::string(error.what()).find("PMI_RANK"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(detect_world(environment({{"PMI_RANK", "4"}, {"PMI_SIZE", "4"}})), Error);
+}
+
+TEST(Environment, SlurmGrantsCores) {
+  EXPECT_EQ(granted_cores(environment({{"SLURM_CPUS_PER_TASK", "3"}})), 3);
+  EXPECT_EQ(granted_cores(environment({})), std::nullopt);
+  EXPECT_THROW(granted_cores(environment({{"SLURM_CPUS_PER_TASK", "0"}})), Error);
+}
+
+}  // namespace
+}  // namespace muster::launch

@@ -1,0 +1,96 @@
+#include "muster/model/checkpoint_folder.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint_example.h"
+#include "muster/base/error.h"
+#include "scratch_folder.h"
+
+namespace muster::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const PointHook kNoHook = [](std::string_view, std::string_view) {};
+
+TEST(CheckpointName, GoesThereAndBack) {
+  EXPECT_EQ(checkpoint_name(0), "step-000000000000");
+  EXPECT_EQ(checkpoint_name(1234), "step-000000001234");
+  for (const std::uint64_t step : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{999'999'999'999},
+                                   std::uint64_t{1'000'000'000'000}, UINT64_MAX}) {
+    EXPECT_EQ(step_of(checkpoint_name(step)), step);
+  }
+}
+
+TEST(CheckpointName, TakesNoOtherName) {
+  for (const char* const name : {"", "step-", "step-1", "step-0000000000001", "step--00000000001", "step-+00000000001",
+                                 "step-00000000001x", "step-99999999999999999999", "xstep-000000000001"}) {
+    EXPECT_FALSE(step_of(name)) << name;
+  }
+}
+
+TEST(HiddenName, IsOnlyOurPattern) {
+  EXPECT_TRUE(is_hidden_name(hidden_path("x", 7).filename().string()));
+  EXPECT_TRUE(is_hidden_name(".step-000000000001.42.tmp"));
+  for (const char* const name :
+       {"", ".", ".tmp", "..tmp", ".step-000000000001.tmp", ".step-000000000001..tmp", ".step-000000000001.x.tmp",
+        ".step-1.42.tmp", "step-000000000001.42.tmp", ".step-000000000001.42.tmp~", ".git.42.tmp"}) {
+    EXPECT_FALSE(is_hidden_name(name)) << name;
+  }
+}
+
+TEST(HiddenFolder, RemovesItselfUnlessPublished) {
+  const ScratchFolder scratch;
+  {
+    HiddenFolder hidden(scratch.path(), 1, kNoHook);
+    hidden.write_file("a", [](const HiddenFolder::Sink& sink) { sink(std::as_bytes(std::span("abc", 3))); });
+    EXPECT_EQ(file_text(hidden_path(scratch.path(), 1) / "a"), "abc");
+  }
+  EXPECT_THAT(names_of(scratch.path()), IsEmpty());
+  {
+    HiddenFolder hidden(scratch.path(), 1, kNoHook);
+    hidden.publish(scratch.path() / "final");
+  }
+  EXPECT_THAT(names_of(scratch.path()), ElementsAre("final"));
+}
+
+TEST(HiddenFolder, IsNotTakenFromALivingWriter) {
+  const ScratchFolder scratch;
+  HiddenFolder hidden(scratch.path(), 1, kNoHook);
+  CheckpointStore store(scratch.path());
+  EXPECT_EQ(names_of(scratch.path()).size(), 1u);
+  EXPECT_THROW(HiddenFolder(scratch.path(), 1, kNoHook), Error);
+  EXPECT_TRUE(std::filesystem::exists(hidden_path(scratch.path(), 1)));
+}
+
+TEST(HiddenFolder, OfADeadWriterIsReplacedAndRemoved) {
+  const ScratchFolder scratch;
+  std::filesystem::create_directories(hidden_path(scratch.path(), 1) / "deep");
+  { HiddenFolder hidden(scratch.path(), 1, kNoHook); }
+  EXPECT_THAT(names_of(scratch.path()), IsEmpty());
+}
+
+TEST(Leftovers, OfDeadWritersGoAtTheNextOpenAndNothingElse) {
+  const ScratchFolder scratch;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);  // a process id that is certainly dead
+  std::filesystem::create_directories(scratch.path() / fmt::format(".step-000000000001.{}.tmp", child) / "x");
+  std::filesystem::create_directories(scratch.path() / ".step-1.42.tmp");
+  put_file(scratch.path() / fmt::format(".best.json.{}.tmp", child), "x");
+  put_file(scratch.path() / fmt::format(".best.json.{}.tmp", ::getppid()), "x");
+  put_file(scratch.path() / ".best.json.tmp", "x");
+  put_file(scratch.path() / ".other.42.tmp", "x");
+  std::filesystem::create_directory_symlink("/", scratch.path() / ".step-000000000002.42.tmp");
+  CheckpointStore store(scratch.path());
+  EXPECT_THAT(names_of(scratch.path()), ElementsAre(fmt::format(".best.json.{}.tmp", ::getppid()), ".best.json.tmp",
+                                                    ".other.42.tmp", ".step-000000000002.42.tmp", ".step-1.42.tmp"));
+}
+
+}  // namespace
+}  // namespace muster::model

@@ -1,0 +1,143 @@
+#include "muster/trainer/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::trainer {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string error_of(const std::string& text, std::vector<std::string> assignments = {}) {
+  try {
+    parse_job(text, "job.toml", assignments);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Job, AnEmptyFileIsAJobWithDefaults) {
+  const ResolvedJob resolved = parse_job("", "job.toml");
+  EXPECT_EQ(resolved.batch, 64U);
+  EXPECT_EQ(resolved.lanes, 2U);
+  EXPECT_EQ(resolved.job.model.name, "cnn");
+}
+
+TEST(Job, TheResolvedTextReadsBackToTheSameJob) {
+  const ResolvedJob first = parse_job(
+      "[data]\nbatch = 256\nmean = [0.5]\nstd = [0.25]\n[optimizer]\nname = \"lars\"\nclip_norm = 1.5\n"
+      "schedule = \"step\"\nmilestones = [1, 2.5]\n",
+      "job.toml");
+  const ResolvedJob second = parse_job(first.text, "again.toml");
+  EXPECT_EQ(second.text, first.text);
+  EXPECT_EQ(second.json, first.json);
+  EXPECT_EQ(second.lanes, 8U);
+}
+
+TEST(Job, LanesComeFromTheBatchUnlessGiven) {
+  EXPECT_EQ(parse_job("[data]\nbatch = 32", "j").lanes, 1U);
+  EXPECT_EQ(parse_job("[data]\nbatch = 255", "j").lanes, 4U);
+  EXPECT_EQ(parse_job("[data]\nbatch = 256\n[job]\nlanes = 3", "j").lanes, 3U);
+}
+
+TEST(Job, ABatchPerLaneGrowsWithTheLanesAndAGlobalBatchDoesNot) {
+  for (const std::uint64_t lanes : {1, 2, 4, 64}) {
+    const std::string count = std::to_string(lanes);
+    EXPECT_EQ(parse_job("[data]\nlane_batch = 32\n[job]\nlanes = " + count, "j").batch, 32 * lanes);
+    EXPECT_EQ(parse_job("[data]\nbatch = 512\n[job]\nlanes = " + count, "j").batch, 512U);
+  }
+}
+
+TEST(Job, TheLinearRuleScalesTheRateWithTheBatch) {
+  const auto rate = [](const std::string& data) {
+    return parse_job(data + "\n[optimizer]\nlr = 0.01\nscaling = \"linear\"\nbase_batch = 32", "j").lr;
+  };
+  EXPECT_DOUBLE_EQ(rate("[data]\nbatch = 32"), 0.01);
+  EXPECT_DOUBLE_EQ(rate("[data]\nbatch = 256"), 0.08);
+  EXPECT_DOUBLE_EQ(rate("[data]\nlane_batch = 32\n[job]\nlanes = 8"), 0.08);
+  EXPECT_DOUBLE_EQ(parse_job("[data]\nbatch = 256\n[optimizer]\nlr = 0.01", "j").lr, 0.01);
+}
+
+TEST(Job, MistakesAreNamedWithFileLineKeyFoundAndAllowed) {
+  EXPECT_THAT(error_of("[job]\nepochs = 0"),
+              AllOf(HasSubstr("job.toml:2"), HasSubstr("job.epochs"), HasSubstr("found 0"), HasSubstr("1 to")));
+  EXPECT_THAT(error_of("[model]\nname = \"resnet81\""),
+              AllOf(HasSubstr("job.toml:2"), HasSubstr("model.name"), HasSubstr("did you mean \"resnet18\"")));
+  EXPECT_THAT(error_of("[data]\n\nsource = \"fashion-mnits\""),
+              AllOf(HasSubstr("job.toml:3"), HasSubstr("did you mean \"fashion-mnist\"")));
+  EXPECT_THAT(error_of("[optimiser]\nlr = 1"), AllOf(HasSubstr("job.toml:1"), HasSubstr("did you mean \"optimizer\"")));
+  EXPECT_THAT(error_of("[optimizer]\nlrr = 1"), AllOf(HasSubstr("job.toml:2"), HasSubstr("did you mean \"lr\"")));
+  EXPECT_THAT(error_of("", {"data.batch=many"}), AllOf(HasSubstr("--set data.batch=many"), HasSubstr("integer")));
+}
+
+TEST(Job, ImpossibleCombinationsSayWhatToChange) {
+  EXPECT_THAT(error_of("[job]\nlanes = 8\n[data]\nbatch = 4"), AllOf(HasSubstr("job.toml:2"), HasSubstr("job.lanes")));
+  EXPECT_THAT(error_of("[job]\nlanes = 4\n[data]\nlane_batch = 1"), HasSubstr("a lane needs 2 samples"));
+  EXPECT_EQ(error_of("[job]\nlanes = 1\n[data]\nbatch = 1"), "no error");
+  EXPECT_THAT(error_of("[data]\nbatch = 64\nlane_batch = 32"), HasSubstr("not both"));
+  EXPECT_THAT(error_of("[data]\nlane_batch = 32"), HasSubstr("job.lanes"));
+  EXPECT_THAT(error_of("[parallel]\nworkers = 64\n[data]\nbatch = 64"), HasSubstr("set job.lanes to 64"));
+  EXPECT_THAT(error_of("[optimizer]\nname = \"adam\"\nmomentum = 0.9"),
+              AllOf(HasSubstr("job.toml:3"), HasSubstr("optimizer.momentum"), HasSubstr("sgd and lars")));
+  EXPECT_THAT(error_of("[optimizer]\ngamma = 0.5"), HasSubstr("has no effect with schedule \"constant\""));
+  EXPECT_THAT(error_of("[optimizer]\nnesterov = true"), HasSubstr("momentum above 0"));
+  EXPECT_THAT(error_of("[optimizer]\nschedule = \"step\""), HasSubstr("milestones"));
+  EXPECT_THAT(error_of("[optimizer]\nbase_batch = 64"), HasSubstr("scaling"));
+  EXPECT_THAT(error_of("[data]\nmean = [0.5]"), HasSubstr("together"));
+  EXPECT_THAT(error_of("[data]\nclasses = 3"), HasSubstr("synthetic"));
+  EXPECT_THAT(error_of("[job]\nname = \"../out\""), HasSubstr("no slashes"));
+}
+
+TEST(Job, OptimizerOptionsCarryEveryKey) {
+  const auto sgd = std::get<compute::Sgd>(
+      optimizer_options(parse_job("[optimizer]\nlr = 0.5\nmomentum = 0.8\nnesterov = true\nweight_decay = 0.01", "j")));
+  EXPECT_EQ(sgd.lr, 0.5);
+  EXPECT_EQ(sgd.momentum, 0.8);
+  EXPECT_TRUE(sgd.nesterov);
+  EXPECT_EQ(sgd.weight_decay, 0.01);
+  const auto lamb = std::get<compute::Lamb>(
+      optimizer_options(parse_job("[optimizer]\nname = \"lamb\"\nbeta1 = 0.5\nbeta2 = 0.6\neps = 0.1", "j")));
+  EXPECT_EQ(lamb.beta1, 0.5);
+  EXPECT_EQ(lamb.beta2, 0.6);
+  EXPECT_EQ(lamb.eps, 0.1);
+  EXPECT_EQ(lamb.weight_decay, compute::Lamb{}.weight_decay);
+  EXPECT_EQ(std::get<compute::AdamW>(optimizer_options(parse_job("[optimizer]\nname = \"adamw\"", "j"))).weight_decay,
+            compute::AdamW{}.weight_decay);
+}
+
+TEST(Job, EpochsOfTheScheduleBecomeSteps) {
+  const ResolvedJob resolved = parse_job(
+      "[job]\nepochs = 4\n[optimizer]\nschedule = \"step\"\nmilestones = [1, 2.5]\nwarmup_epochs = 0.5\n[data]\nbatch "
+      "= 10",
+      "j");
+  const data::BatchShape shape{.samples = 105, .batch = 10, .lanes = 1};  // 11 steps an epoch
+  const compute::Schedule s = schedule(resolved.job, shape);
+  EXPECT_EQ(s.total_steps, 44U);
+  EXPECT_EQ(s.warmup_steps, 5.5);
+  EXPECT_EQ(s.milestones, (std::vector<double>{11, 27.5}));
+  EXPECT_EQ(total_steps(parse_job("[job]\nsteps = 7", "j").job, shape), 7U);
+}
+
+TEST(Job, ResumingRefusesWhatWouldChangeTheResult) {
+  const ResolvedJob before = parse_job("[data]\nbatch = 64", "j");
+  EXPECT_FALSE(resume_obstacle(before.text, before));
+  for (const char* harmless : {"job.epochs=20", "checkpoint.keep=9", "data.prefetch=8", "job.runs=elsewhere"}) {
+    const std::vector<std::string> set{harmless};
+    EXPECT_FALSE(resume_obstacle(before.text, parse_job("[data]\nbatch = 64", "j", set))) << harmless;
+  }
+  for (const char* harmful : {"job.lanes=4", "job.threads=2", "job.seed=2", "data.batch=65", "optimizer.lr=0.3",
+                              "model.name=mlp", "optimizer.clip_norm=1"}) {
+    const std::vector<std::string> set{harmful};
+    const auto obstacle = resume_obstacle(before.text, parse_job("[data]\nbatch = 64", "j", set));
+    ASSERT_TRUE(obstacle) << harmful;
+    EXPECT_EQ(obstacle->kind(), ErrorKind::kMismatch);
+    const std::string key = std::string(harmful).substr(0, std::string(harmful).find('='));
+    EXPECT_THAT(obstacle->what(), HasSubstr(key.substr(0, key.find('.')) + "."));
+  }
+}
+
+}  // namespace
+}  // namespace muster::trainer

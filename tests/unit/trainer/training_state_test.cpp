@@ -1,0 +1,60 @@
+#include "muster/trainer/training_state.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "support/sandbox.h"
+#include "support/small_nets.h"
+
+namespace muster::trainer {
+namespace {
+
+namespace F = torch::nn::functional;
+
+TEST(TrainingState, IsASnapshotThatTrainingDoesNotChange) {
+  const auto dataset = testing::line_data(64);
+  auto net = testing::make_net<testing::BatchNormNet>(1);
+  Session session(net, compute::Sgd{.lr = 0.1, .momentum = 0.9}, {.batch = 16});
+  const auto step = [&] {
+    session.step(dataset, [&](Lane& lane) { lane.backward(F::cross_entropy(net->forward(lane.data), lane.target)); });
+  };
+  step();
+  const std::string hash = session.weights_hash();
+  const TrainingState state = capture(session);
+  step();
+  step();
+  const testing::TemporaryFolder folder;
+  model::CheckpointStore store(folder.path());
+  store.save(state.content());
+  restore(session, store.load(1));
+  EXPECT_EQ(session.weights_hash(), hash);
+  EXPECT_EQ(session.cursor().step, 1U);
+}
+
+TEST(TrainingState, HoldsEveryTensorUnderItsName) {
+  auto net = testing::make_net<testing::BatchNormNet>(1);
+  Session session(net, compute::Adam{}, {.batch = 16});
+  const TrainingState state = capture(session);
+  const model::CheckpointContent content = state.content();
+  const auto find = [](const std::vector<model::TensorView>& tensors, const std::string& name) {
+    for (const model::TensorView& tensor : tensors) {
+      if (tensor.name == name) return &tensor;
+    }
+    ADD_FAILURE() << "no tensor " << name;
+    return &tensors.front();
+  };
+  for (const auto& item : net->named_parameters()) {
+    const model::TensorView* tensor = find(content.model, item.key());
+    ASSERT_EQ(tensor->shape, item.value().sizes().vec());
+    EXPECT_EQ(std::memcmp(tensor->data.data(), item.value().data_ptr(), tensor->data.size()), 0);
+    for (const char* slot : {"exp_avg/", "exp_avg_sq/", "updates/"})
+      find(content.optimizer, slot + item.key());
+  }
+  EXPECT_EQ(find(content.model, "norm.num_batches_tracked")->dtype, model::Dtype::kI64);
+  EXPECT_EQ(content.model.size(), 6U + 3U);
+  EXPECT_EQ(content.optimizer.size(), 6U * 3U);
+}
+
+}  // namespace
+}  // namespace muster::trainer
