@@ -20,8 +20,8 @@ class MetricsLog {
   // Called in write() when the first row of this object is lost, and never again; a log's warning, usually.
   using OnLoss = std::function<void(const Error&)>;
 
-  // Opens or creates the file; rows go behind the ones that stand there. Half a row at its end, which a machine that
-  // lost power can leave, is cut off. Throws kNotFound (no such folder), kInvalidInput (a folder, a pipe), kDamaged
+  // Opens or creates the file; rows go behind the ones that stand there. Half a row at its end, which a killed process
+  // or a power cut leaves, is cut off. Throws kNotFound (no such folder), kInvalidInput (a folder, a pipe), kDamaged
   // (ends in more than 1 MiB without a line break: not a file of rows), kResource or kIo.
   explicit MetricsLog(std::filesystem::path path, OnLoss on_loss = {});
 

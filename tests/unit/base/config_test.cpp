@@ -485,7 +485,7 @@ TEST(Config, EveryControlCharacterReadsBack) {
 
 TEST(Config, LongArraysReadBack) {
   Bound first;
-  for (int i = 0; i < 1200; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     first.options.sizes.push_back(std::numeric_limits<std::int64_t>::min() + i);
     first.options.words.push_back("word " + std::to_string(i));
     first.options.weights.push_back(1.0 / (i + 3));

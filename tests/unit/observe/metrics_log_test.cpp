@@ -186,30 +186,70 @@ TEST(MetricsLog, GoesOnWhenTheDiskHasRoomAgain) {
   EXPECT_EQ(slurp(folder / "metrics.jsonl"), "{\"step\":10}\n");
 }
 
-// A reader beside a writer: every line that has its line break is a whole row, in order.
-TEST(MetricsLog, AReaderSeesWholeRowsUpToTheLastLineBreak) {
+// A reader beside a writer, which takes the lines that have ended.
+TEST(MetricsLog, AReaderNeverGetsHalfARow) {
+  constexpr std::size_t kRows = 2000;
+  const auto row = [](std::size_t step) { return Json{{"step", step}, {"text", std::string(step % 700, 'x')}}; };
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "metrics.jsonl";
   spill(path, "");
   const pid_t writer = ::fork();
   if (writer == 0) {
     MetricsLog log(path);
-    for (int step = 0; step < 3000; ++step)
-      log.write({{"step", step}, {"text", std::string(static_cast<std::size_t>(step % 700), 'x')}});
+    for (std::size_t step = 0; step < kRows; ++step)
+      log.write(row(step));
     ::_exit(log.lost() == 0 ? 0 : 1);
   }
   ASSERT_GT(writer, 0);
+  std::ifstream file(path);
+  std::string pending;
+  std::size_t taken = 0;
   int status = 0;
-  while (::waitpid(writer, &status, WNOHANG) == 0) {
-    const std::string text = slurp(path);
-    // A row that crosses a page may show its first part before the rest: what has no line break yet is not read.
-    const std::vector<Json> rows = rows_of(text.substr(0, text.rfind('\n') + 1));
-    if (!rows.empty()) {
-      ASSERT_EQ(rows.back().at("step"), rows.size() - 1);
+  bool ended = false;
+  while (taken < kRows) {
+    const bool last_look = ended;
+    ended = ended || ::waitpid(writer, &status, WNOHANG) != 0;
+    file.clear();  // of the end of the file, which is no longer where it was
+    std::ostringstream more;
+    more << file.rdbuf();
+    pending += more.str();
+    for (std::size_t end = pending.find('\n'); end != std::string::npos; end = pending.find('\n')) {
+      ASSERT_EQ(pending.substr(0, end), row(taken).dump());
+      pending.erase(0, end + 1);
+      ++taken;
     }
+    ASSERT_FALSE(last_look && taken < kRows) << taken << " rows";
   }
+  if (!ended) ::waitpid(writer, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(rows_of(slurp(path)).size(), 3000U);
+  EXPECT_EQ(pending, "");
+}
+
+TEST(MetricsLog, KilledAtAnyMomentItLeavesRowsThatTheNextOneGoesOnBehind) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  for (int round = 0; round < 10; ++round) {
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      MetricsLog log(path);
+      while (true)
+        log.write({{"text", std::string(20'000, 'x')}});  // several pages: a kill can fall between them
+    }
+    ASSERT_GT(writer, 0);
+    while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 100'000) {
+    }
+    ::kill(writer, SIGKILL);
+    ASSERT_EQ(::waitpid(writer, nullptr, 0), writer);
+    {
+      MetricsLog log(path);
+      log.write({{"round", round}});
+    }
+    const std::vector<Json> rows = rows_of(slurp(path));
+    EXPECT_EQ(rows.back()["round"], round);
+    for (const Json& row : rows)
+      ASSERT_TRUE(row.contains("round") || row["text"].get<std::string>().size() == 20'000);
+    std::filesystem::remove(path);
+  }
 }
 
 TEST(MetricsLogDeathTest, ARowIsAnObject) {
