@@ -48,6 +48,12 @@ function(muster_use_torch target)
   cmake_parse_arguments(ARG "" "" "TORCH_FREE" ${ARGN})
   target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:muster_torch>)
   target_precompile_headers(${target} REUSE_FROM muster_torch_header)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # CMake compiles programs with -fPIE, and the header was precompiled with the libraries' -fPIC.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   set_source_files_properties(${ARG_TORCH_FREE} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 

@@ -8,7 +8,8 @@
 
 int main(int argc, char** argv) try {
   const int epochs = argc > 1 ? std::atoi(argv[1]) : 3;
-  const auto most_steps = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::numeric_limits<unsigned long long>::max();
+  const auto most_steps =
+      argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::numeric_limits<unsigned long long>::max();
 
   auto worker = muster::join(argc, argv);
   auto data = muster::open_source({.source = "fashion-mnist"});
@@ -23,7 +24,8 @@ int main(int argc, char** argv) try {
       lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
       if (lane.index == 0 && steps++ == most_steps) break;
     }
-    const auto test = muster::evaluate(*net, [&](const torch::Tensor& x) { return net->forward(x); }, data.test);
+    const auto test = muster::evaluate(
+        *net, [&](const torch::Tensor& x) { return net->forward(x); }, data.test);
     if (worker.is_first()) std::printf("epoch %d: test accuracy %.4f\n", epoch + 1, test->accuracy);
   }
   if (worker.is_first()) session.save("fashion.safetensors");

@@ -51,7 +51,8 @@ int main(int argc, char** argv) try {
     }
     session.checkpoint("spirals");
   }
-  const auto result = muster::evaluate(*net, [&](const torch::Tensor& x) { return net->forward(x); }, dataset);
+  const auto result = muster::evaluate(
+      *net, [&](const torch::Tensor& x) { return net->forward(x); }, dataset);
   if (worker.is_first()) std::printf("accuracy %.4f\n", result->accuracy);
   return result->accuracy > 0.95 ? 0 : 1;
 } catch (const muster::Error& error) {

@@ -87,9 +87,18 @@ std::string to_text(const std::string& value) {
 }
 template <typename T>
 std::string to_text(const std::vector<T>& values) {
+  constexpr std::size_t kLineBytes = 100;  // a long array takes several lines: toml_text.h refuses very long ones
   std::string text = "[";
-  for (std::size_t i = 0; i < values.size(); ++i)
-    text += (i > 0 ? ", " : "") + to_text(values[i]);
+  std::size_t line_start = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += ", ";
+    if (text.size() - line_start > kLineBytes) {
+      text.back() = '\n';
+      line_start = text.size();
+      text += "  ";
+    }
+    text += to_text(values[i]);
+  }
   return text + "]";
 }
 
@@ -220,8 +229,7 @@ std::string syntax_place(const std::string& what, const std::string& name) {
 }
 
 toml::value parse_toml(std::string_view text, const std::string& name) {
-  check_toml_text(text, name);
-  std::istringstream stream{std::string(text)};
+  std::istringstream stream{checked_toml(text, name)};
   try {
     return toml::parse(stream, name);
   } catch (const std::exception& error) {
@@ -260,7 +268,7 @@ std::vector<std::string> keys_of(const std::deque<Field>& fields) {
 }  // namespace
 
 Field::Field(std::string key, FieldTarget target, std::string help)
-    : key_(std::move(key)), target_(target), help_(std::move(help)) {
+    : key_(std::move(key)), target_(target), help_(std::move(help)), default_(to_toml()) {
 }
 
 Field& Field::range(double least, double most) {
@@ -458,16 +466,25 @@ void Schema::set(const std::string& assignment) {
   }
 }
 
-std::string Schema::where(std::string_view path) const {
+const Field& Schema::find_field(std::string_view path) const {
   const std::size_t dot = path.find('.');
   MUSTER_CHECK(dot != std::string_view::npos, "a path is section.key");
   for (const Section& section : sections_) {
     if (section.name() != path.substr(0, dot)) continue;
     for (const Field& field : section.fields()) {
-      if (field.key() == path.substr(dot + 1)) return field.where_;
+      if (field.key() == path.substr(dot + 1)) return field;
     }
   }
   MUSTER_CHECK(false, fmt::format("{} is no key of this schema", path));
+}
+
+std::string Schema::where(std::string_view path) const {
+  return find_field(path).where_;
+}
+
+bool Schema::changed(std::string_view path) const {
+  const Field& field = find_field(path);
+  return field.to_toml() != field.default_;
 }
 
 Error Schema::invalid(std::string_view path, const std::string& message, const std::string& remedy) const {
@@ -509,11 +526,11 @@ Json Schema::to_json() const {
 }
 
 std::string Schema::to_markdown() const {
-  // A bar would start the next cell.
+  // A bar would start the next cell, a line break end the table.
   const auto cell = [](const std::string& words) {
     std::string out;
     for (const char c : words)
-      out += c == '|' ? std::string("\\|") : std::string(1, c);
+      out += c == '|' ? std::string("\\|") : std::string(1, c == '\n' ? ' ' : c);
     return out;
   };
   std::string text;

@@ -27,8 +27,7 @@
 
 namespace muster {
 
-// Where a value is bound. An optional that stays empty has no default of its own; its help says what happens
-// then.
+// Where a value is bound. An optional that stays empty has no default of its own; its help says what happens then.
 using FieldTarget =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
                  std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
@@ -69,7 +68,8 @@ class Field {
   bool least_is_open_ = false;
   bool non_empty_ = false;
   std::vector<std::string> choices_;
-  std::string where_;  // "job.toml:12" once a file or a flag has set it
+  std::optional<std::string> default_;  // as TOML
+  std::string where_;                   // "job.toml:12" once a file or a flag has set it
 };
 
 class Section {
@@ -108,8 +108,11 @@ class Schema {
   // Where "section.key" got its value: "job.toml:12", "--set data.batch=64", or "" for a default.
   std::string where(std::string_view path) const;
 
-  // An Error{kInvalidInput} about one key, for conditions that involve several: names where it was set, or
-  // the file.
+  // Whether "section.key" has another value than its default. A resolved job names every key, so being named is not
+  // enough to tell what somebody chose.
+  bool changed(std::string_view path) const;
+
+  // An Error{kInvalidInput} about one key, for conditions that involve several: names where it was set, or the file.
   Error invalid(std::string_view path, const std::string& message, const std::string& remedy = {}) const;
 
   // Every key with its current value, as TOML that load_text reads back to the same values.
@@ -120,6 +123,7 @@ class Schema {
 
  private:
   Section* find_section(std::string_view name);
+  const Field& find_field(std::string_view path) const;
 
   std::deque<Section> sections_;
   std::string file_;

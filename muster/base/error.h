@@ -1,7 +1,6 @@
 // Errors: what can happen to a healthy program (bad input, damaged file, full disk, lost peer, time-out).
 //
-// Broken invariants are not errors: they stop the process, see check.h. The policy is on one page,
-// docs/errors.md.
+// Broken invariants are not errors: they stop the process, see check.h. The policy is on one page, docs/errors.md.
 #pragma once
 
 #include <stdexcept>
@@ -41,8 +40,7 @@ class Error : public std::runtime_error {
 
   // Whether the same call can succeed later without anyone changing anything.
   bool retryable() const;
-  // The program's exit code: 2 for a user's mistake (input, missing or damaged file, mismatch), 1 for a
-  // failure.
+  // The program's exit code: 2 for a user's mistake (input, missing or damaged file, mismatch), 1 for a failure.
   int exit_code() const;
 
  private:

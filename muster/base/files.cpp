@@ -103,8 +103,7 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit_byt
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for
-  // data.
+  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for data.
   temporary_ = folder_of(path_) / fmt::format(".{}.{}.tmp", path_.filename().string(), ::getpid());
   // A file of this name is what an earlier process with our number left, or a link that somebody laid: it is removed,
   // never written through.

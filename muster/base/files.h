@@ -1,8 +1,7 @@
 // Files that are whole or not there: bounded reading, atomic writing.
 //
-// Atomic means: written under a temporary name in the same folder, fsync of the file, rename, fsync of the
-// folder. A crash at any instruction leaves the old file or the new one. Errors are muster::Error naming the
-// path.
+// Atomic means: written under a temporary name in the same folder, fsync of the file, rename, fsync of the folder. A
+// crash at any instruction leaves the old file or the new one. Errors are muster::Error naming the path.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +31,7 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Opens a regular file for reading and gives its size. Throws kNotFound, kInvalidInput (a folder, a device)
-// or kIo.
+// Opens a regular file for reading and gives its size. Throws kNotFound, kInvalidInput (a folder, a device) or kIo.
 struct OpenFile {
   FileDescriptor descriptor;
   std::uint64_t size = 0;
@@ -44,8 +42,7 @@ OpenFile open_for_reading(const std::filesystem::path& path);
 void read_exactly(const OpenFile& file, std::uint64_t offset, std::span<std::byte> out,
                   const std::filesystem::path& path);
 
-// The whole file as text. Throws kDamaged if it is larger than `limit_bytes`; nothing is allocated in that
-// case.
+// The whole file as text. Throws kDamaged if it is larger than `limit_bytes`; nothing is allocated in that case.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 // A file that appears under its final name only by commit(); destroyed before that, it leaves nothing behind.

@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kDeepest = 32;
 constexpr std::size_t kMostValues = 500'000;  // a tree of these takes less than 64 MiB
 
-// Which JSON value a C++ type accepts. Integers are not taken from floating-point numbers, nor negative ones
-// as unsigned.
+// Which JSON value a C++ type accepts. Integers are not taken from floating-point numbers, nor negative ones as
+// unsigned.
 bool fits(const Json& value, const std::string*) {
   return value.is_string();
 }

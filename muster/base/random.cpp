@@ -83,8 +83,7 @@ std::uint64_t RandomStream::below(std::uint64_t bound) {
 }
 
 double RandomStream::normal() {
-  // Box-Muller, one of the pair: streams are short and keyed per sample, so nothing is kept for the next
-  // call.
+  // Box-Muller, one of the pair: streams are short and keyed per sample, so nothing is kept for the next call.
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
   return radius * std::cos(2.0 * std::numbers::pi * uniform());
 }

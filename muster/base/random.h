@@ -1,9 +1,8 @@
 // Random numbers that depend on what they are for, never on who draws them or when.
 //
-// A stream is named by a key (seed, purpose, epoch, step, lane, sample). Equal keys give equal numbers in
-// every process and thread, which is what makes a lane's bits independent of the worker that computes it. The
-// generator is Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
-// 2011).
+// A stream is named by a key (seed, purpose, epoch, step, lane, sample). Equal keys give equal numbers in every
+// process and thread, which is what makes a lane's bits independent of the worker that computes it. The generator is
+// Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include <array>

@@ -17,6 +17,10 @@ constexpr std::size_t kDeepest = 16;
 constexpr int kMostParts = 16;
 constexpr int kMostKeys = 1000;
 constexpr int kMostElements = 4000;
+// Bytes that the parser may walk in search of comments: for every value its line, and the lines above that start with
+// #.
+constexpr std::size_t kLongestWalk = 32 << 20;
+constexpr std::size_t kCostOfALine = 64;  // in such bytes, for each line above
 
 // Whether `word` has the form of a number and no 64-bit integer or double can hold it.
 bool out_of_range(std::string_view word) {
@@ -41,10 +45,14 @@ class Scan {
  public:
   Scan(std::string_view text, const std::string& name) : text_(text), name_(name) {}
 
-  void run() {
+  // The text without comments.
+  std::string run() {
     while (at_ < text_.size())
       step();
+    end_line();
     if (depth_ > 0) refuse(fmt::format("the {} is not closed", open_[depth_ - 1].what), open_[depth_ - 1].line);
+    clean_ += text_.substr(copied_);
+    return std::move(clean_);
   }
 
  private:
@@ -56,22 +64,38 @@ class Scan {
   [[noreturn]] void refuse(const std::string& message, int line) const {
     throw Error(ErrorKind::kInvalidInput, message, fmt::format("{}:{}", name_, line));
   }
-  void count(int& counter, int most, const char* what) const {
+  void count(int& counter, int most, const char* what) {
+    ++on_line_;
     if (++counter > most) refuse(fmt::format("more than {} {}", most, what), line_);
   }
   bool follows(std::string_view mark) const { return text_.substr(at_).starts_with(mark); }
+
+  // At a line break, which may stand inside a text, or at the end.
+  void end_line(bool in_text = false) {
+    const std::string_view line = text_.substr(line_start_, at_ - line_start_);
+    walk_ += on_line_ * (line.size() + above_);
+    if (walk_ > kLongestWalk) refuse("too many values on a line of this length; break it", line_);
+    // The parser takes such a line of a text for a comment; true comments it does not get to see.
+    const std::size_t first = line.find_first_not_of(" \t");
+    const bool like_comment = in_text && first != std::string_view::npos && line[first] == '#';
+    above_ = like_comment ? above_ + line.size() + kCostOfALine : 0;
+    on_line_ = 0;
+    line_start_ = at_ + 1;
+    ++line_;
+  }
 
   void step() {
     const char c = text_[at_];
     switch (c) {
       case '\n':
-        ++line_;
+        end_line();
         parts_ = 0;
         // Outside of brackets a line is one header or one key with its value.
         if (depth_ == 0) in_value_ = false;
         break;
       case '#':
-        at_ = std::min(text_.find('\n', at_), text_.size());
+        clean_ += text_.substr(copied_, at_ - copied_);
+        at_ = copied_ = std::min(text_.find('\n', at_), text_.size());
         return;
       case '"':
       case '\'':
@@ -113,6 +137,7 @@ class Scan {
       if (at_ == 0 || text_[at_ - 1] != '[') count(keys_, kMostKeys, "keys");
       return;
     }
+    count(elements_, kMostElements, "elements");
     if (depth_ == kDeepest) refuse(fmt::format("nested deeper than {}", kDeepest), line_);
     open_[depth_++] = {bracket == '[' ? "array" : "table", line_};
   }
@@ -126,12 +151,12 @@ class Scan {
     while (at_ < text_.size()) {
       if (text_[at_] == '\n') {
         if (!long_text) break;
-        ++line_;
+        end_line(true);
       } else if (text_[at_] == '\\' && quote == '"') {
         ++at_;  // whatever stands behind it does not end the text
         if (at_ < text_.size() && text_[at_] == '\n') {
           if (!long_text) break;
-          ++line_;
+          end_line(true);
         }
       } else if (long_text ? follows(three) : text_[at_] == quote) {
         at_ += long_text ? 3 : 1;
@@ -167,6 +192,12 @@ class Scan {
   const std::string& name_;
   std::size_t at_ = 0;
   int line_ = 1;
+  std::size_t line_start_ = 0;
+  std::size_t on_line_ = 0;  // keys and elements since line_start_
+  std::size_t above_ = 0;    // cost of the lines above that look like comments
+  std::size_t walk_ = 0;     // of kLongestWalk
+  std::string clean_;
+  std::size_t copied_ = 0;  // what stands before it is in clean_, but for comments
   std::array<Bracket, kDeepest> open_{};
   std::size_t depth_ = 0;  // of open_
   bool in_value_ = false;  // behind a '='; only there brackets nest and words are values
@@ -177,7 +208,7 @@ class Scan {
 
 }  // namespace
 
-void check_toml_text(std::string_view text, const std::string& name) {
+std::string checked_toml(std::string_view text, const std::string& name) {
   if (text.size() > kLargestToml) {
     throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; at most {} are accepted", text.size(), kLargestToml),
                 name);
@@ -195,7 +226,7 @@ void check_toml_text(std::string_view text, const std::string& name) {
   }
   if (const std::size_t valid = valid_utf8_prefix(text); valid < text.size())
     refuse_byte(valid, fmt::format("the byte 0x{:02x} is not UTF-8", static_cast<unsigned char>(text[valid])));
-  Scan(text, name).run();
+  return Scan(text, name).run();
 }
 
 }  // namespace muster

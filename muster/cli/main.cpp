@@ -1,13 +1,17 @@
 // The `muster` program. Flags end here: below, everything is told what to do.
 //
 // Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 and 143 stopped by SIGINT and SIGTERM.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
 
@@ -30,6 +34,13 @@ int run(int argc, char** argv) {
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    throw muster::Error(muster::ErrorKind::kInvalidInput,
+                        fmt::format("no command \"{}\"{}", argv[1], muster::did_you_mean(argv[1], names)), {},
+                        fmt::format("Commands are {}.", muster::join_words(names)));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,25 +1,54 @@
 #include "muster/cli/signals.h"
 
-#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <cerrno>
+#include <ctime>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "muster/base/check.h"
 #include "muster/base/deadline.h"
 
 namespace muster::cli {
 namespace {
 
-sigset_t watched_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  return set;
+// A handler gets nothing but the signal's number, so this is the one piece of state that cannot be a member. Both calls
+// below are safe inside a handler.
+struct Mailbox {
+  std::atomic<int> last{0};
+  sem_t arrived{};
+};
+static_assert(std::atomic<int>::is_always_lock_free);
+Mailbox mailbox;
+
+extern "C" void deliver(int signal) {
+  const int saved = errno;
+  mailbox.last = signal;
+  sem_post(&mailbox.arrived);
+  errno = saved;
+}
+
+void set_handler(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  MUSTER_CHECK(sigaction(signal, &action, nullptr) == 0, "sigaction");
+}
+
+// Waits a little for a signal; nothing when none came.
+std::optional<int> next_signal(std::chrono::nanoseconds patience) {
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);  // sem_timedwait knows no other clock; a jump of it only costs a turn
+  const auto nanoseconds = until.tv_nsec + patience.count();
+  until.tv_sec += nanoseconds / 1'000'000'000;
+  until.tv_nsec = nanoseconds % 1'000'000'000;
+  if (sem_timedwait(&mailbox.arrived, &until) != 0) return std::nullopt;
+  return mailbox.last.load();
 }
 
 [[noreturn]] void end_now(int signal, const char* why) {
@@ -32,30 +61,29 @@ sigset_t watched_signals() {
 
 SignalWatch::SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first)
     : grace_(grace), on_first_(std::move(on_first)) {
-  const sigset_t set = watched_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  MUSTER_CHECK(sem_init(&mailbox.arrived, 0, 0) == 0, "sem_init");
+  set_handler(SIGINT, deliver);
+  set_handler(SIGTERM, deliver);
   thread_ = std::thread([this] { watch(); });
 }
 
 SignalWatch::~SignalWatch() {
   end_ = true;
   thread_.join();
-  const sigset_t set = watched_signals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  set_handler(SIGINT, SIG_DFL);
+  set_handler(SIGTERM, SIG_DFL);
 }
 
 void SignalWatch::watch() {
-  constexpr timespec kTurn{0, 50'000'000};  // how soon the end of the program or of the grace period is seen
-  const sigset_t set = watched_signals();
+  constexpr std::chrono::milliseconds kTurn{50};  // how soon the end of the program or of the grace period is seen
   std::optional<Deadline> deadline;
   while (!end_) {
-    const int signal = sigtimedwait(&set, nullptr, &kTurn);
-    if (signal > 0) {
+    if (const std::optional<int> signal = next_signal(kTurn)) {
       if (signal_ != 0) end_now(signal_, "stopped at once, at the second signal");
-      signal_ = signal;
+      signal_ = *signal;
       deadline = Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(grace_));
       on_first_(fmt::format("{}: finishing the step and writing a checkpoint (at most {:.0f} s; again to stop at once)",
-                            signal == SIGINT ? "Ctrl-C" : "SIGTERM", grace_.count()));
+                            *signal == SIGINT ? "Ctrl-C" : "SIGTERM", grace_.count()));
     }
     if (deadline && deadline->passed()) end_now(signal_, "the grace period is over; stopped without a new checkpoint");
   }

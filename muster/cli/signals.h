@@ -1,8 +1,9 @@
 // Ctrl-C and SIGTERM as a request: the first asks for a clean stop and starts the grace period, the second or the end
 // of that period ends the process at once.
 //
-// No handler and no global: the signals are blocked in every thread and one thread of this class waits for them, so it
-// must be made before other threads are. Thread safety: every method from any thread.
+// A thread of this class waits for what the handlers deliver. Blocking the signals instead would not do: BLAS libraries
+// start threads before main, and a signal that reaches one of these ends the process.
+// Thread safety: every method from any thread. One object at a time.
 #pragma once
 
 #include <atomic>

@@ -74,8 +74,7 @@ MUSTER_KERNEL void direction_kernel(const Inputs& from, std::size_t count, const
   run(Direction{c}, from, count, Outputs{r, {}});
 }
 
-// Floats of r at a time: in the first cache level between the kernel that makes them and the one that squares
-// them.
+// Floats of r at a time: in the first cache level between the kernel that makes them and the one that squares them.
 constexpr std::size_t kTileFloats = 1024;
 
 class LambOptimizer final : public Optimizer {

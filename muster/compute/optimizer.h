@@ -1,5 +1,4 @@
-// Optimizers as kernels on flat spans: they read version k of parameters and state and write version k + 1
-// elsewhere.
+// Optimizers as kernels on flat spans: they read version k of parameters and state and write version k + 1 elsewhere.
 //
 // An update is elementwise, so blocks may be cut and shared out among workers anyhow without changing a bit.
 // LARS and LAMB also need the norms of whole tensors: norms() of every block, combined in block order, then
@@ -114,8 +113,7 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Arrays of state, each as long as the parameters, and what torch calls them ("momentum_buffer"; "exp_avg",
-  // ...).
+  // Arrays of state, each as long as the parameters, and what torch calls them ("momentum_buffer"; "exp_avg", ...).
   virtual const std::vector<std::string>& slot_names() const = 0;
   int slots() const { return static_cast<int>(slot_names().size()); }
 

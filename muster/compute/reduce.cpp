@@ -98,9 +98,8 @@ MUSTER_KERNEL double sum_of_squares(const float* block, std::size_t count) {
 }  // namespace
 
 BlockSum examine(std::span<const float> block) {
-  // The square of a finite float is at most 1.2e77, so a sum of them cannot leave the range of double, and
-  // nothing that is added to an infinity or a NaN makes it finite again: the sum is finite exactly when every
-  // element is.
+  // The square of a finite float is at most 1.2e77, so a sum of them cannot leave the range of double, and nothing
+  // that is added to an infinity or a NaN makes it finite again: the sum is finite exactly when every element is.
   const double squares = sum_of_squares(block.data(), block.size());
   return {squares, std::isfinite(squares)};
 }

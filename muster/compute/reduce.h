@@ -1,5 +1,4 @@
-// Reductions whose bits do not depend on who computes them: sums over lanes, and sums over the elements of a
-// block.
+// Reductions whose bits do not depend on who computes them: sums over lanes, and sums over the elements of a block.
 //
 // Lanes are added by a fixed balanced binary tree over lane numbers. tree(lo, hi) of n = hi - lo lanes is the
 // lane itself for n = 1, else tree(lo, mid) + tree(mid, hi) with mid = lo + the largest power of two below n:

@@ -37,8 +37,7 @@ double squared_sine(double w) {
   return sine * sine;
 }
 
-// (1 + cos(pi t)) / 2 for t in [0, 1], in basic operations (power.h says why), and exactly 1 and 0 at the
-// ends.
+// (1 + cos(pi t)) / 2 for t in [0, 1], in basic operations (power.h says why), and exactly 1 and 0 at the ends.
 double cosine_fall(double t) {
   const double quarter = std::numbers::pi / 2;
   return t < 0.5 ? 1 - squared_sine(quarter * t) : squared_sine(quarter * (1 - t));

@@ -1,8 +1,7 @@
-// AlignedFloats: memory for the features of a batch, on a 64-byte boundary (a cache line; what vector kernels
-// like best).
+// AlignedFloats: memory for the features of a batch, on a 64-byte boundary (a cache line; what vector kernels like
+// best).
 //
-// Unlike a vector it does not clear memory that is about to be overwritten. Thread safety: one thread at a
-// time.
+// Unlike a vector it does not clear memory that is about to be overwritten. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +20,7 @@ class AlignedFloats {
   AlignedFloats(AlignedFloats&& other) noexcept { *this = std::move(other); }
   AlignedFloats& operator=(AlignedFloats&& other) noexcept;
 
-  // Room for `size` floats of unspecified value; keeps the memory it has when that is enough. Throws
-  // std::bad_alloc.
+  // Room for `size` floats of unspecified value; keeps the memory it has when that is enough. Throws std::bad_alloc.
   void resize_discarding(std::size_t size);
 
   float* data() { return memory_.get(); }

@@ -29,8 +29,7 @@ std::size_t records(std::uint64_t size) {
 }
 
 Images read_files(const std::vector<std::filesystem::path>& paths) {
-  // All sizes are known before the first byte is read: room is made once, and a missing or cut file costs no
-  // time.
+  // All sizes are known before the first byte is read: room is made once, and a missing or cut file costs no time.
   std::vector<OpenFile> files;
   std::size_t count = 0;
   for (const auto& path : paths) {

@@ -1,5 +1,4 @@
-// Dataset: numbered samples, each a block of floats and a label. The interface by which users bring their own
-// data.
+// Dataset: numbered samples, each a block of floats and a label. The interface by which users bring their own data.
 //
 // Everything above it (splits, permutation, loading, lanes) speaks only of sample ids, so a data set says how
 // many samples it has, what they look like, and how to read one. A complete one:

@@ -33,8 +33,7 @@ bool has_idx_zeros(std::span<const std::byte> file) {
   return file.size() >= 2 && file[0] == std::byte{0} && file[1] == std::byte{0};
 }
 
-// A source of the file's decoded bytes, in order: read() and finish() as below, and the most it can ever
-// give.
+// A source of the file's decoded bytes, in order: read() and finish() as below, and the most it can ever give.
 
 class PlainSource {
  public:

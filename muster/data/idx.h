@@ -1,5 +1,4 @@
-// IDX, the format of MNIST and its relatives, plain or as one gzip member (told apart by content, not by
-// name).
+// IDX, the format of MNIST and its relatives, plain or as one gzip member (told apart by content, not by name).
 //
 //   byte 0-1   0
 //   byte 2     element type; 0x08 = unsigned byte is the only one read here
@@ -7,9 +6,9 @@
 //   then       one big-endian 32-bit extent per dimension
 //   then       the elements, last dimension fastest, up to the end of the file
 //
-// The header is not believed: its extents are multiplied with overflow checks and compared with what the file
-// can hold (for gzip: DEFLATE never expands more than 1032 times), and memory grows only with bytes that were
-// really there.
+// The header is not believed: its extents are multiplied with overflow checks and compared with what the file can
+// hold (for gzip: DEFLATE never expands more than 1032 times), and memory grows only with bytes that were really
+// there.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,7 @@ namespace muster::data {
 // Immutable after construction. Thread safety: as Dataset.
 class ImageDataset final : public Dataset {
  public:
-  // Throws Error{kInvalidInput} if the images are not consistent or the normalization does not fit them
-  // (images.h).
+  // Throws Error{kInvalidInput} if the images are not consistent or the normalization does not fit them (images.h).
   ImageDataset(Images images, const Normalization& normalization);
 
   std::uint64_t size() const override { return images_.count(); }

@@ -20,8 +20,7 @@ struct Sums {
 };
 
 void add(Sums& sums, std::span<const std::uint8_t> pixels) {
-  // 2^15 squares of a byte fit 32 bits, which lets the compiler use four times as many vector lanes as 64
-  // would.
+  // 2^15 squares of a byte fit 32 bits, which lets the compiler use four times as many vector lanes as 64 would.
   constexpr std::size_t kBlock = std::size_t{1} << 15;
   while (!pixels.empty()) {
     const auto block = pixels.first(std::min(kBlock, pixels.size()));

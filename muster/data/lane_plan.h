@@ -58,8 +58,7 @@ std::uint64_t steps_per_epoch(const BatchShape& shape);
 // The cursor after `step` committed steps of the same shape.
 Cursor cursor_at_step(std::uint64_t step, const BatchShape& shape);
 
-// Lanes of a job that does not say: the largest power of two of 1 .. 64 that leaves at least 32 samples a
-// lane.
+// Lanes of a job that does not say: the largest power of two of 1 .. 64 that leaves at least 32 samples a lane.
 std::uint64_t default_lanes(std::uint64_t batch);
 
 }  // namespace muster::data

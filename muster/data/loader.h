@@ -1,8 +1,6 @@
-// Loader: reads batches ahead of the training loop on threads of its own, so that training does not wait for
-// data.
+// Loader: reads batches ahead of the training loop on threads of its own, so that training does not wait for data.
 //
-// The caller submits the sample ids of the batches to come, a few ahead, and takes them in any order it
-// likes:
+// The caller submits the sample ids of the batches to come, a few ahead, and takes them in any order it likes:
 //
 //   Loader loader(dataset, {.threads = 1});
 //   auto ahead = loader.submit(ids_of(step));
@@ -13,8 +11,7 @@
 //     loader.recycle(std::move(batch));
 //   }
 //
-// Which thread reads a batch never shows in its contents. Batches are started in the order of their
-// submission.
+// Which thread reads a batch never shows in its contents. Batches are started in the order of their submission.
 #pragma once
 
 #include <atomic>
@@ -95,8 +92,7 @@ class Loader {
   Condition submitted_;  // queue_ has grown, or stopping_
   Condition finished_;   // some job is done
   Ticket next_ticket_ MUSTER_GUARDED_BY(mutex_) = 0;
-  // A job's contents belong to the thread that reads it, from leaving queue_ until Job::done is set under
-  // mutex_.
+  // A job's contents belong to the thread that reads it, from leaving queue_ until Job::done is set under mutex_.
   std::map<Ticket, std::unique_ptr<Job>> jobs_ MUSTER_GUARDED_BY(mutex_);
   std::deque<Job*> queue_ MUSTER_GUARDED_BY(mutex_);  // not yet started; unused with no threads
   std::vector<Batch> spare_ MUSTER_GUARDED_BY(mutex_);

@@ -20,9 +20,8 @@ std::uint64_t ceil_sqrt(std::uint64_t n) {
   return root;
 }
 
-// F_k: a number below `bound` that depends on every bit of `half` and `key`. Multiply-xorshift-multiply, then
-// the upper bits are scaled to the bound, which costs a multiplication where a remainder would cost a
-// division.
+// F_k: a number below `bound` that depends on every bit of `half` and `key`. Multiply-xorshift-multiply, then the
+// upper bits are scaled to the bound, which costs a multiplication where a remainder would cost a division.
 std::uint64_t round_function(std::uint64_t half, std::uint64_t key, std::uint64_t bound) {
   std::uint64_t value = (half ^ key) * 0xD6E8FEB86659FD93U;
   value = (value ^ (value >> 32)) * 0x9E3779B97F4A7C15U;

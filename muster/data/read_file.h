@@ -10,8 +10,7 @@
 
 namespace muster::data {
 
-// The whole file. Throws what open_for_reading and read_exactly throw, and kResource if it does not fit into
-// memory.
+// The whole file. Throws what open_for_reading and read_exactly throw, and kResource if it does not fit into memory.
 std::vector<std::byte> read_file(const OpenFile& file, const std::filesystem::path& path);
 
 }  // namespace muster::data

@@ -1,5 +1,4 @@
-// Synthetic: samples computed from their id, of any shape and number. For benchmarks without files, and for
-// tests.
+// Synthetic: samples computed from their id, of any shape and number. For benchmarks without files, and for tests.
 //
 // A sample is the prototype of its class times `signal` plus noise of variance 1, so a model can learn it.
 // Label and noise are keyed by (seed, sample): no order of reading, and no number of readers, changes a bit.
@@ -21,8 +20,7 @@ struct SyntheticOptions {
   std::int64_t classes = 10;
   std::uint64_t samples = 50000;
   std::uint64_t seed = 0;
-  // Sample 0 here is this sample of the endless sequence of the seed: a test set starts where its training
-  // set ends.
+  // Sample 0 here is this sample of the endless sequence of the seed: a test set starts where its training set ends.
   std::uint64_t first_sample = 0;
   float signal = 1.0F;  // size of a prototype's elements in standard deviations of the noise; 0 is nothing to learn
 };

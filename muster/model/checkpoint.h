@@ -5,10 +5,9 @@
 //                                 manifest.json          what and which (manifest.h), written last
 //   checkpoints/best.json                                the step of the best one, and its metric
 //
-// A save is written into a hidden folder, fsynced file by file, renamed into place, and the rename fsynced: a
-// crash at any instruction leaves the old checkpoints or the old and the new. Nothing is handed out before
-// its hash was verified. Thread safety: one thread at a time; one writing process a folder, any number of
-// readers.
+// A save is written into a hidden folder, fsynced file by file, renamed into place, and the rename fsynced: a crash
+// at any instruction leaves the old checkpoints or the old and the new. Nothing is handed out before its hash was
+// verified. Thread safety: one thread at a time; one writing process a folder, any number of readers.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
 // The hidden folder in which a checkpoint is written, and the names of both. Internal to muster/model.
 //
-// A writer holds a lock (flock) on its hidden folder for as long as it writes. The kernel drops it with the
-// process, so whoever can take the lock knows that the writer is dead, even if its process id is in use
-// again.
+// A writer holds a lock (flock) on its hidden folder for as long as it writes. The kernel drops it with the process,
+// so whoever can take the lock knows that the writer is dead, even if its process id is in use again.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,7 @@
 namespace muster::model {
 
 constexpr std::uint64_t kAlignmentFloats = 16;  // 64 bytes
-// Part of a job's result (reductions are combined per block): never changed without a new checkpoint format
-// version.
+// Part of a job's result (reductions are combined per block): never changed without a new checkpoint format version.
 constexpr std::uint64_t kBlockFloats = 16 * 1024;
 
 struct TensorInfo {

@@ -20,8 +20,7 @@ bool is_sha256(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// The hash is taken over the values, not over the layout of the text: reading gives back the very values
-// hashed.
+// The hash is taken over the values, not over the layout of the text: reading gives back the very values hashed.
 std::string hash_of(const Json& object) {
   const std::string text = object.dump();
   return sha256(std::as_bytes(std::span(text)));

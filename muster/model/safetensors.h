@@ -1,10 +1,9 @@
 // safetensors: named tensors in one file, readable by anyone and with no code inside. Reader and writer.
 //
-// The format: 8 bytes little-endian N, then N bytes of JSON {"name": {"dtype", "shape", "data_offsets":
-// [begin, end]},
-// "__metadata__": {text: text}}, then the data, tensor after tensor without holes. Offsets count from the
-// data's first byte. A reader that trusts none of it costs little: the whole header is validated before
-// anything is allocated for data. Thread safety: values; const methods from any thread.
+// The format: 8 bytes little-endian N, then N bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin,
+// end]}, "__metadata__": {text: text}}, then the data, tensor after tensor without holes. Offsets count from the
+// data's first byte. A reader that trusts none of it costs little: the whole header is validated before anything is
+// allocated for data. Thread safety: values; const methods from any thread.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +33,7 @@ std::string_view to_string(Dtype dtype);
 constexpr std::uint64_t kMostHeaderBytes = 16 * 1024 * 1024;
 constexpr std::size_t kMostTensors = 65536;  // and as many metadata members
 constexpr std::size_t kMostDimensions = 64;
-// The writer pads the header with spaces so that data starts at a multiple of this (the format's minimum is
-// 8).
+// The writer pads the header with spaces so that data starts at a multiple of this (the format's minimum is 8).
 constexpr std::uint64_t kDataAlignment = 64;
 
 // A tensor that somebody else owns. `data` is little-endian, in row-major order.

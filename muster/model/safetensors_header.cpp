@@ -260,8 +260,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   std::string reason_;
 };
 
-// Puts the tensors in order of their data and demands that it has no hole and no overlap and ends with the
-// file.
+// Puts the tensors in order of their data and demands that it has no hole and no overlap and ends with the file.
 void check_data(SafetensorsHeader& header, std::uint64_t data_bytes, const std::string& where) {
   std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

@@ -1,8 +1,8 @@
 // metrics.jsonl: what a run measured, one JSON object a line, for scripts and dashboards that read it while it grows.
 //
-// A line is one write at the end of the file, so a reader sees it whole or not at all. Metrics are not worth a training
-// run: a disk that fills up costs rows, which are counted, and nothing else.
-// Thread safety: one thread at a time.
+// A line is one write at the end of the file: what a reader sees up to the last line break is whole rows. Metrics are
+// not worth a training run: a disk that fills up costs rows, which are counted, and nothing else. Thread safety: one
+// thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -65,7 +65,7 @@ void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, 
   for (const OptimizerKey& entry : keys) {
     const std::string path = fmt::format("optimizer.{}", entry.key);
     const bool used = std::find(entry.optimizers.begin(), entry.optimizers.end(), chosen) != entry.optimizers.end();
-    if (!used && !schema.where(path).empty()) {
+    if (!used && schema.changed(path)) {
       throw schema.invalid(path, fmt::format("has no effect with {} \"{}\"", what, chosen),
                            fmt::format("It belongs to {}. Remove it, or change optimizer.{}.",
                                        join_words(entry.optimizers), what == "schedule" ? "schedule" : "name"));
@@ -94,10 +94,10 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
   }
   // A lane of a single sample has no spread that BatchNorm could normalise by; only a batch of one may have it.
   if (resolved.lanes > 1 && resolved.batch < 2 * resolved.lanes) {
-    throw schema.invalid("job.lanes",
-                         fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes,
-                                     resolved.batch),
-                         "Lower job.lanes, or raise data.batch or data.lane_batch.");
+    throw schema.invalid(
+        "job.lanes",
+        fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes, resolved.batch),
+        "Lower job.lanes, or raise data.batch or data.lane_batch.");
   }
   if (static_cast<std::uint64_t>(job.parallel.workers) > resolved.lanes) {
     throw schema.invalid("parallel.workers",
@@ -117,7 +117,7 @@ void check_data(const Schema& schema, const Job& job) {
   }
   const bool synthetic = job.data.source == "synthetic";
   for (const char* key : {"data.shape", "data.classes", "data.samples", "data.test_samples"}) {
-    if (!synthetic && !schema.where(key).empty()) {
+    if (!synthetic && schema.changed(key)) {
       throw schema.invalid(key, fmt::format("has no effect with source \"{}\"", job.data.source),
                            "It belongs to the source synthetic; other sources know their own.");
     }
@@ -176,7 +176,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
     throw schema.invalid("optimizer.schedule", "\"step\" without milestones never changes the rate",
                          "Give optimizer.milestones = [epochs].");
   }
-  if (job.optimizer.scaling == "none" && !schema.where("optimizer.base_batch").empty()) {
+  if (job.optimizer.scaling == "none" && schema.changed("optimizer.base_batch")) {
     throw schema.invalid("optimizer.base_batch", "has no effect with scaling \"none\"",
                          "Set optimizer.scaling = \"linear\".");
   }

@@ -37,9 +37,9 @@
 namespace muster::trainer {
 
 struct SessionOptions {
-  std::uint64_t batch = 64;            // samples of a step, over all lanes
-  std::optional<std::uint64_t> lanes;  // empty: data::default_lanes(batch); part of the result
-  int threads = 1;                     // of LibTorch and BLAS while a lane is computed; part of the result
+  std::uint64_t batch = 64;              // samples of a step, over all lanes
+  std::optional<std::uint64_t> lanes{};  // empty: data::default_lanes(batch); part of the result
+  int threads = 1;                       // of LibTorch and BLAS while a lane is computed; part of the result
   std::uint64_t seed = 1;
   compute::Schedule schedule{};
   std::optional<double> clip_norm{};

@@ -41,8 +41,7 @@ keep = 2
 TEST(KillAndResume, EndsWithTheBitsOfARunThatNobodyTouched) {
   const testing::TemporaryFolder folder;
   testing::spill(folder / "job.toml", kJob);
-  const Finished straight =
-      run_program(folder.path(), {"train", "job.toml", "--set", "job.runs=straight", "--json"});
+  const Finished straight = run_program(folder.path(), {"train", "job.toml", "--set", "job.runs=straight", "--json"});
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
   const Json expected = rows(straight.out).back();
 

@@ -1,5 +1,4 @@
-// Fuzzes the safetensors header parser: any bytes are a header that is sound or an Error{kDamaged}, nothing
-// else.
+// Fuzzes the safetensors header parser: any bytes are a header that is sound or an Error{kDamaged}, nothing else.
 #include <cstdint>
 #include <cstdlib>
 

@@ -11,15 +11,15 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using testing::Finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Program;
 using testing::rows;
 using testing::run_program;
 using testing::spill;
 using testing::TemporaryFolder;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A job that trains within a second: synthetic pictures, a small net.
 constexpr const char* kJob = R"([job]
@@ -35,7 +35,8 @@ batch = 64
 name = "mlp"
 hidden = [32]
 [optimizer]
-lr = 0.02
+lr = 0.1
+momentum = 0.9
 )";
 
 class ProgramTest : public ::testing::Test {
@@ -44,7 +45,8 @@ class ProgramTest : public ::testing::Test {
   Finished muster(std::vector<std::string> arguments) { return run_program(folder_.path(), std::move(arguments)); }
   std::filesystem::path only_run() const {
     std::vector<std::filesystem::path> runs;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs")) runs.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs"))
+      runs.push_back(entry.path());
     EXPECT_EQ(runs.size(), 1U);
     return runs.at(0);
   }
@@ -54,7 +56,7 @@ class ProgramTest : public ::testing::Test {
 TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   const Finished result = muster({"train", "job.toml"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("epoch 3/3"), HasSubstr("test accuracy 0."), HasSubstr("samples/s")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("epoch 3/3"), HasSubstr("test accuracy "), HasSubstr("samples/s")));
   EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "a pipe gets no live line";
   const std::filesystem::path run = only_run();
   EXPECT_THAT(run.filename().string(), ::testing::StartsWith("small-"));
@@ -64,7 +66,7 @@ TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   // The resolved job is a job with every default.
   const Finished check = muster({"check", (run / "job.toml").string()});
   EXPECT_EQ(check.exit_code, 0) << check.err;
-  EXPECT_THAT(testing::slurp(run / "job.toml"), AllOf(HasSubstr("lanes = 2"), HasSubstr("momentum = 0.0")));
+  EXPECT_THAT(testing::slurp(run / "job.toml"), AllOf(HasSubstr("lanes = 2"), HasSubstr("dampening = 0.0")));
   std::ifstream metrics(run / "metrics.jsonl");
   std::stringstream text;
   text << metrics.rdbuf();
@@ -101,8 +103,8 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
   spill(folder_ / "syntax.toml", "[job]\nepochs = = 3\n");
   spill(folder_ / "missing.toml", "[data]\nsource = \"idx\"\npath = \"nowhere\"\n");
   std::filesystem::create_directory(folder_ / "damaged");
-  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-                           "t10k-labels-idx1-ubyte"}) {
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
     spill(folder_.path() / "damaged" / name, "not an idx file");
   }
   spill(folder_ / "damaged.toml", "[data]\nsource = \"idx\"\npath = \"damaged\"\n");
@@ -112,7 +114,7 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
       {{"train", "typo.toml"}, "typo.toml:2: model.name: found \"resnet81\" (did you mean \"resnet18\"?)"},
       {{"train", "syntax.toml"}, "syntax.toml:2"},
       {{"train", "missing.toml"}, "nowhere"},
-      {{"train", "damaged.toml"}, "damaged/train-images-idx3-ubyte"},
+      {{"train", "damaged.toml"}, "damaged/train-"},
       {{"train", "shape.toml"}, "resnet18"},
       {{"train", "job.toml", "--set", "data.bach=64"}, "did you mean \"batch\""},
       {{"train", "job.toml", "--set", "nonsense"}, "--set nonsense"},
@@ -121,7 +123,7 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
       {{"check", "typo.toml"}, "typo.toml:2"},
       {{"bench", "step", "--model", "rsnet18"}, "did you mean \"resnet18\""},
       {{"train"}, "job"},
-      {{"trian", "job.toml"}, "trian"},
+      {{"trian", "job.toml"}, "no command \"trian\" (did you mean \"train\"?)"},
       {{}, "subcommand"},
   };
   for (const auto& [arguments, expected] : cases) {
@@ -147,7 +149,7 @@ TEST_F(ProgramTest, HelpHelpsEverywhere) {
 TEST_F(ProgramTest, CheckPrintsTheJobWithEveryDefault) {
   const Finished text = muster({"check", "job.toml"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_THAT(text.out, AllOf(HasSubstr("[checkpoint]"), HasSubstr("lanes = 2"), HasSubstr("lr = 0.02")));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("[checkpoint]"), HasSubstr("lanes = 2"), HasSubstr("lr = 0.1")));
   const Finished json = muster({"check", "job.toml", "--json", "--set", "data.batch=256"});
   ASSERT_EQ(json.exit_code, 0) << json.err;
   const std::vector<Json> row = rows(json.out);
@@ -200,7 +202,8 @@ TEST_F(ProgramTest, StopsOnSignalsWithACheckpointAndResumesToTheSameBits) {
 
     // On to a few steps more, and the same from the start without a stop.
     const std::string steps = "job.steps=" + std::to_string(at + 5);
-    const Finished resumed = muster({"train", "job.toml", "--set", "job.epochs=400", "--resume", "--set", steps, "--json"});
+    const Finished resumed =
+        muster({"train", "job.toml", "--set", "job.epochs=400", "--resume", "--set", steps, "--json"});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(rows(resumed.out).front().at("first_step"), at);
     const Finished straight = muster({"train", "job.toml", "--set", "job.runs=straight", "--set", steps, "--json"});
@@ -228,13 +231,14 @@ TEST_F(ProgramTest, ResumingAFinishedRunWithMoreEpochsGoesOn) {
 }
 
 TEST_F(ProgramTest, EarlyStoppingEndsARunThatNoLongerImproves) {
+  // Eight pictures are soon known by heart, and the test set's loss rises.
   const Finished result = muster({"train", "job.toml", "--set", "job.epochs=1000", "--set", "job.patience=2", "--set",
-                                  "optimizer.lr=0.5", "--json"});
+                                  "data.samples=8", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json last = rows(result.out).back();
   EXPECT_TRUE(last.at("early").get<bool>());
-  EXPECT_LT(last.at("step").get<std::uint64_t>(), 8000U);
-  EXPECT_EQ(last.at("step").get<std::uint64_t>(), last.at("best_step").get<std::uint64_t>() + 16);
+  EXPECT_LT(last.at("step").get<std::uint64_t>(), 1000U);
+  EXPECT_EQ(last.at("step").get<std::uint64_t>(), last.at("best_step").get<std::uint64_t>() + 2);
 }
 
 TEST_F(ProgramTest, ARateThatExplodesSkipsStepsAndThenSaysWhatToDo) {
@@ -255,7 +259,8 @@ TEST_F(ProgramTest, AFullDiskDoesNotEndTraining) {
 }
 
 TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
-  const Finished step = muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});
+  const Finished step =
+      muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});
   ASSERT_EQ(step.exit_code, 0) << step.err;
   const std::vector<Json> steps = rows(step.out);
   ASSERT_EQ(steps.size(), 2U);

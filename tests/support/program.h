@@ -34,7 +34,8 @@ class Program {
   Program(const std::filesystem::path& folder, std::vector<std::string> arguments) : folder_(folder) {
     arguments.insert(arguments.begin(), MUSTER_PROGRAM);
     std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
+    for (std::string& argument : arguments)
+      argv.push_back(argument.data());
     argv.push_back(nullptr);
     const std::string out = (folder_ / "stdout").string();
     const std::string err = (folder_ / "stderr").string();

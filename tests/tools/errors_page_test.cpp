@@ -1,8 +1,7 @@
-// docs/errors.md promises for each kind of error whether it is retryable and which exit code it gives; the
-// code decides.
+// docs/errors.md promises for each kind of error whether it is retryable and which exit code it gives; the code
+// decides.
 //
-// tools/check_docs sees to it that the page has a row for every kind; here each row is compared with the
-// code.
+// tools/check_docs sees to it that the page has a row for every kind; here each row is compared with the code.
 #include <gtest/gtest.h>
 
 #include <fstream>

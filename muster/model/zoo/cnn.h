@@ -1,5 +1,7 @@
-// A small convolutional network in the manner of LeNet, for small images: two rounds of convolution, batch norm, ReLU
-// and pooling, then two linear layers. Parameters: conv1, bn1, conv2, bn2, fc1, fc2.
+// A small convolutional network in the manner of LeNet, for small images and one core: two rounds of convolution, batch
+// norm, ReLU and halving, then two linear layers. The first round halves by the stride of its 5x5 convolution, the
+// second by max pooling: whatever runs on the full image costs more than all the rest. Parameters: conv1, bn1, conv2,
+// bn2, fc1, fc2.
 #pragma once
 
 #include <array>

@@ -1,5 +1,4 @@
-// A user's program against the installed package: headers, libmuster and LibTorch come with muster::muster
-// alone.
+// A user's program against the installed package: headers, libmuster and LibTorch come with muster::muster alone.
 #include <torch/torch.h>
 
 #include <cstdio>

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -94,6 +95,10 @@ Error set_error_of(const std::string& assignment) {
   }
   ADD_FAILURE() << "accepted: " << assignment;
   return Error(ErrorKind::kInterrupted, "nothing was thrown");
+}
+
+std::ptrdiff_t lines_of(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
 }
 
 TEST(Config, ReadsEveryType) {
@@ -478,6 +483,22 @@ TEST(Config, EveryControlCharacterReadsBack) {
   EXPECT_EQ(second.options.name, first.options.name);
 }
 
+TEST(Config, LongArraysReadBack) {
+  Bound first;
+  for (int i = 0; i < 1200; ++i) {
+    first.options.sizes.push_back(std::numeric_limits<std::int64_t>::min() + i);
+    first.options.words.push_back("word " + std::to_string(i));
+    first.options.weights.push_back(1.0 / (i + 3));
+  }
+  first.options.words[7] = std::string(300, 'x');
+  Bound second;
+  second.schema.load_text(first.schema.to_toml(), "resolved.toml");
+  EXPECT_EQ(second.options.sizes, first.options.sizes);
+  EXPECT_EQ(second.options.words, first.options.words);
+  EXPECT_EQ(second.options.weights, first.options.weights);
+  EXPECT_EQ(lines_of(first.schema.to_markdown()), lines_of(Bound().schema.to_markdown()));
+}
+
 TEST(Config, AnEmptyOptionalIsPrintedAsAComment) {
   Bound bound;
   EXPECT_THAT(bound.schema.to_toml(), HasSubstr("\n# maybe_count is not set\n"));
@@ -518,6 +539,15 @@ TEST(Config, ThePageNamesEveryKeyWithTypeDefaultAndHelp) {
   EXPECT_THAT(page, HasSubstr("| `epochs` | integer, 1 to 1000 | `1` | Passes. |\n"));
   EXPECT_THAT(page, HasSubstr("| `maybe_rate` | number | not set | A rate, or none. |\n"));
   EXPECT_THAT(page, HasSubstr("| Which \\| rule. |\n"));  // a bar would start a new cell
+}
+
+TEST(Config, ANamedDefaultIsNotAChange) {
+  Bound bound;
+  bound.schema.load_text("[any]\ncount = 3\nrate = 0.75\nmaybe_rate = 1\n", "job.toml");
+  EXPECT_FALSE(bound.schema.changed("any.count"));
+  EXPECT_FALSE(bound.schema.changed("any.name"));
+  EXPECT_TRUE(bound.schema.changed("any.rate"));
+  EXPECT_TRUE(bound.schema.changed("any.maybe_rate"));
 }
 
 TEST(Config, FieldsDescribeWhatIsAllowed) {

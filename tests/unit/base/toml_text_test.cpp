@@ -18,7 +18,7 @@ std::string repeated(std::string_view text, int times) {
 
 void expect_fine(const std::string& text) {
   try {
-    check_toml_text(text, "job.toml");
+    checked_toml(text, "job.toml");
   } catch (const Error& error) {
     FAIL() << error.what() << "\n" << text.substr(0, 200);
   }
@@ -26,7 +26,7 @@ void expect_fine(const std::string& text) {
 
 void expect_refused(const std::string& text, int line, const std::string& word) {
   try {
-    check_toml_text(text, "job.toml");
+    checked_toml(text, "job.toml");
     FAIL() << "accepted: " << text.substr(0, 200);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
@@ -48,7 +48,7 @@ TEST(TomlText, OrdinaryFilesPass) {
 TEST(TomlText, RefusesMoreThan64Kibibytes) {
   expect_fine("#" + std::string((64 << 10) - 1, 'x'));
   try {
-    check_toml_text("#" + std::string(64 << 10, 'x'), "job.toml");
+    checked_toml("#" + std::string(64 << 10, 'x'), "job.toml");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kDamaged);
@@ -143,8 +143,34 @@ TEST(TomlText, RefusesMoreThanAJobCanMean) {
   expect_refused(repeated("a = 1\n", 1001), 1001, "more than 1000 keys");
   expect_refused(repeated("[[a]]\n", 1001), 1001, "more than 1000 keys");
   expect_refused("a = {" + repeated("a = 1,", 1001) + "}", 1, "more than 1000 keys");
-  expect_fine("a = [" + repeated("1,", 4000) + "]");
-  expect_refused("a = [" + repeated("1,", 4001) + "]", 1, "more than 4000 elements");
+  expect_fine("a = [" + repeated("1,", 3999) + "]");  // and the array itself
+  expect_refused("a = [" + repeated("1,", 4000) + "]", 1, "more than 4000 elements");
+  expect_refused("a = [" + repeated("[],", 2000) + "]", 1, "more than 4000 elements");
+}
+
+TEST(TomlText, RefusesManyValuesOnALongLine) {
+  const std::string wide = "\"" + std::string(16, 'x') + "\",";
+  expect_refused("\na = [" + repeated(wide, 3000) + "]", 2, "too many values on a line");
+  expect_refused("a = [" + repeated(wide, 3000) + "]\n\n", 1, "too many values on a line");
+  expect_fine("a = [" + repeated(wide + "\n", 3000) + "]");
+  expect_fine("a = [" + repeated(wide, 1000) + "]");
+  expect_fine("a = \"\"\"" + repeated("x\n", 10'000) + "\"\"\"");
+  // Lines of a text that look like comments, which the parser would read again for each of the values behind them.
+  expect_refused("a = [\"\"\"" + repeated("\n#", 1000) + "\n\"\"\"," + repeated("1,", 1000) + "]", 1002, "too many");
+  expect_fine("a = [\"\"\"" + repeated("\n-", 1000) + "\n\"\"\"," + repeated("1,", 1000) + "]");
+  expect_fine("a = [\n" + repeated("#\n", 1000) + repeated("1,", 1000) + "]");
+}
+
+TEST(TomlText, GivesTheTextWithoutItsComments) {
+  const auto without = [](const std::string& text) { return checked_toml(text, "job.toml"); };
+  EXPECT_EQ(without(""), "");
+  EXPECT_EQ(without("#"), "");
+  EXPECT_EQ(without("# a\n\n#b\n"), "\n\n\n");
+  EXPECT_EQ(without("a = 1 # one\nb = 2\n# end"), "a = 1 \nb = 2\n");
+  EXPECT_EQ(without("a = [ # x\n1, # y ]\n]\n"), "a = [ \n1, \n]\n");
+  EXPECT_EQ(without("a = \"#1\" # 2\r\nb = '#'\n"), "a = \"#1\" \nb = '#'\n");
+  const std::string kept = "a = \"\"\"\n# no comment\n\"\"\"\nb = '''#'''\n\"#\" = 1\n";
+  EXPECT_EQ(without(kept), kept);
 }
 
 }  // namespace

@@ -123,8 +123,10 @@ TEST_F(ProgressTest, ScriptsGetOneObjectALine) {
   for (std::string line; std::getline(lines, line);) {
     const Json row = Json::parse(line);
     events.push_back(row.at("event"));
-    if (events.back() == "finished") EXPECT_EQ(row.at("test_accuracy"), 0.9);
-    if (events.back() == "finished") EXPECT_TRUE(row.at("best_loss").is_null());
+    if (events.back() == "finished") {
+      EXPECT_EQ(row.at("test_accuracy"), 0.9);
+      EXPECT_TRUE(row.at("best_loss").is_null());
+    }
   }
   EXPECT_EQ(events, (std::vector<std::string>{"started", "progress", "progress", "validation", "finished"}));
 }

@@ -1,9 +1,9 @@
 // The promise of kernel.h: the same bits from every machine code that a kernel is compiled to.
 //
 // The hashes below are the bits. This file is built twice, with the kernels as Muster ships them (AVX2 where the
-// processor has it) and with baseline x86-64 only; sanitizer builds and other compilers must give the same hashes, too.
-// A changed hash means that every job's result changes: that needs a line in the CHANGELOG and a new checkpoint format
-// version.
+// processor has it) and with baseline x86-64 only; sanitizer builds and other compilers must give the same hashes,
+// too. A changed hash means that every job's result changes: that needs a line in the CHANGELOG and a new checkpoint
+// format version.
 #include <gtest/gtest.h>
 
 #include "muster/base/hash.h"

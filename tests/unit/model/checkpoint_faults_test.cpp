@@ -1,5 +1,5 @@
-// What a checkpoint folder must survive: kill -9 and a failing disk at every point of writing, a full disk,
-// and damage.
+// What a checkpoint folder must survive: kill -9 and a failing disk at every point of writing, a full disk, and
+// damage.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -35,7 +35,8 @@ TEST(TrainingState, IsASnapshotThatTrainingDoesNotChange) {
 TEST(TrainingState, HoldsEveryTensorUnderItsName) {
   auto net = testing::make_net<testing::BatchNormNet>(1);
   Session session(net, compute::Adam{}, {.batch = 16});
-  const model::CheckpointContent content = capture(session).content();
+  const TrainingState state = capture(session);
+  const model::CheckpointContent content = state.content();
   const auto find = [](const std::vector<model::TensorView>& tensors, const std::string& name) {
     for (const model::TensorView& tensor : tensors) {
       if (tensor.name == name) return &tensor;
