@@ -48,8 +48,8 @@ inline torch::Tensor tensor_of(const std::vector<float>& values) {
   return torch::tensor(values, torch::kFloat32);
 }
 
-// Every element within `tolerance` of the largest magnitude in the tensor, or of 1: what is compared here is summed
-// from numbers of that size, so a sum that happens to be small carries their rounding.
+// Every element within `tolerance` of the largest magnitude in the tensor, or of 1: values start at that scale, and the
+// rounding of those steps stays when a value comes close to 0.
 inline void expect_near(const std::vector<float>& ours, const torch::Tensor& theirs, double tolerance) {
   const torch::Tensor difference = (tensor_of(ours).to(torch::kFloat64) - theirs.to(torch::kFloat64)).abs();
   const double scale = std::max(1.0, theirs.abs().max().item<double>());
