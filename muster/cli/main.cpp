@@ -35,7 +35,8 @@ int run(int argc, char** argv) {
   muster::cli::add_info(app);
   muster::cli::add_bench(app);
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands({}))
+    names.push_back(command->get_name());
   if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
     throw muster::Error(muster::ErrorKind::kInvalidInput,
                         fmt::format("no command \"{}\"{}", argv[1], muster::did_you_mean(argv[1], names)), {},
