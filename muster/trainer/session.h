@@ -50,7 +50,8 @@ struct SessionOptions {
   std::chrono::seconds load_timeout{60};
 };
 
-// One part of a step's batch, while this worker computes it.
+// One part of a step's batch, while this worker computes it. Its tensors are views of memory that the next lane reuses:
+// clone() what is to outlive the turn of the loop.
 class Lane {
  public:
   torch::Tensor data;
