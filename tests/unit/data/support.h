@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include "muster/base/error.h"
 #include "muster/data/dataset.h"
+#include "support/sandbox.h"
 
 namespace muster::data {
 
@@ -27,26 +27,15 @@ inline Bytes to_bytes(const std::vector<int>& values) {
   return bytes;
 }
 
-class TemporaryFolder {
+// The tests' folder, with files of bytes.
+class TemporaryFolder : public testing::TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-data-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(const std::string& name, const Bytes& bytes) const {
-    const auto path = path_ / name;
-    std::ofstream(path, std::ios::binary)
+    const auto file = path() / name;
+    std::ofstream(file, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    return path;
+    return file;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 // The Error that `call` throws, or nothing if it returns.

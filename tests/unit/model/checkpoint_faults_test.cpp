@@ -12,7 +12,7 @@
 #include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/model/checkpoint.h"
-#include "scratch_folder.h"
+#include "support/sandbox.h"
 
 namespace muster::model {
 namespace {
@@ -67,7 +67,7 @@ class EveryPoint : public ::testing::TestWithParam<Save> {
     EXPECT_TRUE(after_.equals(store.load(after_.content().manifest.step)));
   }
 
-  ScratchFolder scratch_;
+  testing::TemporaryFolder scratch_;
   ExampleCheckpoint before_{1};
   ExampleCheckpoint after_{GetParam().step, GetParam().variant};
 };
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Saves, EveryPoint, ::testing::Values(Save{"new_step", 2
 
 // A file that cannot grow beyond the limit fails as a full disk does, in the middle of a write.
 TEST(FullDisk, LeavesTheOldCheckpointAndNothingElse) {
-  const ScratchFolder scratch;
+  const testing::TemporaryFolder scratch;
   const ExampleCheckpoint before(1);
   CheckpointStore(scratch.path()).save(before.content());
   const auto largest = std::filesystem::file_size(CheckpointStore(scratch.path()).path_of(1) / "manifest.json");
@@ -188,7 +188,7 @@ std::string mutated(std::string text, RandomStream& random) {
 }
 
 TEST(Damage, FiveThousandMutationsAreRefusedAndTheOneBeforeIsUsed) {
-  const ScratchFolder scratch;
+  const testing::TemporaryFolder scratch;
   const ExampleCheckpoint before(1);
   const ExampleCheckpoint newest(2);
   CheckpointStore store(scratch.path());

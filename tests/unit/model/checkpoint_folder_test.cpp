@@ -8,7 +8,7 @@
 
 #include "checkpoint_example.h"
 #include "muster/base/error.h"
-#include "scratch_folder.h"
+#include "support/sandbox.h"
 
 namespace muster::model {
 namespace {
@@ -45,7 +45,7 @@ TEST(HiddenName, IsOnlyOurPattern) {
 }
 
 TEST(HiddenFolder, RemovesItselfUnlessPublished) {
-  const ScratchFolder scratch;
+  const testing::TemporaryFolder scratch;
   {
     HiddenFolder hidden(scratch.path(), 1, kNoHook);
     hidden.write_file("a", [](const HiddenFolder::Sink& sink) { sink(std::as_bytes(std::span("abc", 3))); });
@@ -60,7 +60,7 @@ TEST(HiddenFolder, RemovesItselfUnlessPublished) {
 }
 
 TEST(HiddenFolder, IsNotTakenFromALivingWriter) {
-  const ScratchFolder scratch;
+  const testing::TemporaryFolder scratch;
   HiddenFolder hidden(scratch.path(), 1, kNoHook);
   CheckpointStore store(scratch.path());
   EXPECT_EQ(names_of(scratch.path()).size(), 1u);
@@ -69,14 +69,14 @@ TEST(HiddenFolder, IsNotTakenFromALivingWriter) {
 }
 
 TEST(HiddenFolder, OfADeadWriterIsReplacedAndRemoved) {
-  const ScratchFolder scratch;
+  const testing::TemporaryFolder scratch;
   std::filesystem::create_directories(hidden_path(scratch.path(), 1) / "deep");
   { HiddenFolder hidden(scratch.path(), 1, kNoHook); }
   EXPECT_THAT(names_of(scratch.path()), IsEmpty());
 }
 
 TEST(Leftovers, OfDeadWritersGoAtTheNextOpenAndNothingElse) {
-  const ScratchFolder scratch;
+  const testing::TemporaryFolder scratch;
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);  // a process id that is certainly dead

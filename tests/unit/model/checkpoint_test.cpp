@@ -9,7 +9,7 @@
 #include "checkpoint_example.h"
 #include "muster/base/error.h"
 #include "muster/base/hash.h"
-#include "scratch_folder.h"
+#include "support/sandbox.h"
 
 namespace muster::model {
 namespace {
@@ -38,7 +38,7 @@ class CheckpointStoreTest : public ::testing::Test {
     return ErrorKind::kInterrupted;
   }
 
-  ScratchFolder scratch_;
+  testing::TemporaryFolder scratch_;
   std::filesystem::path folder_ = scratch_.path() / "run" / "checkpoints";
 };
 

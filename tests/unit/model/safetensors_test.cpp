@@ -10,7 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/hash.h"
-#include "scratch_folder.h"
+#include "support/sandbox.h"
 
 namespace muster::model {
 namespace {
@@ -239,7 +239,7 @@ class Written : public ::testing::Test {
   TensorView view(const std::string& name, const std::vector<float>& values, std::vector<std::int64_t> shape) {
     return {name, Dtype::kF32, std::move(shape), std::as_bytes(std::span(values))};
   }
-  ScratchFolder folder_;
+  testing::TemporaryFolder folder_;
   std::filesystem::path path_ = folder_.path() / "a.safetensors";
 };
 
