@@ -58,7 +58,7 @@ TEST(AppendCifar10, RefusesEveryLabelAboveNine) {
   }
 }
 
-class Cifar10Folder : public testing::Test {
+class Cifar10Folder : public ::testing::Test {
  protected:
   void SetUp() override {
     for (int i = 1; i <= 5; ++i)

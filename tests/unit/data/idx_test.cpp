@@ -165,7 +165,7 @@ TEST(ReadIdx, DetectsGzipByContentNotByName) {
   EXPECT_EQ(read_idx(folder.write("b", gzip(plain))).values.size(), 5U);
 }
 
-class ReadIdxImages : public testing::Test {
+class ReadIdxImages : public ::testing::Test {
  protected:
   std::optional<ErrorKind> refusal(const Bytes& images, const Bytes& labels,
                                    std::optional<std::int64_t> classes = std::nullopt) {

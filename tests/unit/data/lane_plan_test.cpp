@@ -22,7 +22,8 @@ std::vector<BatchShape> matrix() {
 
 TEST(LanePlan, EverySampleOfAnEpochIsInExactlyOneLane) {
   for (const BatchShape& shape : matrix()) {
-    SCOPED_TRACE(testing::Message() << shape.samples << " samples, batch " << shape.batch << ", lanes " << shape.lanes);
+    SCOPED_TRACE(::testing::Message() << shape.samples << " samples, batch " << shape.batch << ", lanes "
+                                      << shape.lanes);
     std::vector<int> used(shape.samples, 0);
     Cursor cursor{.epoch = 3, .position = 0, .step = 17};
     std::uint64_t steps = 0;

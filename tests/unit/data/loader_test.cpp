@@ -39,12 +39,12 @@ void expect_contents(const Batch& batch, const std::vector<std::uint64_t>& ids) 
   }
 }
 
-class WithThreads : public testing::TestWithParam<int> {
+class WithThreads : public ::testing::TestWithParam<int> {
  protected:
   LoaderOptions options() const { return {.threads = GetParam()}; }
 };
 
-INSTANTIATE_TEST_SUITE_P(Threads, WithThreads, testing::Values(0, 1, 3));
+INSTANTIATE_TEST_SUITE_P(Threads, WithThreads, ::testing::Values(0, 1, 3));
 
 TEST_P(WithThreads, BatchesHoldTheirSamplesInAnyOrderOfTaking) {
   Loader loader(std::make_shared<Counting>(1000), options());

@@ -28,7 +28,7 @@ double excess(const std::vector<std::uint64_t>& counts, double expected, double 
   return (chi_square - degrees) / std::sqrt(2 * degrees);
 }
 
-class Bijection : public testing::TestWithParam<std::uint64_t> {};
+class Bijection : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Bijection, EveryElementAppearsOnce) {
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
@@ -40,9 +40,9 @@ TEST_P(Bijection, EveryElementAppearsOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Bijection,
-                         testing::Values(0, 1, 2, 3, 4, 5, 7, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 99, 100, 101, 127,
-                                         128, 129, 1023, 1024, 1025, 4097, 65535, 65536, 65537, 100003, 262143,
-                                         262145));
+                         ::testing::Values(0, 1, 2, 3, 4, 5, 7, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 99, 100, 101,
+                                           127, 128, 129, 1023, 1024, 1025, 4097, 65535, 65536, 65537, 100003, 262143,
+                                           262145));
 
 TEST(Permutation, EverySizeUpToThreeHundredIsABijection) {
   for (std::uint64_t size = 0; size <= 300; ++size) {

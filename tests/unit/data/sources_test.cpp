@@ -38,7 +38,7 @@ TEST(OpenSource, FilesNeedAPath) {
   }
 }
 
-class IdxFolder : public testing::Test {
+class IdxFolder : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_.write("train-images-idx3-ubyte.gz", gzip(idx_bytes({4, 2, 3}, 24)));
