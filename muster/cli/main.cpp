@@ -2,6 +2,7 @@
 //
 // Exit codes: 0 done, 1 a failure, 2 a user's mistake, 130 and 143 stopped by SIGINT and SIGTERM.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -54,6 +55,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file-size limit is a full disk to us: an error to report, not a signal that ends training.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv);
   } catch (const muster::Error& error) {
