@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "muster/compute/algorithms.h"
-#include "muster/compute/kernel.h"
+#include "muster/base/kernel.h"
 
 namespace muster::compute {
 namespace {

@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-#include "muster/compute/kernel.h"
+#include "muster/base/kernel.h"
 #include "muster/compute/optimizer.h"
 
 namespace muster::compute {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "muster/compute/algorithms.h"
-#include "muster/compute/kernel.h"
+#include "muster/base/kernel.h"
 #include "muster/compute/reduce.h"
 
 namespace muster::compute {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "muster/base/check.h"
-#include "muster/compute/kernel.h"
+#include "muster/base/kernel.h"
 
 namespace muster::compute {
 namespace {

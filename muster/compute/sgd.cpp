@@ -2,7 +2,7 @@
 //   d = g + weight_decay * w;  b' = d in the first step, else momentum * b + (1 - dampening) * d
 //   w' = w - lr * d without momentum, w - lr * b' with it, w - lr * (d + momentum * b') with nesterov
 #include "muster/compute/algorithms.h"
-#include "muster/compute/kernel.h"
+#include "muster/base/kernel.h"
 
 namespace muster::compute {
 namespace {
