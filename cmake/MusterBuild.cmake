@@ -24,6 +24,7 @@ target_include_directories(muster_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SO
 if(MUSTER_SANITIZE)
   target_compile_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
+  target_compile_definitions(muster_flags INTERFACE MUSTER_PLAIN_KERNELS)
   target_link_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC places the checks of the address sanitizer so that these two see paths that cannot be taken.

@@ -1,4 +1,4 @@
-// How the kernels of this folder are compiled: one source, several machine codes, the same bits.
+// How kernels are compiled: one source, several machine codes, the same bits.
 //
 // A kernel is a plain loop over floats. MUSTER_KERNEL makes the compiler emit it for AVX2 and for baseline
 // x86-64; the loader takes the one that the processor has. Both do the same IEEE operations in the same
