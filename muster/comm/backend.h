@@ -1,8 +1,8 @@
 // A backend: one way of moving a group's bytes. Users hold a Group (group.h), which checks arguments, keeps a failure
 // sticky, makes a world of one the identity, and calls a backend for the rest.
 //
-// Every reduction combines the ranks' elements by the fixed tree of combine.h: the same inputs give the same bits at any
-// timing, and on every backend. Thread safety: one call at a time. Errors, from every blocking method:
+// Every reduction combines the ranks' elements by the fixed tree of combine.h: the same inputs give the same bits at
+// any timing, and on every backend. Thread safety: one call at a time. Errors, from every blocking method:
 //   kPeerLost   a rank died; the text names it
 //   kTimeout    the deadline passed; the text names the rank that everyone waits for and what it is doing, if known
 //   kMismatch   ranks made different calls; the text lists them rank by rank
@@ -32,8 +32,8 @@ class Transfer {
   virtual void wait(const Deadline& deadline) = 0;
 };
 
-// REQUIRES, of all methods: sizes that fit together (Group checks them), count of the call as in call.h, `call` equal on
-// all ranks (checked here: kMismatch). Input and output may be the same memory (all_reduce, broadcast) or must not
+// REQUIRES, of all methods: sizes that fit together (Group checks them), count of the call as in call.h, `call` equal
+// on all ranks (checked here: kMismatch). Input and output may be the same memory (all_reduce, broadcast) or must not
 // overlap, but for all_gather's and gather's input, which may be this rank's own part of the output, and
 // reduce_scatter's and scatter's output, which may be this rank's own part of the input.
 class Backend {

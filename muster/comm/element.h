@@ -72,8 +72,9 @@ constexpr ElementType element_type() {
 struct View {
   View() = default;
   View(ElementType element, void* memory, std::size_t elements) : type(element), data(memory), count(elements) {}
-  template <typename T>
-  View(std::span<T> span) : View(element_type<T>(), span.data(), span.size()) {}  // NOLINT: spans are views
+  template <typename T, std::size_t N>
+  requires(!std::is_const_v<T>) View(std::span<T, N> span)
+      : View(element_type<T>(), span.data(), span.size()) {}  // NOLINT: spans are views
 
   std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data), count * size_of(type)}; }
 
@@ -87,8 +88,9 @@ struct ConstView {
   ConstView(ElementType element, const void* memory, std::size_t elements)
       : type(element), data(memory), count(elements) {}
   ConstView(const View& view) : ConstView(view.type, view.data, view.count) {}  // NOLINT: as spans
-  template <typename T>
-  ConstView(std::span<T> span) : ConstView(element_type<T>(), span.data(), span.size()) {}  // NOLINT: spans are views
+  template <typename T, std::size_t N>
+  ConstView(std::span<T, N> span)
+      : ConstView(element_type<T>(), span.data(), span.size()) {}  // NOLINT: spans are views
 
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data), count * size_of(type)}; }
 

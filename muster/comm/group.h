@@ -94,8 +94,8 @@ class Group {
   void abort(int rank, const std::string& reason);
 
  private:
+  friend class Pending;
   struct State;
-  explicit Group(std::shared_ptr<State> state);
   Deadline deadline_or_default(const std::optional<Deadline>& deadline) const;
 
   std::shared_ptr<State> state_;
