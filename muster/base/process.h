@@ -1,0 +1,26 @@
+// Other processes of this machine: which one, and whether it still runs.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace muster {
+
+// A process that cannot be confused with a later one of the same number.
+struct ProcessId {
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;  // since boot, in the kernel's ticks
+  bool operator==(const ProcessId&) const = default;
+};
+
+enum class ProcessState { kRunning, kStopped, kGone };
+
+std::string_view to_string(ProcessState state);
+
+ProcessId this_process();
+
+// A zombie is gone: it executes nothing any more. A process that cannot be looked at (another pid namespace, no /proc)
+// counts as running: an observer that cannot see judges nobody.
+ProcessState state_of(const ProcessId& process);
+
+}  // namespace muster
