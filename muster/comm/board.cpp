@@ -144,7 +144,7 @@ void Board::pause() {
 #endif
 }
 
-void Board::wait_slowly(int peer, const std::function<bool()>& ready, const Deadline& deadline,
+void Board::wait_slowly(int peer, int woken_by, const std::function<bool()>& ready, const Deadline& deadline,
                         const std::function<std::string()>& doing) {
   MUSTER_CHECK(self_ >= 0, "an observer cannot wait");
   throw_if_failed();
@@ -158,18 +158,18 @@ void Board::wait_slowly(int peer, const std::function<bool()>& ready, const Dead
     if (remaining.count() <= 0) {
       if (ready()) return;
       look_after(peer, doing);
-      throw_timeout(peer, doing, deadline);
+      throw_timeout(peer, doing);
     }
-    sleep(peer, ready, std::min<std::chrono::nanoseconds>(remaining, kLookAround));
+    sleep(woken_by, ready, std::min<std::chrono::nanoseconds>(remaining, kLookAround));
     if (ready()) return;
     look_after(peer, doing);
   }
 }
 
-void Board::sleep(int peer, const std::function<bool()>& ready, std::chrono::nanoseconds longest) {
+void Board::sleep(int woken_by, const std::function<bool()>& ready, std::chrono::nanoseconds longest) {
   Seat& seat = seats_[self_];
   const std::uint32_t bell = seat.doorbell.load();
-  seat.sleeping_for.store(peer == kAnyRank ? kForAnyone : static_cast<std::uint32_t>(peer + 1));
+  seat.sleeping_for.store(woken_by == kAnyRank ? kForAnyone : static_cast<std::uint32_t>(woken_by + 1));
   // Looked at again after the store: an announcement before it would not have rung.
   if (!ready() && !failed()) {
     const timespec timeout{static_cast<time_t>(longest.count() / 1000000000), longest.count() % 1000000000};
@@ -186,9 +186,10 @@ void Board::look_after(int peer, const std::function<std::string()>& doing) {
     const std::optional<ProcessId> process = occupant(rank);
     if (!process) continue;
     if (peer != kAnyRank && seats_[rank].left.load() != 0) {
-      fail(rank, ErrorKind::kPeerLost, fmt::format("rank {} has left the group before {}", rank, doing()));
+      fail(rank, ErrorKind::kPeerLost, fmt::format("rank {} left the group and had not {}", rank, doing()));
     } else if (seats_[rank].left.load() == 0 && state_of(*process) == ProcessState::kGone) {
-      fail(rank, ErrorKind::kPeerLost, fmt::format("rank {} (pid {}) died before {}", rank, process->pid, doing()));
+      fail(rank, ErrorKind::kPeerLost,
+           fmt::format("rank {} (pid {}) died and had not {}", rank, process->pid, doing()));
     }
     throw_if_failed();
   }
@@ -200,9 +201,10 @@ std::string Board::describe(int rank) const {
   return fmt::format("rank {} (pid {}, {})", rank, process->pid, to_string(state_of(*process)));
 }
 
-void Board::throw_timeout(int peer, const std::function<std::string()>& doing, const Deadline&) const {
-  const std::string who = peer == kAnyRank ? "nobody" : describe(peer);
-  throw Error(ErrorKind::kTimeout, fmt::format("rank {} waited in vain: {} has not come to {}", self_, who, doing()));
+void Board::throw_timeout(int peer, const std::function<std::string()>& doing) const {
+  const std::string who = peer == kAnyRank ? "no rank has" : describe(peer) + " has not";
+  throw Error(ErrorKind::kTimeout, fmt::format("the deadline passed: {} {}", who, doing()),
+              fmt::format("rank {}", self_));
 }
 
 bool Board::fail(int rank, ErrorKind kind, std::string_view reason) {

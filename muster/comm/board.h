@@ -70,15 +70,21 @@ class Board {
   void announce();
 
   // Returns when ready() is true. ready() may have effects; it is called often. `doing` is called only for errors and
-  // completes the sentence "rank 2 has not come to ..." (kAnyRank: "nobody has finished ..."). Throws the failure of
-  // this generation, kPeerLost when the process of `peer` is gone (which becomes the failure of all), or kTimeout.
+  // completes the sentence "rank 2 has not ..." (for kAnyRank "no rank has ..."): "come to barrier #3". Announcements
+  // of `peer` end the sleep, or, with kAnyRank for `woken_by`, everybody's. Throws the failure of this generation,
+  // kPeerLost when the process of `peer` is gone (which becomes the failure of all), or kTimeout.
   template <typename Ready>
   void wait(int peer, const Ready& ready, const Deadline& deadline, const std::function<std::string()>& doing) {
+    wait(peer, peer, ready, deadline, doing);
+  }
+  template <typename Ready>
+  void wait(int peer, int woken_by, const Ready& ready, const Deadline& deadline,
+            const std::function<std::string()>& doing) {
     for (int spin = 0; spin < spins_; ++spin) {
       if (ready()) return;
       pause();
     }
-    wait_slowly(peer, ready, deadline, doing);
+    wait_slowly(peer, woken_by, ready, deadline, doing);
   }
 
   // Records a failure and wakes everyone. The first of a generation wins; false if there was one.
@@ -100,11 +106,11 @@ class Board {
   struct Header;
 
   static void pause();
-  void wait_slowly(int peer, const std::function<bool()>& ready, const Deadline& deadline,
+  void wait_slowly(int peer, int woken_by, const std::function<bool()>& ready, const Deadline& deadline,
                    const std::function<std::string()>& doing);
-  void sleep(int peer, const std::function<bool()>& ready, std::chrono::nanoseconds longest);
+  void sleep(int woken_by, const std::function<bool()>& ready, std::chrono::nanoseconds longest);
   void look_after(int peer, const std::function<std::string()>& doing);
-  [[noreturn]] void throw_timeout(int peer, const std::function<std::string()>& doing, const Deadline& deadline) const;
+  [[noreturn]] void throw_timeout(int peer, const std::function<std::string()>& doing) const;
   [[noreturn]] void throw_failure() const;
   void ring(Seat& seat);
   std::string describe(int rank) const;
