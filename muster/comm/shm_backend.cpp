@@ -29,7 +29,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::uint32_t kSplitTag = 0xfffffff0U;
 
 // Empty views have no memory, and memcpy wants some even for nothing.
-void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -175,7 +175,7 @@ void ShmBackend::all_reduce_whole(const Call& call, const std::byte* input, std:
   const auto count_of = [&](std::size_t c) { return std::min(chunk, call.count - c * chunk); };
   run_rounds(
       call, rounds, deadline,
-      [&](std::size_t c, std::byte* slot) { copy(slot, input + c * chunk * width, count_of(c) * width); },
+      [&](std::size_t c, std::byte* slot) { copy_bytes(slot, input + c * chunk * width, count_of(c) * width); },
       [&](std::size_t c, std::uint64_t round) {
         std::array<const void*, kMaxRanks> inputs;
         for (int peer = 0; peer < size_; ++peer)
@@ -211,11 +211,11 @@ void ShmBackend::all_reduce_slices(const Call& call, const std::byte* input, std
         for (std::size_t peer = 0; c < chunks && peer < ranks(); ++peer) {
           const Range range = slice_of(c, peer);
           if (peer != me())
-            copy(slot + (range.begin - c * chunk) * width, input + range.begin * width, range.count * width);
+            copy_bytes(slot + (range.begin - c * chunk) * width, input + range.begin * width, range.count * width);
         }
         if (c >= 2) {
           const Range own = slice_of(c - 2, me());
-          copy(slot + results, output + own.begin * width, own.count * width);
+          copy_bytes(slot + results, output + own.begin * width, own.count * width);
         }
       },
       [&](std::size_t c, std::uint64_t round) {
@@ -230,7 +230,8 @@ void ShmBackend::all_reduce_slices(const Call& call, const std::byte* input, std
         for (std::size_t peer = 0; c >= 2 && peer < ranks(); ++peer) {
           const Range range = slice_of(c - 2, peer);
           if (peer != me())
-            copy(output + range.begin * width, slot(static_cast<int>(peer), round) + results, range.count * width);
+            copy_bytes(output + range.begin * width, slot(static_cast<int>(peer), round) + results,
+                       range.count * width);
         }
       });
 }
@@ -248,7 +249,7 @@ void ShmBackend::reduce_scatter(const Call& call, const void* input, void* outpu
       call, rounds, deadline,
       [&](std::size_t c, std::byte* slot) {
         for (std::size_t peer = 0; peer < ranks(); ++peer) {
-          if (peer != me()) copy(slot + peer * piece * width, in + place(peer, c), count_of(c) * width);
+          if (peer != me()) copy_bytes(slot + peer * piece * width, in + place(peer, c), count_of(c) * width);
         }
       },
       [&](std::size_t c, std::uint64_t round) {
@@ -267,18 +268,18 @@ void ShmBackend::all_to_all(const Call& call, const void* input, void* output, c
   const std::size_t piece = layout_.sizes().slot_bytes / ranks() / kLine * kLine;
   const std::size_t rounds = std::max<std::size_t>(1, ceil_divide(bytes, piece));
   const auto bytes_of = [&](std::size_t c) { return std::min(piece, bytes - c * piece); };
-  copy(out + me() * bytes, in + me() * bytes, bytes);
+  copy_bytes(out + me() * bytes, in + me() * bytes, bytes);
   run_rounds(
       call, rounds, deadline,
       [&](std::size_t c, std::byte* slot) {
         for (std::size_t peer = 0; peer < ranks(); ++peer) {
-          if (peer != me()) copy(slot + peer * piece, in + peer * bytes + c * piece, bytes_of(c));
+          if (peer != me()) copy_bytes(slot + peer * piece, in + peer * bytes + c * piece, bytes_of(c));
         }
       },
       [&](std::size_t c, std::uint64_t round) {
         for (std::size_t peer = 0; peer < ranks(); ++peer) {
           if (peer != me())
-            copy(out + peer * bytes + c * piece, slot(static_cast<int>(peer), round) + me() * piece, bytes_of(c));
+            copy_bytes(out + peer * bytes + c * piece, slot(static_cast<int>(peer), round) + me() * piece, bytes_of(c));
         }
       });
 }
@@ -290,12 +291,13 @@ void ShmBackend::all_gather(const Call& call, const void* input, void* output, c
   const std::size_t piece = layout_.sizes().slot_bytes;
   const std::size_t rounds = std::max<std::size_t>(1, ceil_divide(bytes, piece));
   const auto bytes_of = [&](std::size_t c) { return std::min(piece, bytes - c * piece); };
-  if (in != out + me() * bytes) copy(out + me() * bytes, in, bytes);
+  if (in != out + me() * bytes) copy_bytes(out + me() * bytes, in, bytes);
   run_rounds(
-      call, rounds, deadline, [&](std::size_t c, std::byte* slot) { copy(slot, in + c * piece, bytes_of(c)); },
+      call, rounds, deadline, [&](std::size_t c, std::byte* slot) { copy_bytes(slot, in + c * piece, bytes_of(c)); },
       [&](std::size_t c, std::uint64_t round) {
         for (std::size_t peer = 0; peer < ranks(); ++peer) {
-          if (peer != me()) copy(out + peer * bytes + c * piece, slot(static_cast<int>(peer), round), bytes_of(c));
+          if (peer != me())
+            copy_bytes(out + peer * bytes + c * piece, slot(static_cast<int>(peer), round), bytes_of(c));
         }
       });
 }
@@ -310,10 +312,10 @@ void ShmBackend::broadcast(const Call& call, void* data, const Deadline& deadlin
   run_rounds(
       call, rounds, deadline,
       [&](std::size_t c, std::byte* slot) {
-        if (root) copy(slot, bytes_at + c * piece, bytes_of(c));
+        if (root) copy_bytes(slot, bytes_at + c * piece, bytes_of(c));
       },
       [&](std::size_t c, std::uint64_t round) {
-        if (!root) copy(bytes_at + c * piece, slot(call.root, round), bytes_of(c));
+        if (!root) copy_bytes(bytes_at + c * piece, slot(call.root, round), bytes_of(c));
       });
 }
 
@@ -325,15 +327,16 @@ void ShmBackend::gather(const Call& call, const void* input, void* output, const
   const std::size_t rounds = std::max<std::size_t>(1, ceil_divide(bytes, piece));
   const auto bytes_of = [&](std::size_t c) { return std::min(piece, bytes - c * piece); };
   const bool root = rank_ == call.root;
-  if (root && in != out + me() * bytes) copy(out + me() * bytes, in, bytes);
+  if (root && in != out + me() * bytes) copy_bytes(out + me() * bytes, in, bytes);
   run_rounds(
       call, rounds, deadline,
       [&](std::size_t c, std::byte* slot) {
-        if (!root) copy(slot, in + c * piece, bytes_of(c));
+        if (!root) copy_bytes(slot, in + c * piece, bytes_of(c));
       },
       [&](std::size_t c, std::uint64_t round) {
         for (std::size_t peer = 0; root && peer < ranks(); ++peer) {
-          if (peer != me()) copy(out + peer * bytes + c * piece, slot(static_cast<int>(peer), round), bytes_of(c));
+          if (peer != me())
+            copy_bytes(out + peer * bytes + c * piece, slot(static_cast<int>(peer), round), bytes_of(c));
         }
       });
 }
@@ -346,16 +349,16 @@ void ShmBackend::scatter(const Call& call, const void* input, void* output, cons
   const std::size_t rounds = std::max<std::size_t>(1, ceil_divide(bytes, piece));
   const auto bytes_of = [&](std::size_t c) { return std::min(piece, bytes - c * piece); };
   const bool root = rank_ == call.root;
-  if (root && out != in + me() * bytes) copy(out, in + me() * bytes, bytes);
+  if (root && out != in + me() * bytes) copy_bytes(out, in + me() * bytes, bytes);
   run_rounds(
       call, rounds, deadline,
       [&](std::size_t c, std::byte* slot) {
         for (std::size_t peer = 0; root && peer < ranks(); ++peer) {
-          if (peer != me()) copy(slot + peer * piece, in + peer * bytes + c * piece, bytes_of(c));
+          if (peer != me()) copy_bytes(slot + peer * piece, in + peer * bytes + c * piece, bytes_of(c));
         }
       },
       [&](std::size_t c, std::uint64_t round) {
-        if (!root) copy(out + c * piece, slot(call.root, round) + me() * piece, bytes_of(c));
+        if (!root) copy_bytes(out + c * piece, slot(call.root, round) + me() * piece, bytes_of(c));
       });
 }
 

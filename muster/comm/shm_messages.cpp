@@ -113,6 +113,8 @@ ShmMessages::ShmMessages(const ShmLayout& layout, Board& board) : layout_(layout
   incoming_.resize(ranks);
 }
 
+ShmMessages::~ShmMessages() = default;
+
 std::unique_ptr<Transfer> ShmMessages::send(int peer, std::uint32_t tag, ConstView data) {
   auto outgoing = std::make_shared<Outgoing>();
   outgoing->header.tag = tag;

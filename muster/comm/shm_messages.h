@@ -26,6 +26,7 @@ class ShmMessages : public std::enable_shared_from_this<ShmMessages> {
  public:
   // Both must outlive it.
   ShmMessages(const ShmLayout& layout, Board& board);
+  ~ShmMessages();
 
   std::unique_ptr<Transfer> send(int peer, std::uint32_t tag, ConstView data);
   std::unique_ptr<Transfer> receive(int peer, std::uint32_t tag, View data);

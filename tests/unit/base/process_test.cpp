@@ -1,0 +1,52 @@
+#include "muster/base/process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace muster {
+namespace {
+
+// A child that waits to be killed.
+pid_t start_child() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;)
+      ::pause();
+  }
+  return child;
+}
+
+TEST(Process, ThisOneRuns) {
+  const ProcessId self = this_process();
+  EXPECT_EQ(self.pid, ::getpid());
+  EXPECT_GT(self.start_time, 0U);
+  EXPECT_EQ(state_of(self), ProcessState::kRunning);
+}
+
+TEST(Process, AStoppedOneIsStoppedAndAZombieIsGone) {
+  const pid_t child = start_child();
+  const ProcessId process{child, 0};
+  EXPECT_EQ(state_of(process), ProcessState::kRunning);
+  ASSERT_EQ(::kill(child, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  EXPECT_EQ(state_of(process), ProcessState::kStopped);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  // Dead and not yet reaped: WNOWAIT leaves the zombie.
+  siginfo_t info;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(state_of(process), ProcessState::kGone);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(state_of(process), ProcessState::kGone);
+}
+
+TEST(Process, AnotherOneWithTheSameNumberIsNotTheOneThatWasMeant) {
+  ProcessId earlier = this_process();
+  earlier.start_time -= 1;
+  EXPECT_EQ(state_of(earlier), ProcessState::kGone);
+}
+
+}  // namespace
+}  // namespace muster
