@@ -67,6 +67,10 @@ class Backend {
   virtual std::unique_ptr<Backend> split(const std::vector<int>& members, const std::string& name,
                                          const Deadline& deadline) = 0;
 
+  // Memory of call.count zero bytes that this backend can combine without copying it first; aligned to 64 bytes. Every
+  // rank calls it with the same length. Plain memory where the backend has nothing better.
+  virtual std::shared_ptr<std::byte> share(const Call& call, const Deadline& deadline);
+
   // Tells all ranks that `rank` is lost, as a parent that saw it die does: waits end with kPeerLost and `reason`. Where
   // the backend has no way to tell the others only this process's calls end. May be called from any thread.
   virtual void abort(int rank, const std::string& reason) = 0;

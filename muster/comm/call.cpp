@@ -26,6 +26,8 @@ std::string_view to_string(Operation operation) {
       return "barrier";
     case Operation::kSplit:
       return "split";
+    case Operation::kShare:
+      return "share";
     case Operation::kSend:
       return "send";
     case Operation::kReceive:
@@ -40,7 +42,10 @@ std::string to_string(const Call& call) {
   text += fmt::format(" of {} {}", call.count, to_string(call.type));
   if (call.operation == Operation::kAllReduce || call.operation == Operation::kReduceScatter)
     text += fmt::format(", {}", to_string(call.reduction));
-  if (call.root >= 0) text += fmt::format(", root {}", call.root);
+  if (call.shared_array != 0)
+    text += fmt::format(", from element {} of shared array {}", call.root, call.shared_array);
+  else if (call.root >= 0)
+    text += fmt::format(", root {}", call.root);
   return text;
 }
 

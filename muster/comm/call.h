@@ -20,6 +20,7 @@ enum class Operation : std::uint8_t {
   kScatter,
   kBarrier,
   kSplit,
+  kShare,
   kSend,
   kReceive,
 };
@@ -33,8 +34,8 @@ struct Call {
   Operation operation = Operation::kNone;
   ElementType type = ElementType::kUint8;
   Reduction reduction = Reduction::kSum;
-  std::uint8_t unused = 0;
-  std::int32_t root = -1;  // -1: the operation has none
+  std::uint8_t shared_array = 0;  // which of the group's shared arrays the data is in, if it is; 0: in none
+  std::int32_t root = -1;         // -1: the operation has none; in a shared array: the element where the data begins
 
   bool operator==(const Call&) const = default;
 };

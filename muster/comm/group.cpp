@@ -223,6 +223,13 @@ Pending Group::start_receive(View data, int peer, std::uint32_t tag) {
   return Pending(std::make_unique<Pending::State>(Pending::State{state_, std::move(transfer)}));
 }
 
+SharedArray Group::share(std::size_t bytes, std::optional<Deadline> deadline) {
+  const Call call = state_->next_call(Operation::kShare, {ElementType::kUint8, nullptr, bytes});
+  std::shared_ptr<std::byte> memory;
+  state_->run_collective([&] { memory = state_->backend->share(call, deadline_or_default(deadline)); });
+  return {std::move(memory), bytes};
+}
+
 Group Group::split(int colour, int key, std::optional<Deadline> deadline) {
   const Deadline until = deadline_or_default(deadline);
   const std::array<std::int32_t, 2> mine{colour, key};

@@ -46,6 +46,26 @@ class Pending {
   std::unique_ptr<State> state_;
 };
 
+// Memory of one rank that the group can combine in place without copying it first: all_reduce of (a part of) it is
+// several times faster on one host. The memory lives as long as any copy of this value.
+class SharedArray {
+ public:
+  SharedArray() = default;
+
+  template <typename T>
+  std::span<T> as() const {
+    return {reinterpret_cast<T*>(memory_.get()), bytes_ / sizeof(T)};
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Group;
+  SharedArray(std::shared_ptr<std::byte> memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_ = 0;
+};
+
 class Group {
  public:
   static constexpr std::chrono::seconds kDefaultTimeout{30};
@@ -86,6 +106,10 @@ class Group {
   void receive(View data, int peer, std::uint32_t tag = 0, std::optional<Deadline> deadline = {});
   Pending start_send(ConstView data, int peer, std::uint32_t tag = 0);
   Pending start_receive(View data, int peer, std::uint32_t tag = 0);
+
+  // A shared array of `bytes` zero bytes for each rank. Every rank must call it, with the same length; from then on an
+  // all_reduce in place of a part of it must be of the same part on every rank.
+  SharedArray share(std::size_t bytes, std::optional<Deadline> deadline = {});
 
   // Cuts the group into one for each colour, ranks ordered by (key, rank here). Every rank must call it.
   Group split(int colour, int key = 0, std::optional<Deadline> deadline = {});

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/comm/board.h"
 #include "muster/comm/combine.h"
+#include "muster/comm/copy.h"
 #include "muster/comm/shm_layout.h"
 #include "muster/comm/shm_messages.h"
 
@@ -25,17 +26,39 @@ constexpr std::size_t kChannelBytes = std::size_t{64} << 10;
 // From here on three and more ranks reduce a slice each and share the results instead of each reducing everything.
 constexpr std::size_t kSliceThreshold = std::size_t{16} << 10;
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kPage = 4096;
 // The tag by which split() tells members where their new region is.
 constexpr std::uint32_t kSplitTag = 0xfffffff0U;
 
-// Empty views have no memory, and memcpy wants some even for nothing.
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+// A region's address, as ranks tell it to each other.
+using Address = std::array<std::uint8_t, 128>;
+Address to_address(const std::string& text) {
+  Address address{};
+  MUSTER_CHECK(text.size() < address.size(), "an address fits its message");
+  std::copy(text.begin(), text.end(), address.begin());
+  return address;
+}
+std::string to_text(const Address& address) {
+  return {address.begin(), std::find(address.begin(), address.end(), 0)};
 }
 
 std::size_t ceil_divide(std::size_t value, std::size_t by) {
   return (value + by - 1) / by;
 }
+
+// A shared array: one part for each rank, all in one region.
+struct SharedParts {
+  SharedRegion region;
+  std::size_t stride;  // from part to part
+  int rank;
+  std::uint8_t number;  // of the group's shared arrays, from 1
+
+  std::byte* part(std::size_t peer) const { return region.bytes().data() + peer * stride; }
+  bool holds(const std::byte* data) const {
+    const std::byte* const own = part(static_cast<std::size_t>(rank));
+    return data >= own && data < own + stride;
+  }
+};
 
 class ShmBackend final : public Backend {
  public:
@@ -82,6 +105,7 @@ class ShmBackend final : public Backend {
   }
   std::unique_ptr<Backend> split(const std::vector<int>& members, const std::string& name,
                                  const Deadline& deadline) override;
+  std::shared_ptr<std::byte> share(const Call& call, const Deadline& deadline) override;
   void abort(int rank, const std::string& reason) override { board_.fail(rank, ErrorKind::kPeerLost, reason); }
 
  private:
@@ -97,6 +121,8 @@ class ShmBackend final : public Backend {
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   std::size_t me() const { return static_cast<std::size_t>(rank_); }
 
+  std::shared_ptr<SharedParts> find_shared(const std::byte* data) const;
+  void all_reduce_shared(Call call, const SharedParts& shared, const std::byte* data, const Deadline& deadline);
   void all_reduce_whole(const Call& call, const std::byte* input, std::byte* output, const Deadline& deadline);
   void all_reduce_slices(const Call& call, const std::byte* input, std::byte* output, const Deadline& deadline);
 
@@ -109,6 +135,7 @@ class ShmBackend final : public Backend {
   // Of the calling thread.
   std::shared_ptr<ShmMessages> messages_;
   std::uint64_t round_ = 0;  // the next to publish
+  std::vector<std::weak_ptr<SharedParts>> shared_;
 };
 
 void ShmBackend::wait_for_round(const Call& call, std::uint64_t round, const Deadline& deadline) {
@@ -159,10 +186,50 @@ void ShmBackend::run_rounds(const Call& call, std::size_t rounds, const Deadline
 void ShmBackend::all_reduce(const Call& call, const void* input, void* output, const Deadline& deadline) {
   const auto* in = static_cast<const std::byte*>(input);
   auto* out = static_cast<std::byte*>(output);
-  if (size_ > 2 && call.count * size_of(call.type) > kSliceThreshold)
+  if (const std::shared_ptr<SharedParts> shared = in == out ? find_shared(out) : nullptr)
+    all_reduce_shared(call, *shared, out, deadline);
+  else if (size_ > 2 && call.count * size_of(call.type) > kSliceThreshold)
     all_reduce_slices(call, in, out, deadline);
   else
     all_reduce_whole(call, in, out, deadline);
+}
+
+std::shared_ptr<SharedParts> ShmBackend::find_shared(const std::byte* data) const {
+  for (const std::weak_ptr<SharedParts>& candidate : shared_) {
+    std::shared_ptr<SharedParts> parts = candidate.lock();
+    if (parts && parts->holds(data)) return parts;
+  }
+  return nullptr;
+}
+
+// Everybody's data can be seen by everybody: each rank combines its slice and writes the result to all.
+void ShmBackend::all_reduce_shared(Call call, const SharedParts& shared, const std::byte* data,
+                                   const Deadline& deadline) {
+  call.shared_array = shared.number;
+  const std::size_t width = size_of(call.type);
+  const auto offset = static_cast<std::size_t>(data - shared.part(me()));
+  // Where the array begins is part of the call: a rank that is elsewhere would combine other elements.
+  call.root = static_cast<std::int32_t>(offset / width);
+  const std::size_t slice = ceil_divide(ceil_divide(call.count, ranks()), kLine) * kLine;
+  const std::size_t begin = std::min(call.count, me() * slice);
+  const std::size_t end = std::min(call.count, begin + slice);
+  // Small enough that a combined piece is still in the first cache when it is copied to the others.
+  const std::size_t piece = (std::size_t{8} << 10) / width;
+  const auto nothing = [](std::size_t, std::byte*) {};
+  run_rounds(call, 1, deadline, nothing, [&](std::size_t, std::uint64_t) {
+    for (std::size_t at = begin; at < end; at += piece) {
+      const std::size_t count = std::min(piece, end - at);
+      const std::size_t place = offset + at * width;
+      std::array<const void*, kMaxRanks> inputs;
+      for (std::size_t peer = 0; peer < ranks(); ++peer)
+        inputs[peer] = shared.part(peer) + place;
+      combine(call.type, call.reduction, std::span(inputs).first(ranks()), shared.part(me()) + place, count);
+      for (std::size_t peer = 0; peer < ranks(); ++peer) {
+        if (peer != me()) copy_bytes(shared.part(peer) + place, shared.part(me()) + place, count * width);
+      }
+    }
+  });
+  run_rounds(call, 1, deadline, nothing, [](std::size_t, std::uint64_t) {});
 }
 
 // Every rank gives everything and combines everything: one round for each slot's worth, and for two ranks also the
@@ -362,22 +429,51 @@ void ShmBackend::scatter(const Call& call, const void* input, void* output, cons
       });
 }
 
+std::shared_ptr<std::byte> ShmBackend::share(const Call& call, const Deadline& deadline) {
+  if (shared_.size() == std::numeric_limits<std::uint8_t>::max())
+    throw Error(ErrorKind::kResource, "a group has at most 255 shared arrays", {}, "Use one array for many buffers.");
+  const std::size_t stride = ceil_divide(call.count + 1, kPage) * kPage;
+  Address address{};
+  std::optional<SharedRegion> region;
+  std::optional<RegionServer> server;
+  if (rank_ == 0) {
+    region = SharedRegion::create(stride * ranks());
+    server.emplace(*region);
+    address = to_address(server->address());
+  }
+  Call announcement = call;
+  announcement.root = 0;
+  announcement.type = ElementType::kUint8;
+  const auto nothing = [](std::size_t, std::byte*) {};
+  run_rounds(
+      announcement, 1, deadline,
+      [&](std::size_t, std::byte* slot) {
+        if (rank_ == 0) copy_bytes(slot, address.data(), address.size());
+      },
+      [&](std::size_t, std::uint64_t round) { copy_bytes(address.data(), slot(0, round), address.size()); });
+  if (rank_ != 0) region = fetch_region(to_text(address), deadline);
+  // The server stays until everybody has come for the region.
+  run_rounds(announcement, 1, deadline, nothing, [](std::size_t, std::uint64_t) {});
+  const auto number = static_cast<std::uint8_t>(shared_.size() + 1);
+  const auto parts = std::make_shared<SharedParts>(SharedParts{std::move(*region), stride, rank_, number});
+  shared_.push_back(parts);
+  return {parts, parts->part(me())};
+}
+
 std::unique_ptr<Backend> ShmBackend::split(const std::vector<int>& members, const std::string&,
                                            const Deadline& deadline) {
   const auto own = std::find(members.begin(), members.end(), rank_);
   MUSTER_CHECK(own != members.end(), "this rank is a member of its new group");
   const auto new_rank = static_cast<int>(own - members.begin());
   const int leader = members.front();
-  std::array<std::uint8_t, 128> address{};
+  Address address{};
   if (new_rank > 0) {
     receive(leader, kSplitTag, std::span(address))->wait(deadline);
-    const auto end = std::find(address.begin(), address.end(), 0);
-    return join_shm_group(fetch_region(std::string(address.begin(), end), deadline), new_rank, deadline);
+    return join_shm_group(fetch_region(to_text(address), deadline), new_rank, deadline);
   }
   SharedRegion region = create_shm_group_region(static_cast<int>(members.size()));
   const RegionServer server(region);
-  MUSTER_CHECK(server.address().size() < address.size(), "an address fits its message");
-  std::copy(server.address().begin(), server.address().end(), address.begin());
+  address = to_address(server.address());
   for (std::size_t member = 1; member < members.size(); ++member)
     send(members[member], kSplitTag, std::span<const std::uint8_t>(address))->wait(deadline);
   return join_shm_group(std::move(region), 0, deadline);

@@ -1,11 +1,11 @@
 #include "muster/comm/shm_messages.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/comm/copy.h"
 
 namespace muster::comm {
 namespace {
@@ -163,8 +163,8 @@ void ShmMessages::write(int peer, std::span<const std::byte> bytes) {
   const std::uint64_t position = channel.written.load(std::memory_order_relaxed);
   const std::size_t at = position % ring.size();
   const std::size_t first = std::min(bytes.size(), ring.size() - at);
-  std::memcpy(ring.data() + at, bytes.data(), first);
-  std::memcpy(ring.data(), bytes.data() + first, bytes.size() - first);
+  copy_bytes(ring.data() + at, bytes.data(), first);
+  copy_bytes(ring.data(), bytes.data() + first, bytes.size() - first);
   channel.written.store(position + bytes.size());
 }
 
@@ -173,8 +173,8 @@ void ShmMessages::peek(int peer, std::span<std::byte> bytes) const {
   const std::span<std::byte> ring = layout_.channel_data(peer, self_);
   const std::size_t at = layout_.channel(peer, self_).read.load(std::memory_order_relaxed) % ring.size();
   const std::size_t first = std::min(bytes.size(), ring.size() - at);
-  std::memcpy(bytes.data(), ring.data() + at, first);
-  std::memcpy(bytes.data() + first, ring.data(), bytes.size() - first);
+  copy_bytes(bytes.data(), ring.data() + at, first);
+  copy_bytes(bytes.data() + first, ring.data(), bytes.size() - first);
 }
 
 void ShmMessages::skip(int peer, std::size_t bytes) {

@@ -172,6 +172,44 @@ TEST(ShmMessagesTest, ADroppedReceiveIsForgottenAndItsMessageKept) {
   });
 }
 
+TEST_P(ShmRanks, SharedArraysAreCombinedInPlaceFromAnyPartOfThem) {
+  run_group(GetParam(), [](Group group) {
+    constexpr std::size_t kCount = 50001;
+    const SharedArray array = group.share(kCount * sizeof(float));
+    ASSERT_EQ(array.as<float>().size(), kCount);
+    EXPECT_EQ(array.as<float>()[kCount - 1], 0);
+    for (const std::size_t first : {0UL, 1UL, 16UL, 4097UL}) {
+      for (const std::size_t count : {0UL, 1UL, 7UL, 1025UL, kCount - first}) {
+        for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage, Reduction::kMax}) {
+          const std::span<float> part = array.as<float>().subspan(first, count);
+          const auto input = muster::testing::values_of<float>(group.rank(), 0, count);
+          std::copy(input.begin(), input.end(), part.begin());
+          group.all_reduce(part, reduction);
+          std::vector<float> expected(count);
+          for (std::size_t i = 0; i < count; ++i)
+            expected[i] = muster::testing::reduced_value<float>(reduction, group.size(), i);
+          muster::testing::expect_same_bits(std::vector<float>(part.begin(), part.end()), expected, "shared array");
+          group.barrier();
+        }
+      }
+    }
+  });
+}
+
+TEST(ShmShared, AnotherPartOrPlainMemoryOnAnotherRankIsAMismatch) {
+  for (const bool plain : {false, true}) {
+    run_group(2, [&](Group group) {
+      const SharedArray array = group.share(8192);
+      std::vector<float> own(10);
+      std::span<float> data = array.as<float>().subspan(group.rank() == 0 ? 0 : 64, 10);
+      if (plain && group.rank() == 1) data = own;
+      const Error error = error_of([&] { group.all_reduce(data); });
+      EXPECT_EQ(error.kind(), ErrorKind::kMismatch) << error.what();
+      EXPECT_NE(error.message().find("from element 0 of shared array 1"), std::string::npos) << error.what();
+    });
+  }
+}
+
 TEST(ShmSplit, MakesRowsAndColumnsOfAMesh) {
   run_group(6, [](Group group) {
     Group row = group.split(group.rank() / 3);
