@@ -155,14 +155,13 @@ void Board::wait_slowly(int peer, int woken_by, const std::function<bool()>& rea
   for (;;) {
     throw_if_failed();
     const std::chrono::nanoseconds remaining = deadline.remaining();
-    if (remaining.count() <= 0) {
-      if (ready()) return;
-      look_after(peer, doing);
-      throw_timeout(peer, doing);
-    }
-    sleep(woken_by, ready, std::min<std::chrono::nanoseconds>(remaining, kLookAround));
+    if (remaining.count() > 0) sleep(woken_by, ready, std::min<std::chrono::nanoseconds>(remaining, kLookAround));
+    const std::optional<Failure> lost = find_lost(peer);
+    // After the look: a rank may have done what it had to and then left.
     if (ready()) return;
-    look_after(peer, doing);
+    if (lost) fail(lost->rank, lost->kind, lost->reason + " and had not " + doing());
+    throw_if_failed();
+    if (remaining.count() <= 0) throw_timeout(peer, doing);
   }
 }
 
@@ -178,21 +177,19 @@ void Board::sleep(int woken_by, const std::function<bool()>& ready, std::chrono:
   seat.sleeping_for.store(kAwake);
 }
 
-void Board::look_after(int peer, const std::function<std::string()>& doing) {
+std::optional<Failure> Board::find_lost(int peer) const {
   const int first = peer == kAnyRank ? 0 : peer;
   const int last = peer == kAnyRank ? ranks_ - 1 : peer;
   for (int rank = first; rank <= last; ++rank) {
-    if (rank == self_) continue;
     const std::optional<ProcessId> process = occupant(rank);
-    if (!process) continue;
-    if (peer != kAnyRank && seats_[rank].left.load() != 0) {
-      fail(rank, ErrorKind::kPeerLost, fmt::format("rank {} left the group and had not {}", rank, doing()));
-    } else if (seats_[rank].left.load() == 0 && state_of(*process) == ProcessState::kGone) {
-      fail(rank, ErrorKind::kPeerLost,
-           fmt::format("rank {} (pid {}) died and had not {}", rank, process->pid, doing()));
-    }
-    throw_if_failed();
+    if (rank == self_ || !process) continue;
+    const bool left = seats_[rank].left.load() != 0;
+    // Of all ranks some may leave early; one that is waited for may not.
+    if (left && peer != kAnyRank) return Failure{ErrorKind::kPeerLost, rank, fmt::format("rank {} left", rank)};
+    if (!left && state_of(*process) == ProcessState::kGone)
+      return Failure{ErrorKind::kPeerLost, rank, fmt::format("rank {} (pid {}) died", rank, process->pid)};
   }
+  return std::nullopt;
 }
 
 std::string Board::describe(int rank) const {

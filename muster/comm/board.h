@@ -109,7 +109,8 @@ class Board {
   void wait_slowly(int peer, int woken_by, const std::function<bool()>& ready, const Deadline& deadline,
                    const std::function<std::string()>& doing);
   void sleep(int woken_by, const std::function<bool()>& ready, std::chrono::nanoseconds longest);
-  void look_after(int peer, const std::function<std::string()>& doing);
+  // Why a rank that is waited for will never come; nothing if it may.
+  std::optional<Failure> find_lost(int peer) const;
   [[noreturn]] void throw_timeout(int peer, const std::function<std::string()>& doing) const;
   [[noreturn]] void throw_failure() const;
   void ring(Seat& seat);

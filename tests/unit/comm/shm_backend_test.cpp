@@ -230,6 +230,16 @@ TEST(ShmSplit, MakesRowsAndColumnsOfAMesh) {
   });
 }
 
+TEST(ShmStore, RanksThatShareOnlyAStoreFindEachOther) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  run_ranks(3, [&](int rank) {
+    Group group(make_shm_backend(rank, 3, store, Deadline::after(60s)));
+    std::vector<std::int32_t> value{1};
+    group.all_reduce(std::span(value));
+    EXPECT_EQ(value[0], 3);
+  });
+}
+
 TEST(ShmRegion, RefusesWhatIsNotAGroupsAndSaysWhy) {
   SharedRegion foreign = SharedRegion::create(1 << 20);
   Error error = error_of([&] { join_shm_group(again(foreign), 0, Deadline::after(1s)); });

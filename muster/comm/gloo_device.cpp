@@ -1,0 +1,160 @@
+#include "muster/comm/gloo_device.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gloo/transport/tcp/device.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+#include "muster/base/text.h"
+
+namespace muster::comm {
+namespace {
+
+// Gloo would look names up, without a deadline, and crashes on one that nobody knows.
+void require_numeric(const std::string& address) {
+  in_addr four{};
+  in6_addr six{};
+  const bool is_four = ::inet_pton(AF_INET, address.c_str(), &four) == 1;
+  const bool is_six = !is_four && ::inet_pton(AF_INET6, address.c_str(), &six) == 1;
+  if (!is_four && !is_six)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("gloo: \"{}\" is no numeric address", excerpt(address, 60)), {},
+                "Give an address of this machine, as `ip address` shows them, or the name of an interface.");
+  if ((is_four && four.s_addr == INADDR_ANY) || (is_six && IN6_IS_ADDR_UNSPECIFIED(&six)))
+    throw Error(ErrorKind::kInvalidInput, fmt::format("gloo: {} would open ports on all interfaces", address), {},
+                "Give the address of the one interface that the job's hosts share.");
+}
+
+// What names a connection's local end: family, port and address, and nothing that is only padding.
+std::string end_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    sockaddr_in four{};
+    std::memcpy(&four, &address, sizeof(four));
+    return fmt::format("4 {} {}", four.sin_port, four.sin_addr.s_addr);
+  }
+  if (address.ss_family == AF_INET6) {
+    sockaddr_in6 six{};
+    std::memcpy(&six, &address, sizeof(six));
+    return fmt::format("6 {} {}", six.sin6_port,
+                       std::string_view(reinterpret_cast<const char*>(&six.sin6_addr), sizeof(six.sin6_addr)));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& options) {
+  gloo::transport::tcp::attr attributes;
+  if (!options.interface.empty()) {
+    if (::if_nametoindex(options.interface.c_str()) == 0)
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("gloo: there is no network interface \"{}\"", excerpt(options.interface, 60)), {},
+                  "See `ip address` for the interfaces of this machine.");
+    attributes.iface = options.interface;
+  } else {
+    require_numeric(options.address);
+    attributes.hostname = options.address;
+  }
+  const SignalsBlocked blocked;
+  try {
+    return gloo::transport::tcp::CreateDevice(attributes);
+  } catch (const std::exception& error) {
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("gloo: cannot use {}: {}", options.interface.empty() ? options.address : options.interface,
+                            excerpt(error.what(), 200)),
+                {}, "Name an interface of this machine that has an address.");
+  }
+}
+
+void close_on_exec(const std::vector<std::vector<char>>& local_addresses) {
+  std::vector<std::string> ends;
+  for (const std::vector<char>& bytes : local_addresses) {
+    sockaddr_storage address{};
+    std::memcpy(&address, bytes.data(), std::min(bytes.size(), sizeof(address)));
+    ends.push_back(end_of(address));
+  }
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int descriptor = -1;
+    std::from_chars(name.data(), name.data() + name.size(), descriptor);
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
+    if (std::find(ends.begin(), ends.end(), end_of(address)) != ends.end()) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  }
+}
+
+struct QuickTurns::State final : gloo::transport::tcp::Handler {
+  explicit State(gloo::transport::tcp::Device& its_device)
+      : device(its_device), always_ready(::eventfd(1, EFD_CLOEXEC)) {}
+  void handleEvents(int) override {}
+
+  gloo::transport::tcp::Device& device;
+  FileDescriptor always_ready;
+};
+
+QuickTurns::QuickTurns(gloo::transport::Device& device) {
+  auto* const tcp = dynamic_cast<gloo::transport::tcp::Device*>(&device);
+  if (tcp == nullptr) return;
+  auto state = std::make_unique<State>(*tcp);
+  if (!state->always_ready.valid()) return;
+  tcp->registerDescriptor(state->always_ready.get(), EPOLLIN, state.get());
+  state_ = std::move(state);
+}
+
+QuickTurns::~QuickTurns() {
+  if (state_) state_->device.unregisterDescriptor(state_->always_ready.get(), state_.get());
+}
+
+SignalsBlocked::SignalsBlocked() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() {
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+namespace {
+
+sigset_t pipe_signal() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGPIPE);
+  return set;
+}
+
+}  // namespace
+
+PipeSignalBlocked::PipeSignalBlocked() {
+  sigset_t pending;
+  ::sigpending(&pending);
+  pending_before_ = ::sigismember(&pending, SIGPIPE) == 1;
+  const sigset_t pipe = pipe_signal();
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+}
+
+PipeSignalBlocked::~PipeSignalBlocked() {
+  // One that came meanwhile is Gloo's and goes nowhere.
+  const sigset_t pipe = pipe_signal();
+  const timespec now{};
+  if (!pending_before_) ::sigtimedwait(&pipe, nullptr, &now);
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace muster::comm

@@ -1,0 +1,64 @@
+// Gloo's network device: which address it binds to, and what Gloo leaves open to programs that we start. Internal to
+// gloo_mesh.cpp.
+#pragma once
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/comm/gloo_transport.h"
+
+namespace gloo::transport {
+class Device;
+}
+
+namespace muster::comm {
+
+// Starts Gloo's thread on the interface or address. Throws kInvalidInput: not one interface or address of this machine.
+std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& options);
+
+// Keeps the connections with these local addresses (Gloo's bytes of them) from programs that this process starts: they
+// would hold a connection open after this process died, and nobody would notice its death.
+void close_on_exec(const std::vector<std::vector<char>>& local_addresses);
+
+// Makes the device's thread take a turn at once while in scope. Closing a connection waits for one, and a thread with
+// nothing to do takes one every 10 ms.
+class QuickTurns {
+ public:
+  explicit QuickTurns(gloo::transport::Device& device);
+  ~QuickTurns();
+  QuickTurns(const QuickTurns&) = delete;
+  QuickTurns& operator=(const QuickTurns&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Threads started in its scope get no signals: these are for the program's own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Gloo writes to connections without asking that a closed one be no signal. In its scope this thread gets none.
+class PipeSignalBlocked {
+ public:
+  PipeSignalBlocked();
+  ~PipeSignalBlocked();
+  PipeSignalBlocked(const PipeSignalBlocked&) = delete;
+  PipeSignalBlocked& operator=(const PipeSignalBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+  bool pending_before_;
+};
+
+}  // namespace muster::comm

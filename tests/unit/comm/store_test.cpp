@@ -1,0 +1,215 @@
+// What ranks rely on to find each other: set once, seen by all, waits that end.
+#include "muster/comm/store.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "support/sandbox.h"
+
+namespace muster::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::TemporaryFolder;
+
+Deadline soon() {
+  return Deadline::after(seconds(20));
+}
+Deadline passed() {
+  return Deadline::after(milliseconds(0));
+}
+
+template <typename Action>
+ErrorKind kind_of(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.kind();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorKind::kInterrupted;
+}
+
+enum class Kind { kMemory, kFile, kPrefixed };
+
+class StoreTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  std::shared_ptr<Store> make() const {
+    if (GetParam() == Kind::kMemory) return make_memory_store();
+    if (GetParam() == Kind::kFile) return make_file_store(folder_ / "store");
+    return with_prefix(make_file_store(folder_ / "store"), "job/7");
+  }
+  TemporaryFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreTest, ::testing::Values(Kind::kMemory, Kind::kFile, Kind::kPrefixed));
+
+TEST_P(StoreTest, GivesBackWhatWasSet) {
+  const auto store = make();
+  const std::string bytes("\0\n\xff+/", 5);
+  store->set("a", "1");
+  store->set("a/b", bytes);
+  store->set("a/b/c", "");
+  store->set("..", "dots");
+  store->set("a-b_C.9", std::string(64 * 1024, 'x'));
+  EXPECT_EQ(store->get("a", passed()), "1");
+  EXPECT_EQ(store->get("a/b", passed()), bytes);
+  EXPECT_EQ(store->get("a/b/c", passed()), "");
+  EXPECT_EQ(store->get("..", passed()), "dots");
+  EXPECT_EQ(store->get("a-b_C.9", passed()).size(), 64U * 1024);
+}
+
+TEST_P(StoreTest, TakesAValueOnce) {
+  const auto store = make();
+  store->set("key", "one");
+  store->set("key", "one");
+  EXPECT_EQ(kind_of([&] { store->set("key", "two"); }), ErrorKind::kMismatch);
+  EXPECT_EQ(kind_of([&] { store->set("key", ""); }), ErrorKind::kMismatch);
+  EXPECT_EQ(store->get("key", passed()), "one");
+}
+
+TEST_P(StoreTest, NamesTheKeyItWaitedFor) {
+  const auto store = make();
+  try {
+    store->get("rank/3", Deadline::after(milliseconds(5)));
+    FAIL() << "a value out of nothing";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_NE(std::string(error.what()).find("rank/3"), std::string::npos) << error.what();
+  }
+}
+
+TEST_P(StoreTest, RefusesKeysThatAreNone) {
+  const auto store = make();
+  for (const std::string key : {"", "/", "/a", "a/", "a//b", "a b", "a+b", "a\n", "\xc3\xa9", "a\\b"})
+    EXPECT_EQ(kind_of([&] { store->set(key, "x"); }), ErrorKind::kInvalidInput) << key;
+  const std::string long_key(201, 'k');
+  EXPECT_EQ(kind_of([&] { store->set(long_key, "x"); }), ErrorKind::kInvalidInput);
+  EXPECT_EQ(kind_of([&] { store->get("a//b", passed()); }), ErrorKind::kInvalidInput);
+  EXPECT_EQ(kind_of([&] { store->set("k", std::string(64 * 1024 + 1, 'x')); }), ErrorKind::kInvalidInput);
+}
+
+TEST_P(StoreTest, WakesWhoeverWaits) {
+  const auto store = make();
+  std::vector<std::thread> readers;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 3; ++i)
+    readers.emplace_back([&] { right += store->get("late", soon()) == "here" ? 1 : 0; });
+  store->set("late", "here");
+  for (std::thread& reader : readers)
+    reader.join();
+  EXPECT_EQ(right, 3);
+}
+
+TEST_P(StoreTest, LetsOneOfManyThreadsWin) {
+  const auto store = make();
+  for (int round = 0; round < 20; ++round) {
+    const std::string key = "leader/" + std::to_string(round);
+    std::atomic<int> winners{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          store->set(key, std::to_string(i));
+          ++winners;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+        }
+      });
+    }
+    for (std::thread& thread : threads)
+      thread.join();
+    EXPECT_EQ(winners, 1);
+  }
+}
+
+TEST(FileStore, IsOneStoreForSeveralProcesses) {
+  const TemporaryFolder folder;
+  const auto store = make_file_store(folder / "deep/store");
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    children.push_back(::fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() == 0) {
+      int winner = 0;
+      try {
+        const auto mine = make_file_store(folder / "deep/store");
+        mine->set("rank/" + std::to_string(rank), std::string(5000, static_cast<char>('a' + rank)));
+        for (int other = 0; other < 3; ++other) {
+          const std::string value = mine->get("rank/" + std::to_string(other), soon());
+          if (value != std::string(5000, static_cast<char>('a' + other))) ::_exit(90);
+        }
+        mine->set("leader", std::to_string(rank));
+        winner = 1;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kMismatch) ::_exit(91);
+      }
+      ::_exit(winner);
+    }
+  }
+  int winners = 0;
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_LE(WEXITSTATUS(status), 1);
+    winners += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(winners, 1);
+  EXPECT_EQ(store->get("leader", passed()).size(), 1U);
+}
+
+TEST(FileStore, LeavesOnlyValuesAndOnlyForItsOwner) {
+  const TemporaryFolder folder;
+  const auto store = make_file_store(folder / "store");
+  store->set("a/b", "1");
+  store->set("c", "2");
+  EXPECT_EQ(kind_of([&] { store->set("c", "3"); }), ErrorKind::kMismatch);
+  struct stat status {};
+  ASSERT_EQ(::stat((folder / "store").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0700U);
+  ASSERT_EQ(::stat((folder / "store" / "value+a+b").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder / "store"))
+    ++files;
+  EXPECT_EQ(files, 2U);
+}
+
+TEST(FileStore, SaysWhatIsWrongWithItsFolder) {
+  const TemporaryFolder folder;
+  testing::spill(folder / "file", "x");
+  EXPECT_EQ(kind_of([&] { make_file_store(folder / "file"); }), ErrorKind::kNotFound);
+  EXPECT_EQ(kind_of([&] { make_file_store(folder / "file/below"); }), ErrorKind::kNotFound);
+  const auto store = make_file_store(folder / "store");
+  testing::spill(folder / "store/value+big", std::string(64 * 1024 + 1, 'x'));
+  EXPECT_EQ(kind_of([&] { store->get("big", soon()); }), ErrorKind::kDamaged);
+  const int status = testing::status_of_child([&] {
+    testing::limit_file_size(1000);
+    return kind_of([&] { store->set("full", std::string(5000, 'x')); }) == ErrorKind::kResource ? 0 : 1;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(kind_of([&] { store->get("full", passed()); }), ErrorKind::kTimeout);
+}
+
+TEST(PrefixStore, KeepsGroupsApart) {
+  const auto store = make_memory_store();
+  const auto left = with_prefix(store, "left");
+  const auto right = with_prefix(store, "right");
+  left->set("rank", "1");
+  right->set("rank", "2");
+  EXPECT_EQ(left->get("rank", passed()), "1");
+  EXPECT_EQ(right->get("rank", passed()), "2");
+  EXPECT_EQ(store->get("left/rank", passed()), "1");
+  EXPECT_EQ(kind_of([&] { with_prefix(store, "a b"); }), ErrorKind::kInvalidInput);
+}
+
+}  // namespace
+}  // namespace muster::comm
