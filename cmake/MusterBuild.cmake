@@ -20,6 +20,10 @@ target_compile_options(muster_flags INTERFACE -Wall -Wextra -Werror -Wno-psabi
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(muster_flags INTERFACE -Wthread-safety)
 endif()
+if(MUSTER_TESTS)
+  # Tests kill, stop and delay at failpoints (muster/base/failpoint.h); builds without tests have none.
+  target_compile_definitions(muster_flags INTERFACE MUSTER_FAILPOINTS)
+endif()
 target_include_directories(muster_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 if(MUSTER_SANITIZE)
   target_compile_options(muster_flags INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all
