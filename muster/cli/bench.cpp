@@ -32,7 +32,8 @@ void add_bench(CLI::App& app) {
       "\nExamples:\n"
       "  muster bench step --model resnet18 --batch 32 --json\n"
       "  muster bench optimizer --json\n"
-      "  muster bench files --source fashion-mnist");
+      "  muster bench files --source fashion-mnist\n"
+      "  muster bench collectives --ranks 2 --sizes 64K,1M --json");
 
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
@@ -73,6 +74,40 @@ void add_bench(CLI::App& app) {
   files->add_option("--steps", f->steps, "Timed steps in a turn")->capture_default_str()->check(CLI::Range(1, 100000));
   files->add_flag("--json", f->json, "One JSON object a line");
   files->callback([f] { bench_files(*f); });
+
+  CLI::App* collectives = bench->add_subcommand(
+      "collectives", "Collectives between processes of this machine: Muster's, Gloo's and MPI's.");
+  auto c = std::make_shared<CollectivesBench>();
+  collectives
+      ->add_option("--op", c->operations, "all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier")
+      ->delimiter(',')
+      ->capture_default_str();
+  collectives->add_option("--ranks", c->ranks, "Numbers of processes")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  collectives->add_option("--sizes", c->sizes, "Bytes of a rank's longest buffer, with K, M or G")
+      ->delimiter(',')
+      ->capture_default_str();
+  collectives
+      ->add_option("--backends", c->backends,
+                   "shm, gloo, mpi: Muster's; shm-shared: of a shared array; gloo-native, mpi-native: the peers' own")
+      ->delimiter(',')
+      ->capture_default_str();
+  collectives->add_option("--rounds", c->rounds, "Turns of each backend")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  collectives->add_flag("--json", c->json, "One JSON object a line");
+  collectives->add_option("--rank-folder", c->rank_folder)->group("");
+  collectives->add_option("--rank", c->rank)->group("");
+  collectives->add_flag("--under-mpi", c->under_mpi)->group("");
+  collectives->footer(
+      "ratio_to_mpi is MPI's own time (mpi-native) divided by the row's: 4 means four times as fast as Open MPI.\n"
+      "The machine row tells the limits: memory_gb_per_s is what all ranks together read and write, and\n"
+      "core_to_core_gb_per_s what one rank reads of what others wrote. of_memory_bandwidth is the time that reading "
+      "and\n"
+      "writing each rank's array once would take, as a share of the row's time.");
+  collectives->callback([c] { bench_collectives(*c); });
 }
 
 }  // namespace muster::cli

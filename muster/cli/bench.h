@@ -50,4 +50,20 @@ struct FilesBench {
 };
 void bench_files(const FilesBench& options);
 
+struct CollectivesBench {
+  std::vector<std::string> operations{"all_reduce"};
+  std::vector<std::int64_t> ranks{2, 4};
+  std::vector<std::string> sizes{"4K", "64K", "1M", "64M"};
+  std::vector<std::string> backends{"shm", "shm-shared", "gloo", "mpi", "gloo-native", "mpi-native"};
+  std::int64_t rounds = 15;
+  bool json = false;
+  // Of the processes it starts itself.
+  std::string rank_folder;
+  std::int64_t rank = 0;
+  bool under_mpi = false;
+};
+void bench_collectives(const CollectivesBench& options);
+// "4096", "64K", "16M": bytes, a multiple of 4. Throws kInvalidInput.
+std::uint64_t parse_bytes(const std::string& text);
+
 }  // namespace muster::cli

@@ -528,15 +528,39 @@ std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<MpiRuntime> runtim
   return std::make_unique<MpiTransport>(std::move(runtime), std::move(group));
 }
 
-void native_mpi_all_reduce(MpiRuntime& runtime, std::span<float> data) {
+void native_mpi_collective(MpiRuntime& runtime, Operation operation, std::span<const float> input,
+                           std::span<float> output) {
   const MutexLock lock(runtime.mutex);
   runtime.require_usable();
-  for (std::size_t offset = 0; offset < data.size(); offset += kPieceBytes) {
-    const int count = static_cast<int>(std::min(kPieceBytes, data.size() - offset));
-    const int code =
-        MPI_Allreduce(MPI_IN_PLACE, data.data() + offset, count, MPI_FLOAT, MPI_SUM, runtime.communicator());
-    if (code != MPI_SUCCESS) throw Error(ErrorKind::kPeerLost, "mpi: MPI_Allreduce failed: " + error_text(code));
+  const MPI_Comm world = runtime.communicator();
+  int ranks = 1;
+  MPI_Comm_size(world, &ranks);
+  const auto count = static_cast<int>(output.size());
+  const int part = count / ranks;
+  int code = MPI_SUCCESS;
+  switch (operation) {
+    case Operation::kAllReduce:
+      code = MPI_Allreduce(MPI_IN_PLACE, output.data(), count, MPI_FLOAT, MPI_SUM, world);
+      break;
+    case Operation::kReduceScatter:
+      code = MPI_Reduce_scatter_block(input.data(), output.data(), count, MPI_FLOAT, MPI_SUM, world);
+      break;
+    case Operation::kAllGather:
+      code = MPI_Allgather(input.data(), part, MPI_FLOAT, output.data(), part, MPI_FLOAT, world);
+      break;
+    case Operation::kBroadcast:
+      code = MPI_Bcast(output.data(), count, MPI_FLOAT, 0, world);
+      break;
+    case Operation::kAllToAll:
+      code = MPI_Alltoall(input.data(), part, MPI_FLOAT, output.data(), part, MPI_FLOAT, world);
+      break;
+    case Operation::kBarrier:
+      code = MPI_Barrier(world);
+      break;
+    default:
+      throw Error(ErrorKind::kUnsupported, fmt::format("mpi: no native {}", to_string(operation)));
   }
+  if (code != MPI_SUCCESS) throw Error(ErrorKind::kPeerLost, "mpi: " + error_text(code));
 }
 
 }  // namespace muster::comm

@@ -31,7 +31,7 @@ std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<MpiRuntime>, const
                                               const std::string&) {
   throw_no_mpi();
 }
-void native_mpi_all_reduce(MpiRuntime&, std::span<float>) {
+void native_mpi_collective(MpiRuntime&, Operation, std::span<const float>, std::span<float>) {
   throw_no_mpi();
 }
 

@@ -156,7 +156,7 @@ TEST_F(MpiRanks, AReceiveCanBeDropped) {
 
 TEST_F(MpiRanks, NativeAllReduceSums) {
   std::vector<float> data(1001, static_cast<float>(world_.rank + 1));
-  native_mpi_all_reduce(*runtime_, data);
+  native_mpi_collective(*runtime_, Operation::kAllReduce, {}, data);
   const auto expected = static_cast<float>(world_.size * (world_.size + 1) / 2);
   EXPECT_EQ(data, std::vector<float>(1001, expected));
 }

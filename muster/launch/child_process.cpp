@@ -1,0 +1,142 @@
+#include "muster/launch/child_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+
+namespace muster::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kPollInterval{2};
+
+// What a child needs after fork, made before it: between fork and exec nothing may allocate.
+struct Image {
+  explicit Image(const Command& command) : path(find_program(command.program).value_or("")) {
+    if (path.empty()) throw Error(ErrorKind::kNotFound, fmt::format("no program \"{}\" in PATH", command.program));
+    words.push_back(command.program);
+    words.insert(words.end(), command.arguments.begin(), command.arguments.end());
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      if (!command.environment.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+    }
+    for (const auto& [name, value] : command.environment)
+      variables.push_back(fmt::format("{}={}", name, value));
+    point_to(words, argv);
+    point_to(variables, envp);
+  }
+
+  static void point_to(std::vector<std::string>& texts, std::vector<char*>& pointers) {
+    for (std::string& text : texts)
+      pointers.push_back(text.data());
+    pointers.push_back(nullptr);
+  }
+
+  std::string path;
+  std::vector<std::string> words;
+  std::vector<std::string> variables;
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+};
+
+}  // namespace
+
+std::string to_string(const Ending& ending) {
+  if (ending.signal != 0) return fmt::format("killed by signal {} ({})", ending.signal, ::strsignal(ending.signal));
+  return fmt::format("exit code {}", ending.exit_code);
+}
+
+std::optional<std::string> find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos)
+    return ::access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
+  // As execvp does; the search path is the launcher's business, not a setting of ours.
+  std::string path;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "PATH=", 5) == 0) path = *entry + 5;
+  }
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+ChildProcess::ChildProcess(const Command& command) {
+  Image image(command);
+  const pid_t parent = ::getpid();
+  // exec closes this pipe; what comes through it before is the errno of an exec that failed.
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("make a pipe for", image.path);
+  const FileDescriptor result(ends[0]);
+  FileDescriptor report(ends[1]);
+  pid_ = ::fork();
+  if (pid_ < 0) throw_system_error("start", image.path);
+  if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() == parent) ::execve(image.path.c_str(), image.argv.data(), image.envp.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = ::write(report.get(), &error, sizeof error);
+    ::_exit(127);
+  }
+  report = FileDescriptor();
+  int error = 0;
+  if (::read(result.get(), &error, sizeof error) == sizeof error) {
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+    errno = error;
+    throw_system_error("start", image.path);
+  }
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), ending_(std::exchange(other.ending_, std::nullopt)) {
+}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ <= 0 || ending_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+std::optional<Ending> ChildProcess::poll() {
+  int status = 0;
+  if (!ending_ && ::waitpid(pid_, &status, WNOHANG) == pid_)
+    ending_ = WIFSIGNALED(status) ? Ending{0, WTERMSIG(status)} : Ending{WEXITSTATUS(status), 0};
+  return ending_;
+}
+
+void ChildProcess::kill(int signal) const {
+  if (!ending_) ::kill(pid_, signal);
+}
+
+std::optional<FirstEnding> wait_for_all(std::vector<ChildProcess>& children, const Deadline& deadline) {
+  for (;;) {
+    std::size_t running = 0;
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      const std::optional<Ending> ending = children[i].poll();
+      if (!ending)
+        ++running;
+      else if (!ending->good())
+        return FirstEnding{i, *ending};
+    }
+    if (running == 0) return std::nullopt;
+    if (deadline.passed())
+      throw Error(ErrorKind::kTimeout, fmt::format("{} of {} processes still run", running, children.size()));
+    system_clock().sleep_for(kPollInterval);
+  }
+}
+
+}  // namespace muster::launch

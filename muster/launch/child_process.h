@@ -1,0 +1,63 @@
+// A child process: started, watched, and ended with its owner.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/deadline.h"
+
+namespace muster::launch {
+
+struct Command {
+  std::string program;                             // a path, or a name that is looked up in PATH
+  std::vector<std::string> arguments;              // without the program itself
+  std::map<std::string, std::string> environment;  // added to this process's own
+};
+
+// How a process ended.
+struct Ending {
+  int exit_code = 0;  // when no signal did
+  int signal = 0;
+  bool good() const { return exit_code == 0 && signal == 0; }
+};
+// "exit code 2", "killed by signal 9 (Killed)".
+std::string to_string(const Ending& ending);
+
+// Where a program of that name is in PATH, if it is.
+std::optional<std::string> find_program(const std::string& name);
+
+class ChildProcess {
+ public:
+  // Throws kNotFound (no such program), kResource. The child is killed when the thread that started it ends, so that
+  // nothing is left when this process is killed.
+  explicit ChildProcess(const Command& command);
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+  // Kills it, if it still runs, and waits for its end.
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+  // Nothing while it runs.
+  std::optional<Ending> poll();
+  void kill(int signal) const;
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<Ending> ending_;
+};
+
+// Waits until all have ended well, or one of them has not; that one's place in `children` and its end.
+struct FirstEnding {
+  std::size_t index = 0;
+  Ending ending;
+};
+// Throws kTimeout naming how many still run.
+std::optional<FirstEnding> wait_for_all(std::vector<ChildProcess>& children, const Deadline& deadline);
+
+}  // namespace muster::launch

@@ -1,0 +1,113 @@
+#include "muster/launch/child_process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/process.h"
+#include "support/sandbox.h"
+
+namespace muster::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using muster::testing::slurp;
+using muster::testing::TemporaryFolder;
+
+Command shell(const std::string& script) {
+  return {"sh", {"-c", script}, {}};
+}
+
+Ending ending_of(ChildProcess& child) {
+  const Deadline deadline = Deadline::after(60s);
+  while (!deadline.passed()) {
+    if (const auto ending = child.poll()) return *ending;
+    system_clock().sleep_for(1ms);
+  }
+  throw std::runtime_error("the child did not end");
+}
+
+TEST(ChildProcess, ItsExitCodeAndItsSignalAreToldApart) {
+  ChildProcess good(shell("exit 0"));
+  EXPECT_TRUE(ending_of(good).good());
+  ChildProcess bad(shell("exit 7"));
+  EXPECT_EQ(to_string(ending_of(bad)), "exit code 7");
+  ChildProcess killed(shell("kill -9 $$"));
+  EXPECT_EQ(to_string(ending_of(killed)), "killed by signal 9 (Killed)");
+}
+
+TEST(ChildProcess, GetsItsArgumentsAndItsEnvironment) {
+  const TemporaryFolder folder;
+  ChildProcess child({"sh",
+                      {"-c", "printf '%s %s %s' \"$1\" \"$MUSTER_TEST_WORD\" \"${PATH:+path}\" > \"$0\"",
+                       (folder / "out").string(), "two words"},
+                      {{"MUSTER_TEST_WORD", "a=b"}}});
+  EXPECT_TRUE(ending_of(child).good());
+  EXPECT_EQ(slurp(folder / "out"), "two words a=b path");
+}
+
+TEST(ChildProcess, AProgramThatIsNotThereIsAnErrorAndNotAChild) {
+  try {
+    ChildProcess child({"no-such-program-anywhere", {}, {}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
+    EXPECT_NE(std::string(error.what()).find("no-such-program-anywhere"), std::string::npos);
+  }
+  const TemporaryFolder folder;
+  muster::testing::spill(folder / "text", "not a program");
+  EXPECT_THROW(ChildProcess({(folder / "text").string(), {}, {}}), Error);
+}
+
+TEST(ChildProcess, EndsWithItsOwner) {
+  ProcessId process;
+  {
+    const ChildProcess child(shell("sleep 600"));
+    process = {child.pid(), 0};
+    EXPECT_EQ(state_of(process), ProcessState::kRunning);
+  }
+  EXPECT_EQ(state_of(process), ProcessState::kGone);
+}
+
+TEST(ChildProcess, EndsWhenItsParentIsKilled) {
+  const TemporaryFolder folder;
+  const std::string script = "echo $$ > '" + (folder / "pid.new").string() + "' && mv '" +
+                             (folder / "pid.new").string() + "' '" + (folder / "pid").string() + "' && exec sleep 600";
+  const int status = muster::testing::status_of_child([&] {
+    ChildProcess child(shell(script));
+    while (!std::filesystem::exists(folder / "pid"))
+      system_clock().sleep_for(1ms);
+    ::kill(::getpid(), SIGKILL);
+    return 0;
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  const ProcessId orphan{std::stoi(slurp(folder / "pid")), 0};
+  const Deadline deadline = Deadline::after(30s);
+  while (state_of(orphan) != ProcessState::kGone && !deadline.passed())
+    system_clock().sleep_for(1ms);
+  EXPECT_EQ(state_of(orphan), ProcessState::kGone);
+}
+
+TEST(WaitForAll, TellsTheFirstThatFailedAndDoesNotWaitForTheRest) {
+  std::vector<ChildProcess> children;
+  children.emplace_back(shell("exit 0"));
+  children.emplace_back(shell("sleep 600"));
+  children.emplace_back(shell("exit 3"));
+  const auto first = wait_for_all(children, Deadline::after(60s));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->index, 2U);
+  EXPECT_EQ(first->ending.exit_code, 3);
+}
+
+TEST(WaitForAll, IsSilentWhenAllEndWellAndHasADeadline) {
+  std::vector<ChildProcess> children;
+  children.emplace_back(shell("exit 0"));
+  children.emplace_back(shell("exit 0"));
+  EXPECT_FALSE(wait_for_all(children, Deadline::after(60s)));
+  children.emplace_back(shell("sleep 600"));
+  EXPECT_THROW(wait_for_all(children, Deadline::after(10ms)), Error);
+}
+
+}  // namespace
+}  // namespace muster::launch
