@@ -4,7 +4,6 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -25,6 +24,7 @@
 #include "muster/base/mutex.h"
 #include "muster/base/text.h"
 #include "muster/comm/native_collectives.h"
+#include "muster/comm/pause.h"
 
 namespace muster::comm {
 namespace {
@@ -49,24 +49,6 @@ std::string error_text(int code) {
   MPI_Error_string(code, text.data(), &length);
   return {text.data(), static_cast<std::size_t>(length)};
 }
-
-// Lets time pass between two polls: a message that is under way arrives within the first few, and whoever waits longer
-// leaves the core to others.
-class Pause {
- public:
-  void operator()() {
-    ++polls_;
-    if (polls_ > kYields)
-      system_clock().sleep_for(std::chrono::microseconds(50));
-    else if (polls_ > kSpins)
-      ::sched_yield();
-  }
-
- private:
-  static constexpr int kSpins = 200;
-  static constexpr int kYields = 4000;
-  int polls_ = 0;
-};
 
 // One group of ranks. Constant but for `failure`, which the runtime's mutex guards.
 struct MpiGroup {
