@@ -11,6 +11,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/comm/board.h"
 #include "muster/comm/combine.h"
 #include "muster/comm/copy.h"
@@ -114,6 +115,7 @@ class ShmBackend final : public Backend {
   // little apart do not wait for each other.
   template <typename Fill, typename Take>
   void run_rounds(const Call& call, std::size_t rounds, const Deadline& deadline, const Fill& fill, const Take& take);
+  void publish(std::uint64_t round);
   void wait_for_round(const Call& call, std::uint64_t round, const Deadline& deadline);
   void compare_calls(const Call& call, const Deadline& deadline);
 
@@ -138,14 +140,24 @@ class ShmBackend final : public Backend {
   std::vector<std::weak_ptr<SharedParts>> shared_;
 };
 
+void ShmBackend::publish(std::uint64_t round) {
+  MUSTER_FAILPOINT("shm.round.before_publish");
+  layout_.line(rank_).rounds.store(round + 1);
+  board_.announce();
+  MUSTER_FAILPOINT("shm.round.after_publish");
+}
+
 void ShmBackend::wait_for_round(const Call& call, std::uint64_t round, const Deadline& deadline) {
+  MUSTER_FAILPOINT("shm.round.before_wait");
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     const std::atomic<std::uint64_t>& published = layout_.line(peer).rounds;
     if (published.load() > round) continue;
-    board_.wait(
-        peer, [&] { return published.load() > round; }, deadline, [&] { return "come to " + to_string(call); });
+    wait_or_fail(
+        board_, peer, peer, [&] { return published.load() > round; }, deadline,
+        [&] { return "come to " + to_string(call); });
   }
+  MUSTER_FAILPOINT("shm.round.after_wait");
 }
 
 void ShmBackend::compare_calls(const Call& call, const Deadline&) {
@@ -175,8 +187,7 @@ void ShmBackend::run_rounds(const Call& call, std::size_t rounds, const Deadline
   };
   for (std::size_t c = 0; c < rounds; ++c) {
     fill(c, layout_.slot(rank_, first + c));
-    line.rounds.store(first + c + 1);
-    board_.announce();
+    publish(first + c);
     if (c > 0) finish_round(c - 1);
   }
   finish_round(rounds - 1);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/comm/copy.h"
 
 namespace muster::comm {
@@ -68,8 +69,8 @@ class ShmMessages::SendTransfer final : public Transfer {
     };
     // Woken by anybody: somebody else's message may have to be taken in before the peer can take this one.
     if (!test())
-      messages_->board_.wait(
-          peer_, kAnyRank, [&] { return test(); }, deadline, doing);
+      wait_or_fail(
+          messages_->board_, peer_, kAnyRank, [&] { return test(); }, deadline, doing);
   }
 
  private:
@@ -96,8 +97,8 @@ class ShmMessages::ReceiveTransfer final : public Transfer {
                          to_string(expected_->target.type), expected_->tag);
     };
     if (!test())
-      messages_->board_.wait(
-          peer_, kAnyRank, [&] { return test(); }, deadline, doing);
+      wait_or_fail(
+          messages_->board_, peer_, kAnyRank, [&] { return test(); }, deadline, doing);
   }
 
  private:
@@ -189,8 +190,10 @@ bool ShmMessages::push(int peer) {
     Outgoing& message = *queue.front();
     if (!message.started) {
       if (room(peer) < sizeof(Header)) break;
+      MUSTER_FAILPOINT("shm.message.before_write");
       write(peer, std::as_bytes(std::span(&message.header, 1)));
       message.started = moved = true;
+      MUSTER_FAILPOINT("shm.message.after_header");
     }
     const std::size_t count = std::min(room(peer), message.data.size() - message.sent);
     if (count > 0) {
@@ -200,6 +203,7 @@ bool ShmMessages::push(int peer) {
     }
     if (message.sent < message.data.size()) break;
     message.done = true;
+    MUSTER_FAILPOINT("shm.message.after_write");
     queue.pop_front();
   }
   return moved;

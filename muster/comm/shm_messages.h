@@ -22,6 +22,18 @@
 
 namespace muster::comm {
 
+// As Board::wait, but a deadline that passes is the failure of all: they would only wait for this rank next.
+template <typename Ready>
+void wait_or_fail(Board& board, int peer, int woken_by, const Ready& ready, const Deadline& deadline,
+                  const std::function<std::string()>& doing) {
+  try {
+    board.wait(peer, woken_by, ready, deadline, doing);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kTimeout) board.fail(peer, error.kind(), error.message());
+    throw;
+  }
+}
+
 class ShmMessages : public std::enable_shared_from_this<ShmMessages> {
  public:
   // Both must outlive it.
