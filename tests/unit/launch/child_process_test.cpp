@@ -63,7 +63,7 @@ TEST(ChildProcess, AProgramThatIsNotThereIsAnErrorAndNotAChild) {
 TEST(ChildProcess, EndsWithItsOwner) {
   ProcessId process;
   {
-    const ChildProcess child(shell("sleep 600"));
+    const ChildProcess child(shell("exec sleep 600"));
     process = {child.pid(), 0};
     EXPECT_EQ(state_of(process), ProcessState::kRunning);
   }
@@ -92,7 +92,7 @@ TEST(ChildProcess, EndsWhenItsParentIsKilled) {
 TEST(WaitForAll, TellsTheFirstThatFailedAndDoesNotWaitForTheRest) {
   std::vector<ChildProcess> children;
   children.emplace_back(shell("exit 0"));
-  children.emplace_back(shell("sleep 600"));
+  children.emplace_back(shell("exec sleep 600"));
   children.emplace_back(shell("exit 3"));
   const auto first = wait_for_all(children, Deadline::after(60s));
   ASSERT_TRUE(first);
@@ -105,7 +105,7 @@ TEST(WaitForAll, IsSilentWhenAllEndWellAndHasADeadline) {
   children.emplace_back(shell("exit 0"));
   children.emplace_back(shell("exit 0"));
   EXPECT_FALSE(wait_for_all(children, Deadline::after(60s)));
-  children.emplace_back(shell("sleep 600"));
+  children.emplace_back(shell("exec sleep 600"));
   EXPECT_THROW(wait_for_all(children, Deadline::after(10ms)), Error);
 }
 
