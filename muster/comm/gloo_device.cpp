@@ -9,6 +9,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <ctime>
@@ -24,18 +26,31 @@
 namespace muster::comm {
 namespace {
 
+[[noreturn]] void throw_unusable(const std::string& message, const char* remedy) {
+  throw Error(ErrorKind::kInvalidInput, "gloo: " + message, {}, remedy);
+}
+
 // Gloo would look names up, without a deadline, and crashes on one that nobody knows.
-void require_numeric(const std::string& address) {
-  in_addr four{};
-  in6_addr six{};
-  const bool is_four = ::inet_pton(AF_INET, address.c_str(), &four) == 1;
-  const bool is_six = !is_four && ::inet_pton(AF_INET6, address.c_str(), &six) == 1;
+void require_own_address(const std::string& address) {
+  sockaddr_in four{};
+  sockaddr_in6 six{};
+  four.sin_family = AF_INET;
+  six.sin6_family = AF_INET6;
+  const bool is_four = ::inet_pton(AF_INET, address.c_str(), &four.sin_addr) == 1;
+  const bool is_six = !is_four && ::inet_pton(AF_INET6, address.c_str(), &six.sin6_addr) == 1;
   if (!is_four && !is_six)
-    throw Error(ErrorKind::kInvalidInput, fmt::format("gloo: \"{}\" is no numeric address", excerpt(address, 60)), {},
-                "Give an address of this machine, as `ip address` shows them, or the name of an interface.");
-  if ((is_four && four.s_addr == INADDR_ANY) || (is_six && IN6_IS_ADDR_UNSPECIFIED(&six)))
-    throw Error(ErrorKind::kInvalidInput, fmt::format("gloo: {} would open ports on all interfaces", address), {},
-                "Give the address of the one interface that the job's hosts share.");
+    throw_unusable(fmt::format("\"{}\" is no numeric address", excerpt(address, 60)),
+                   "Give an address of this machine, as `ip address` shows them, or the name of an interface.");
+  if ((is_four && four.sin_addr.s_addr == INADDR_ANY) || (is_six && IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr)))
+    throw_unusable(fmt::format("{} would open ports on all interfaces", address),
+                   "Give the address of the one interface that the job's hosts share.");
+  const FileDescriptor probe(::socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto* const where =
+      is_four ? reinterpret_cast<const sockaddr*>(&four) : reinterpret_cast<const sockaddr*>(&six);
+  const socklen_t length = is_four ? sizeof(four) : sizeof(six);
+  if (!probe.valid() || ::bind(probe.get(), where, length) != 0)
+    throw_unusable(fmt::format("{} cannot be used: {}", address, std::strerror(errno)),
+                   "Give an address of this machine, as `ip address` shows them.");
 }
 
 // What names a connection's local end: family, port and address, and nothing that is only padding.
@@ -60,22 +75,20 @@ std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& opt
   gloo::transport::tcp::attr attributes;
   if (!options.interface.empty()) {
     if (::if_nametoindex(options.interface.c_str()) == 0)
-      throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("gloo: there is no network interface \"{}\"", excerpt(options.interface, 60)), {},
-                  "See `ip address` for the interfaces of this machine.");
+      throw_unusable(fmt::format("there is no network interface \"{}\"", excerpt(options.interface, 60)),
+                     "See `ip address` for the interfaces of this machine.");
     attributes.iface = options.interface;
   } else {
-    require_numeric(options.address);
+    require_own_address(options.address);
     attributes.hostname = options.address;
   }
   const SignalsBlocked blocked;
   try {
     return gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("gloo: cannot use {}: {}", options.interface.empty() ? options.address : options.interface,
-                            excerpt(error.what(), 200)),
-                {}, "Name an interface of this machine that has an address.");
+    throw_unusable(fmt::format("{} cannot be used: {}", options.interface.empty() ? options.address : options.interface,
+                               excerpt(error.what(), 200)),
+                   "Name an interface of this machine that has an address.");
   }
 }
 

@@ -26,7 +26,10 @@ constexpr std::uint64_t kHelloSlot = std::uint64_t{1} << 63;
 constexpr std::uint64_t kNoticeSlot = kHelloSlot + 1;
 constexpr std::uint64_t kDeathSlot = kHelloSlot + 2;
 
+constexpr std::uint64_t kTokenSlot = kHelloSlot + 3;
+
 constexpr milliseconds kWatchPeriod{10};
+constexpr milliseconds kTokenPatience{200};  // Gloo's thread answers in less than one, if its process has a core
 constexpr milliseconds kNoticePatience{20};  // a notice that cannot be written sooner is behind a stuck message
 constexpr milliseconds kAtOnce{0};
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
@@ -91,17 +94,31 @@ struct GlooMesh::Notice {
   char text[496] = {};
 };
 
+struct GlooMesh::Token {
+  static constexpr std::int32_t kNobody = -1;
+
+  // Gloo's thread may send the word at any time, without a lock in common. It is a hint, and one word: no half of it
+  // can be seen. The thread sanitizer has to be told.
+  __attribute__((no_sanitize("thread"))) void set_waiting_for(std::int32_t rank) { waiting_for = rank; }
+
+  std::uint64_t magic = kMagic;
+  volatile std::int32_t waiting_for = kNobody;
+  std::int32_t unused = 0;
+};
+
 struct GlooMesh::Peer {
   int rank = 0;
   GlooNonce nonce{};
   Notice notice;  // from the peer, valid if notified
   std::unique_ptr<GlooBuffer> notice_buffer;
   std::unique_ptr<GlooBuffer> death;
+  std::unique_ptr<GlooBuffer> token;  // ours, for the peer
   bool ended = false;
   bool notified = false;
 };
 
-GlooMesh::GlooMesh(GlooOptions options) : options_(std::move(options)), nonce_(random_nonce()) {
+GlooMesh::GlooMesh(GlooOptions options)
+    : options_(std::move(options)), nonce_(random_nonce()), token_(std::make_unique<Token>()) {
 }
 
 GlooMesh::~GlooMesh() {
@@ -178,6 +195,8 @@ void GlooMesh::connect_pairs(const std::vector<std::string>& published) {
       peer->notice_buffer->recv(rank, kNoticeSlot);
       peer->death = context_->createUnboundBuffer(&peer->notice, 1);  // never written
       peer->death->recv(rank, kDeathSlot);
+      peer->token = context_->createUnboundBuffer(token_.get(), sizeof(Token));
+      peer->token->send(rank, kTokenSlot);
       local.push_back(context_->getPair(rank)->address().bytes());
     } catch (const std::exception& error) {
       if (options_.deadline.passed())
@@ -193,34 +212,41 @@ void GlooMesh::connect_pairs(const std::vector<std::string>& published) {
   peers_ = std::move(connected);
 }
 
+// Messages of the mesh itself, which end with the scope.
+struct GlooMesh::Exchange {
+  explicit Exchange(GlooMesh& its_mesh) : mesh(its_mesh) {}
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  ~Exchange() {
+    for (const std::unique_ptr<GlooBuffer>& message : messages)
+      mesh.forget(*message);
+  }
+  GlooBuffer& start(Direction direction, int peer, std::uint64_t slot, void* data, std::size_t bytes) {
+    return *messages.emplace_back(mesh.start(direction, peer, slot, data, bytes));
+  }
+
+  GlooMesh& mesh;
+  std::vector<std::unique_ptr<GlooBuffer>> messages;
+};
+
 void GlooMesh::greet() {
   struct Greeting {
     Hello mine;
     Hello theirs;
-    std::unique_ptr<GlooBuffer> send;
-    std::unique_ptr<GlooBuffer> receive;
+    GlooBuffer* send;
+    GlooBuffer* receive;
   };
-  struct Greetings {
-    explicit Greetings(GlooMesh& its_mesh, std::size_t count) : mesh(its_mesh), all(count) {}
-    ~Greetings() {
-      for (const Greeting& greeting : all) {
-        if (greeting.send) mesh.forget(*greeting.send);
-        if (greeting.receive) mesh.forget(*greeting.receive);
-      }
-    }
-    GlooMesh& mesh;
-    std::vector<Greeting> all;
-  } greetings(*this, peers_.size());
-
+  std::vector<Greeting> greetings(peers_.size());
+  Exchange exchange(*this);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    Greeting& greeting = greetings.all[i];
+    Greeting& greeting = greetings[i];
     const int rank = peers_[i]->rank;
     greeting.mine = {kMagic, options_.rank, options_.size, peers_[i]->nonce};
-    greeting.receive = start(Direction::kReceive, rank, kHelloSlot, &greeting.theirs, sizeof(Hello));
-    greeting.send = start(Direction::kSend, rank, kHelloSlot, &greeting.mine, sizeof(Hello));
+    greeting.receive = &exchange.start(Direction::kReceive, rank, kHelloSlot, &greeting.theirs, sizeof(Hello));
+    greeting.send = &exchange.start(Direction::kSend, rank, kHelloSlot, &greeting.mine, sizeof(Hello));
   }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    const Greeting& greeting = greetings.all[i];
+    const Greeting& greeting = greetings[i];
     const int rank = peers_[i]->rank;
     if (!wait(*greeting.receive, Direction::kReceive, rank, options_.deadline) ||
         !wait(*greeting.send, Direction::kSend, rank, options_.deadline))
@@ -228,6 +254,46 @@ void GlooMesh::greet() {
     if (greeting.theirs != Hello{kMagic, rank, options_.size, nonce_})
       throw Error(ErrorKind::kMismatch, fmt::format("somebody else than rank {} of this group connected", rank), {},
                   "Keep strangers out of the network that Gloo uses.");
+  }
+}
+
+std::vector<std::optional<int>> GlooMesh::ask_peers() {
+  std::vector<std::optional<int>> answers(static_cast<std::size_t>(options_.size));
+  std::vector<Token> tokens(peers_.size());
+  std::vector<GlooBuffer*> asked;
+  Exchange exchange(*this);
+  for (std::size_t i = 0; i < peers_.size(); ++i)
+    asked.push_back(&exchange.start(Direction::kReceive, peers_[i]->rank, kTokenSlot, &tokens[i], sizeof(Token)));
+  const Deadline patience = Deadline::after(kTokenPatience);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (wait(*asked[i], Direction::kReceive, peers_[i]->rank, patience) && tokens[i].magic == kMagic)
+      answers[static_cast<std::size_t>(peers_[i]->rank)] = tokens[i].waiting_for;
+  }
+  return answers;
+}
+
+Error GlooMesh::give_up(int peer, Direction direction) {
+  try {
+    const std::vector<std::optional<int>> waits_for = ask_peers();
+    int culprit = peer;
+    // Around a circle one comes back to where one started: then nobody is to blame more than the first.
+    for (std::size_t steps = 0; steps < waits_for.size(); ++steps) {
+      const std::optional<int> next = waits_for[static_cast<std::size_t>(culprit)];
+      if (!next || *next < 0 || *next >= options_.size || *next == options_.rank) break;
+      culprit = *next;
+      if (steps + 1 == waits_for.size()) culprit = peer;
+    }
+    std::string text = fmt::format("rank {} ", culprit);
+    if (!waits_for[static_cast<std::size_t>(culprit)])
+      text += "does not respond before the deadline: it is stopped, or its host is out of reach";
+    else
+      text += direction == Direction::kSend && culprit == peer ? "took no message before the deadline"
+                                                               : "sent no message before the deadline";
+    if (culprit != peer) text += fmt::format(" (rank {} waits for it)", peer);
+    return fail(culprit,
+                Error(ErrorKind::kTimeout, text, {}, "See whether that rank is stopped or stuck, or allow more time."));
+  } catch (const Error& error) {
+    return error;  // the failure that came while asking
   }
 }
 
@@ -259,10 +325,12 @@ bool GlooMesh::wait(GlooBuffer& buffer, Direction direction, int peer, const Dea
   bool done = false;
   std::optional<std::string> thrown;
   try {
+    token_->set_waiting_for(peer);
     done = wait_in_gloo(buffer, direction, kForever);
   } catch (const std::exception& error) {
     thrown = error.what();
   }
+  if (done) token_->set_waiting_for(Token::kNobody);
   bool failed = false;
   {
     const MutexLock lock(mutex_);

@@ -5,6 +5,9 @@
 //   notice  the last message to a peer: why this rank closes the connection
 //   death   a receive that no message ever answers. Gloo tells it when the connection ends, which it forgets to tell
 //           messages that are half-way.
+//   token   a send that is started at once and asked for only when a deadline has passed: Gloo's thread of a peer that
+//           lives then sends it without further help. It says whom that peer waits for, so that everybody finds the
+//           rank at the end of the chain.
 //
 // Gloo closes every connection when one of its waits times out, so none of ours does: a watch thread looks every 10 ms,
 // or earlier when a deadline is nearer, and interrupts the wait.
@@ -60,6 +63,9 @@ class GlooMesh {
   bool wait(GlooBuffer& buffer, Direction direction, int peer, const Deadline& deadline);
   void forget(GlooBuffer& buffer);
 
+  // The failure for a message of `peer` that is not done at its deadline: names the rank that `peer` waits for, if it
+  // does. Takes up to 0.2 s when a peer does not respond.
+  Error give_up(int peer, Direction direction);
   // Ends all waits, now and later, with `error`, tells the peers that `rank` is the cause, and closes the connections.
   // Only the first failure counts; gives that one. From any thread.
   Error fail(int rank, const Error& error);
@@ -69,6 +75,8 @@ class GlooMesh {
  private:
   struct Peer;
   struct Notice;
+  struct Token;
+  struct Exchange;
   struct Loss {
     int rank;
     Error error;
@@ -77,6 +85,8 @@ class GlooMesh {
   void exchange_addresses(std::vector<std::string>& published);
   void connect_pairs(const std::vector<std::string>& published);
   void greet();
+  // Asks the peers whom they wait for; no answer is no entry. By rank.
+  std::vector<std::optional<int>> ask_peers();
 
   void watch();
   void interrupt_late_wait() MUSTER_REQUIRES(mutex_);
@@ -93,6 +103,7 @@ class GlooMesh {
   // Constant once connected.
   const GlooOptions options_;
   const GlooNonce nonce_;
+  std::unique_ptr<Token> token_;  // sent as it is when a peer asks for it
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
   std::vector<std::unique_ptr<Peer>> peers_;  // all ranks but this one

@@ -44,10 +44,7 @@ class GlooTransfer final : public Transfer {
 
   void wait(const Deadline& deadline) override {
     if (done_within(deadline)) return;
-    throw mesh_->fail(peer_, Error(ErrorKind::kTimeout,
-                                   fmt::format("rank {} did not {} before the deadline", peer_,
-                                               direction_ == Direction::kSend ? "take a message" : "send a message"),
-                                   {}, "See whether that rank is stopped or stuck, or allow more time."));
+    throw mesh_->give_up(peer_, direction_);
   }
 
  private:

@@ -55,8 +55,16 @@ NetworkBackend::NetworkBackend(std::unique_ptr<Transport> transport) : transport
 }
 
 void NetworkBackend::run(const Call& call, const Deadline& deadline, const std::function<void()>& action) {
+  explain_errors(call, [&] {
+    Frame frame;
+    frame.call = call;
+    agree(frame, deadline);
+    action();
+  });
+}
+
+void NetworkBackend::explain_errors(const Call& call, const std::function<void()>& action) {
   try {
-    agree(call, deadline);
     action();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kMismatch) throw;
@@ -65,15 +73,14 @@ void NetworkBackend::run(const Call& call, const Deadline& deadline, const std::
   }
 }
 
-void NetworkBackend::agree(const Call& call, const Deadline& deadline) {
-  std::vector<Call> calls(static_cast<std::size_t>(size()));
-  std::vector<bool> arrived(calls.size());
-  std::vector<std::unique_ptr<Transfer>> receives(calls.size());
+std::vector<NetworkBackend::Frame> NetworkBackend::agree(const Frame& mine, const Deadline& deadline) {
+  std::vector<Frame> frames(static_cast<std::size_t>(size()));
+  std::vector<bool> arrived(frames.size());
+  std::vector<std::unique_ptr<Transfer>> receives(frames.size());
   std::vector<std::unique_ptr<Transfer>> sends;
-  const Call mine = call;
   for (const int peer : peers()) {
     const auto place = static_cast<std::size_t>(peer);
-    receives[place] = transport_->receive(peer, kCallSlot, std::as_writable_bytes(std::span(&calls[place], 1)));
+    receives[place] = transport_->receive(peer, kCallSlot, std::as_writable_bytes(std::span(&frames[place], 1)));
   }
   for (const int peer : peers())
     sends.push_back(transport_->send(peer, kCallSlot, std::as_bytes(std::span(&mine, 1))));
@@ -85,23 +92,25 @@ void NetworkBackend::agree(const Call& call, const Deadline& deadline) {
     try {
       receives[place]->wait(deadline);
       arrived[place] = true;
-      differ = differ || calls[place] != mine;
+      differ = differ || frames[place].call != mine.call;
     } catch (const Error& error) {
       if (!failure) failure = error;
     }
   }
   if (differ) {
     // After a failure a receive may still be writing: only what arrived is read.
-    std::vector<Call> known(calls.size());
-    for (std::size_t place = 0; place < calls.size(); ++place) {
-      if (arrived[place]) known[place] = calls[place];
+    std::vector<Call> known(frames.size());
+    for (std::size_t place = 0; place < frames.size(); ++place) {
+      if (arrived[place]) known[place] = frames[place].call;
     }
-    known[static_cast<std::size_t>(rank())] = mine;
+    known[static_cast<std::size_t>(rank())] = mine.call;
     report_mismatch(known, !failure, deadline);
   }
   if (failure) throw *failure;
   for (const std::unique_ptr<Transfer>& send : sends)
     send->wait(deadline);
+  frames[static_cast<std::size_t>(rank())] = mine;
+  return frames;
 }
 
 void NetworkBackend::report_mismatch(const std::vector<Call>& calls, bool complete, const Deadline& deadline) {

@@ -28,6 +28,8 @@ namespace muster::comm {
 
 class NetworkBackend final : public Backend {
  public:
+  // all_reduce of at most this many bytes: the data goes along with the calls.
+  static constexpr std::size_t kAttachedBytes = 232;
   // all_reduce of at most this many bytes: one exchange of everything.
   static constexpr std::size_t kDirectBytes = 8 * 1024;
   // Longer arrays are reduced in segments, the next one under way while this one is combined; two fit in here.
@@ -76,9 +78,18 @@ class NetworkBackend final : public Backend {
 
   // Agrees, then runs `action`; errors say in which call they happened.
   void run(const Call& call, const Deadline& deadline, const std::function<void()>& action);
-  void agree(const Call& call, const Deadline& deadline);
+  void explain_errors(const Call& call, const std::function<void()>& action);
+  // What a rank sends in the agreement: its call, and room for data that is short enough to go along.
+  struct Frame {
+    Call call;
+    std::byte attached[kAttachedBytes] = {};
+  };
+  static_assert(sizeof(Frame) == 256);
+  // The frames of all ranks.
+  std::vector<Frame> agree(const Frame& mine, const Deadline& deadline);
   [[noreturn]] void report_mismatch(const std::vector<Call>& calls, bool complete, const Deadline& deadline);
 
+  void reduce_attached(const Call& call, const std::byte* input, std::byte* output, const Deadline& deadline);
   void reduce_directly(const Call& call, const std::byte* input, std::byte* output, const Deadline& deadline);
   void reduce_in_segments(const Call& call, const Plan& plan, const std::byte* input, std::byte* output,
                           const Deadline& deadline);

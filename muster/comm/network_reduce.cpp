@@ -1,10 +1,11 @@
 // The reductions of the network backend.
 //
-// Short arrays: everyone sends everything to everyone and combines all of it. Long ones: every rank owns a slice. It
-// gets that slice from all ranks and combines them in rank order, all at once, so that the bits are the ones of every
-// other backend (combine.h); for all_reduce it then sends the result to all.
+// Very short arrays go along with the calls. Short ones: everyone sends everything to everyone and combines all of it.
+// Long ones: every rank owns a slice. It gets that slice from all ranks and combines them in rank order, all at once,
+// so that the bits are the ones of every other backend (combine.h); for all_reduce it then sends the result to all.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -49,9 +50,11 @@ struct NetworkBackend::Plan {
 };
 
 void NetworkBackend::all_reduce(const Call& call, const void* input, void* output, const Deadline& deadline) {
+  const auto* const in = static_cast<const std::byte*>(input);
+  auto* const out = static_cast<std::byte*>(output);
+  if (call.count <= kAttachedBytes / size_of(call.type))
+    return explain_errors(call, [&] { reduce_attached(call, in, out, deadline); });
   run(call, deadline, [&] {
-    const auto* const in = static_cast<const std::byte*>(input);
-    auto* const out = static_cast<std::byte*>(output);
     if (call.count * size_of(call.type) <= kDirectBytes)
       reduce_directly(call, in, out, deadline);
     else
@@ -64,6 +67,19 @@ void NetworkBackend::reduce_scatter(const Call& call, const void* input, void* o
     reduce_in_segments(call, Plan(call, size(), true), static_cast<const std::byte*>(input),
                        static_cast<std::byte*>(output), deadline);
   });
+}
+
+void NetworkBackend::reduce_attached(const Call& call, const std::byte* input, std::byte* output,
+                                     const Deadline& deadline) {
+  Frame mine;
+  mine.call = call;
+  if (call.count > 0) std::memcpy(mine.attached, input, call.count * size_of(call.type));
+  const std::vector<Frame> frames = agree(mine, deadline);
+  if (call.count == 0) return;
+  std::array<const void*, kMaxRanks> inputs{};
+  for (std::size_t place = 0; place < frames.size(); ++place)
+    inputs[place] = frames[place].attached;
+  combine(call.type, call.reduction, std::span(inputs).first(frames.size()), output, call.count);
 }
 
 void NetworkBackend::reduce_directly(const Call& call, const std::byte* input, std::byte* output,
@@ -81,8 +97,7 @@ void NetworkBackend::reduce_directly(const Call& call, const std::byte* input, s
   for (const int peer : peers())
     batch.send(peer, input, bytes);
   batch.wait(deadline);
-  if (call.count > 0)
-    combine(call.type, call.reduction, std::span(inputs).first(static_cast<std::size_t>(size())), output, call.count);
+  combine(call.type, call.reduction, std::span(inputs).first(static_cast<std::size_t>(size())), output, call.count);
 }
 
 void NetworkBackend::reduce_in_segments(const Call& call, const Plan& plan, const std::byte* input, std::byte* output,

@@ -296,6 +296,33 @@ TEST_F(GlooTransportTest, EndsAWaitAtItsDeadlineAndNamesThePeerEverywhere) {
   });
 }
 
+TEST_F(GlooTransportTest, NamesTheRankAtTheEndOfTheChain) {
+  // Rank 2 gives up first, waiting for rank 1, which waits for rank 0, which does something else.
+  std::atomic<int> done{0};
+  run_ranks(3, [&](int rank) {
+    const auto transport = make(rank, 3);
+    int value = 0;
+    if (rank > 0) {
+      const Deadline deadline = rank == 2 ? Deadline::after(milliseconds(100)) : soon();
+      expect_error(ErrorKind::kTimeout, "rank 0 sent no message",
+                   [&] { transport->receive(rank - 1, 1, room_of(value))->wait(deadline); });
+    }
+    ++done;
+    while (done < 3)
+      std::this_thread::yield();
+  });
+}
+
+TEST_F(GlooTransportTest, NamesThePeerWhenRanksWaitInACircle) {
+  run_ranks(3, [&](int rank) {
+    const auto transport = make(rank, 3);
+    int value = 0;
+    expect_error(ErrorKind::kTimeout, "rank ", [&] {
+      transport->receive((rank + 1) % 3, 1, room_of(value))->wait(Deadline::after(milliseconds(100)));
+    });
+  });
+}
+
 TEST_F(GlooTransportTest, AbortEndsTheWaitsOfAllRanks) {
   std::atomic<int> waiting{0};
   run_ranks(3, [&](int rank) {
@@ -322,15 +349,34 @@ TEST_F(GlooTransportTest, AbortEndsTheWaitsOfAllRanks) {
 }
 
 TEST_F(GlooTransportTest, AMessageGivenUpHalfWayFailsTheGroup) {
+  std::atomic<bool> given_up{false};
   run_ranks(2, [&](int rank) {
     const auto transport = make(rank, 2);
-    std::vector<std::byte> bytes(64 << 20);
+    std::vector<std::byte> bytes(1000);
     if (rank == 0) {
       { const auto dropped = transport->send(1, 1, bytes); }
+      given_up = true;
       expect_error(ErrorKind::kPeerLost, "rank 0 gave up", [&] { transport->send(1, 2, bytes); });
     } else {
-      expect_error(ErrorKind::kPeerLost, "rank 0", [&] { transport->receive(0, 1, bytes)->wait(soon()); });
+      while (!given_up)
+        std::this_thread::yield();
+      expect_error(ErrorKind::kPeerLost, "rank 0 gave up", [&] { transport->receive(0, 1, bytes)->wait(soon()); });
     }
+  });
+}
+
+TEST_F(GlooTransportTest, GivingUpALongMessageLetsGoOfItsMemory) {
+  // The sanitizers see to it: the memory is gone while the message is under way.
+  std::atomic<int> started{0};
+  run_ranks(2, [&](int rank) {
+    const auto transport = make(rank, 2);
+    auto bytes = std::make_unique<std::vector<std::byte>>(32 << 20);
+    auto transfer = rank == 0 ? transport->send(1, 1, *bytes) : transport->receive(0, 1, *bytes);
+    ++started;
+    while (started < 2)
+      std::this_thread::yield();
+    transfer.reset();
+    bytes.reset();
   });
 }
 
