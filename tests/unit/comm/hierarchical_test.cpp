@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Hierarchical, AlignedHosts,
                          [](const auto& test) { return fmt::format("Hosts{}", fmt::join(test.param, "")); });
 
 TEST_P(AlignedHosts, EveryCollectiveAgreesWithTheFlatTree) {
-  PretendHosts(GetParam()).run([](const Group& group) { testing::check_collectives(group, 20001); });
+  PretendHosts(GetParam()).run([](const Group& group) { testing::check_collectives(group, 6001); });
 }
 
 // More than one segment, with a rest, and parts that are exchanged in two steps.
