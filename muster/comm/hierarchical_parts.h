@@ -29,8 +29,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
 // what this host makes of it.
 struct HierarchicalBackend::Times {
   explicit Times(const Deadline& deadline)
-      : Times(deadline, std::min<std::chrono::nanoseconds>(deadline.remaining() / 16, std::chrono::milliseconds(250))) {
-  }
+      : Times(deadline, std::min<std::chrono::nanoseconds>(deadline.remaining() / 8, std::chrono::milliseconds(250))) {}
   Times(const Deadline& deadline, std::chrono::nanoseconds step)
       : arrival(Deadline::after(deadline.remaining() - 2 * step)),
         network(Deadline::after(deadline.remaining() - step)),

@@ -1,11 +1,13 @@
 // The ranks that mpi_transport_test.cpp starts under mpirun: every rank runs the same GoogleTest cases together, or,
-// with the name of a scene as argument, meets one failure.
+// with the name of a scene as argument, meets one failure. MUSTER_TEST_FOLDER is a folder that all ranks share.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -14,8 +16,14 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/comm/connect.h"
+#include "muster/comm/hierarchical.h"
 #include "muster/comm/mpi_transport.h"
 #include "muster/comm/native_collectives.h"
+#include "muster/comm/network_backend.h"
+#include "muster/comm/self_backend.h"
+#include "muster/comm/shm_backend.h"
+#include "support/collective_checks.h"
 
 namespace muster::comm {
 namespace {
@@ -40,6 +48,18 @@ std::vector<std::byte> pattern(int from, int to, int message, std::size_t bytes)
 
 class MpiRanks : public ::testing::Test {
  protected:
+  GroupOptions options(const std::string& name) const {
+    GroupOptions options;
+    options.rank = world_.rank;
+    options.size = world_.size;
+    options.store = make_file_store(folder_);
+    options.name = name;
+    options.backend = "mpi";
+    options.timeout = std::chrono::seconds(30);
+    return options;
+  }
+
+  std::string folder_ = std::getenv("MUSTER_TEST_FOLDER");
   std::shared_ptr<MpiRuntime> runtime_ = start_mpi();
   MpiWorld world_ = mpi_world(*runtime_);
 };
@@ -170,6 +190,44 @@ TEST_F(MpiRanks, MembersOutsideTheWorldAreRefused) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
     }
+  }
+}
+
+TEST_F(MpiRanks, EveryCollectiveAgreesWithTheSerialReference) {
+  const Group group = make_group(options("matrix"));
+  EXPECT_EQ(group.backend(), world_.size == 1 ? "self" : "mpi");
+  testing::check_collectives(group, 6001);
+}
+
+// Two ranks to a pretend host: shared memory inside, MPI between.
+TEST_F(MpiRanks, CollectivesBetweenHostsGoOverMpi) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < world_.size; ++rank)
+    hosts.push_back(rank / 2);
+  const int local_ranks = static_cast<int>(std::count(hosts.begin(), hosts.end(), world_.rank / 2));
+  const auto store = with_prefix(make_file_store(folder_), fmt::format("host-{}", world_.rank / 2));
+  auto local = local_ranks == 1 ? make_self_backend() : make_shm_backend(world_.rank % 2, local_ranks, store, soon());
+  auto network = std::make_unique<NetworkBackend>(make_mpi_transport(runtime_, everyone(*runtime_), "between"));
+  const Group group(std::make_shared<HierarchicalBackend>(std::move(local), std::move(network), hosts),
+                    std::chrono::seconds(30));
+  testing::CollectiveChecks<float> checks(group);
+  for (const std::size_t count : {0UL, 1UL, 7UL, 1025UL, 20001UL})
+    checks.check(count);
+}
+
+TEST_F(MpiRanks, ADifferentCallIsNamedOnAllRanks) {
+  if (world_.size == 1) return;  // nobody to differ from
+  Group group = make_group(options("mismatch"));
+  std::vector<float> data(5);
+  try {
+    if (world_.rank == 1)
+      group.barrier();
+    else
+      group.all_reduce(std::span(data));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kMismatch) << error.what();
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("rank 0: all_reduce #1 of 5 float, sum; rank 1: barrier #1"));
   }
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,32 +21,16 @@ using ::testing::HasSubstr;
 
 testing::CommandResult run_mpi_ranks(int ranks, const std::string& argument) {
   const testing::TemporaryFolder session;  // where mpirun keeps its sockets and shared memory
-  return testing::run_command({"env",
-                               "ASAN_OPTIONS=detect_leaks=0",  // MPI libraries keep what they once allocated
-                               "mpirun",
-                               "--allow-run-as-root",
-                               "--oversubscribe",
-                               "--bind-to",
-                               "none",
-                               "-n",
-                               fmt::format("{}", ranks),
-                               "--mca",
-                               "pml",
-                               "ob1",
-                               "--mca",
-                               "btl",
-                               "self,vader,tcp",
-                               "--mca",
-                               "btl_tcp_if_include",
-                               "lo",
-                               "--mca",
-                               "oob_tcp_if_include",
-                               "lo",
-                               "--mca",
-                               "orte_tmpdir_base",
-                               session.path().string(),
-                               MUSTER_MPI_RANKS,
-                               argument});
+  const testing::TemporaryFolder shared;
+  std::istringstream text(
+      fmt::format("env ASAN_OPTIONS=detect_leaks=0 MUSTER_TEST_FOLDER={} "  // MPI libraries keep what they allocate
+                  "mpirun --allow-run-as-root --oversubscribe --bind-to none -n {} "
+                  "--mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "
+                  "--mca orte_tmpdir_base {}",
+                  shared.path().string(), ranks, session.path().string()));
+  std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+  words.insert(words.end(), {MUSTER_MPI_RANKS, argument});
+  return testing::run_command(words);
 }
 
 class MpiJob : public ::testing::TestWithParam<int> {};
