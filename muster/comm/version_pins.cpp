@@ -43,6 +43,7 @@ VersionPin VersionPins::pin() const {
     CommitWord now = CommitWord::unpack(commit_.load());
     for (bool again = true; again;) {
       pin.version_ = {now.step, now.buffer};
+      MUSTER_FAILPOINT("arena.pin.before_store");
       slot.version.store(pin.version_.pack());
       MUSTER_FAILPOINT("arena.pin.after_store");
       const CommitWord then = std::exchange(now, CommitWord::unpack(commit_.load()));

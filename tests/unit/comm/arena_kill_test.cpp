@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,7 +97,10 @@ class Host {
              std::chrono::milliseconds patience = kPatience) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
-    if (child == 0) ::_exit(worker(rank, target, rules, patience));
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is cut short leaves no workers behind
+      ::_exit(worker(rank, target, rules, patience));
+    }
     workers_[rank] = child;
   }
 
@@ -138,6 +142,12 @@ class Host {
   }
 
   Arena& arena() { return *arena_; }
+  // A view through a mapping of its own, as a process that was not forked has.
+  Arena attach(int rank) const {
+    return Arena::attach(std::make_shared<const SharedRegion>(
+                             SharedRegion::attach(FileDescriptor(::fcntl(region_->descriptor(), F_DUPFD_CLOEXEC, 0)))),
+                         kJobNonce, rank);
+  }
   std::uint64_t generation() const { return generation_; }
   const SharedRegion& region() const { return *region_; }
 
@@ -150,10 +160,7 @@ class Host {
   int worker(int rank, std::uint64_t target, const std::string& rules, std::chrono::milliseconds patience) const {
     try {
       arm_failpoints(rules);
-      // A mapping of its own, as a process that was not forked has.
-      const auto region = std::make_shared<const SharedRegion>(
-          SharedRegion::attach(FileDescriptor(::fcntl(region_->descriptor(), F_DUPFD_CLOEXEC, 0))));
-      Arena arena = Arena::attach(region, kJobNonce, rank);
+      Arena arena = attach(rank);
       testing::work(arena, rank, generation_, target, patience);
       return 0;
     } catch (const Error& error) {
@@ -176,9 +183,7 @@ void leave_claims_behind(Host& host) {
   host.begin(0b111);
   for (const int rank : {1, 2}) {
     const int status = status_of_child([&] {
-      Arena arena = Arena::attach(std::make_shared<const SharedRegion>(SharedRegion::attach(
-                                      FileDescriptor(::fcntl(host.region().descriptor(), F_DUPFD_CLOEXEC, 0)))),
-                                  kJobNonce, rank);
+      Arena arena = host.attach(rank);
       arena.enter(1, Deadline::after(kPatience));
       arena.claim(rank == 1 ? 0 : 2);
       arena.start(rank == 1 ? 0 : 2);
@@ -308,9 +313,7 @@ TEST(ArenaStop, IsReportedByThoseWhoWaitWithRankPidAndPlace) {
   host.begin(0b11);
   host.start(1, 100, "arena.commit.before_arrival=stop@step=2");
   const pid_t stopped = host.pid(1);
-  const auto region = std::make_shared<const SharedRegion>(
-      SharedRegion::attach(FileDescriptor(::fcntl(host.region().descriptor(), F_DUPFD_CLOEXEC, 0))));
-  Arena arena = Arena::attach(region, kJobNonce, 0);
+  Arena arena = host.attach(0);
   arena.enter(1, Deadline::after(kPatience));
   testing::do_step(arena, 0, Deadline::after(kPatience));
   testing::do_step(arena, 0, Deadline::after(kPatience));
@@ -339,9 +342,7 @@ TEST(ArenaDeath, IsFoundByThoseWhoWaitEvenIfNoParentTells) {
   host.begin(0b11);
   host.start(1, 100, "arena.job.half_slice=kill@step=1");
   const pid_t dead = host.pid(1);
-  Arena arena = Arena::attach(std::make_shared<const SharedRegion>(SharedRegion::attach(
-                                  FileDescriptor(::fcntl(host.region().descriptor(), F_DUPFD_CLOEXEC, 0)))),
-                              kJobNonce, 0);
+  Arena arena = host.attach(0);
   arena.enter(1, Deadline::after(kPatience));
   testing::do_step(arena, 0, Deadline::after(kPatience));
   try {
@@ -353,6 +354,64 @@ TEST(ArenaDeath, IsFoundByThoseWhoWaitEvenIfNoParentTells) {
                 HasSubstr("rank 1 (pid " + std::to_string(dead) + ") died and had not come to the commit of step 1"));
   }
   EXPECT_EQ(host.wait_for_any().first, 1);
+}
+
+// Runs `body` in a child that stops at the failpoint of `rules`; `meanwhile` runs here before it goes on. Gives the
+// child's exit code.
+int stopped_and_continued(const std::string& rules, const std::function<int()>& body,
+                          const std::function<void()>& meanwhile) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    arm_failpoints(rules);
+    ::_exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, WUNTRACED), child);
+  EXPECT_TRUE(WIFSTOPPED(status)) << status;
+  meanwhile();
+  ::kill(child, SIGCONT);
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  return WEXITSTATUS(status);
+}
+
+TEST(ArenaStop, ACommitThatComesTooLateIsFencedOff) {
+  Host host(2);
+  host.create("");
+  host.begin(0b01);
+  const int code = stopped_and_continued(
+      "arena.commit.before_flip=stop",
+      [&] {
+        Arena arena = host.attach(0);
+        arena.enter(1, Deadline::after(kPatience));
+        try {
+          arena.commit(Outcome::kFlip, Deadline::after(kPatience));
+          return 1;
+        } catch (const Error& error) {
+          return error.kind() == ErrorKind::kPeerLost ? 42 : 2;
+        }
+      },
+      [&] { host.begin(0b11); });
+  EXPECT_EQ(code, 42);
+  EXPECT_EQ(host.arena().committed(), (CommitWord{2, 0, 0}));
+}
+
+TEST(ArenaStop, APinThatComesTooLateTakesTheNewVersion) {
+  Host host(1);
+  host.create("");
+  host.begin(0b01);
+  const int code = stopped_and_continued(
+      "arena.pin.before_store=stop@call=0",
+      [&] {
+        const VersionPin pin = host.arena().pin();
+        return static_cast<int>(pin.step()) + (sha256(pin.bytes()) == SerialReference().hash_at(pin.step()) ? 40 : 0);
+      },
+      [&] {
+        Arena arena = host.attach(0);
+        testing::work(arena, 0, 1, 3, kPatience);
+      });
+  EXPECT_EQ(code, 43);
 }
 
 // A host of three processes and a server, all killed: there is nothing to find afterwards.
@@ -371,6 +430,8 @@ TEST(ArenaDeath, OfEverybodyLeavesNothingBehind) {
   ASSERT_GE(leader, 0);
   if (leader == 0) {
     ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::alarm(60);
     Host host(2);
     host.create("");
     host.begin(0b11);
