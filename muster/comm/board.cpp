@@ -110,6 +110,11 @@ std::optional<ProcessId> Board::occupant(int rank) const {
   return ProcessId{pid, seats_[rank].start_time.load()};
 }
 
+void Board::vacate(int rank, const ProcessId& dead) {
+  std::int32_t pid = dead.pid;
+  seats_[rank].pid.compare_exchange_strong(pid, 0);
+}
+
 void Board::beat() {
   seats_[self_].beat_ns.store(monotonic_ns(), std::memory_order_relaxed);
 }
@@ -240,7 +245,9 @@ std::optional<Failure> Board::failure() const {
 
 void Board::throw_failure() const {
   const std::optional<Failure> failure = this->failure();
-  MUSTER_CHECK(failure.has_value(), "a failure does not go away");
+  // A failure of a later generation may have taken its place since the caller looked.
+  if (!failure)
+    throw Error(ErrorKind::kPeerLost, "a rank failed, and others are members since", fmt::format("rank {}", self_));
   throw Error(failure->kind, failure->reason, fmt::format("rank {}", self_));
 }
 

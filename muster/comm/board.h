@@ -62,6 +62,10 @@ class Board {
   // The process in a seat, if somebody sits there.
   std::optional<ProcessId> occupant(int rank) const;
 
+  // Empties the seat of a process that is dead, so that nobody who waits for the next one takes that for lost. Does
+  // nothing if somebody else sits there by now. REQUIRES: the death was confirmed.
+  void vacate(int rank, const ProcessId& dead);
+
   // A sign of life, written by the owner and read by observers; nanoseconds of the monotonic clock, 0 before the first.
   void beat();
   std::chrono::nanoseconds last_beat(int rank) const;

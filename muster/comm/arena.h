@@ -1,0 +1,155 @@
+// The host arena: training state that all workers of a host share, and that any of them may leave by kill -9 at any
+// instruction without harm to the committed version.
+//
+// It holds two buffers for versions (the committed one, and the one that the running step writes), one area per lane,
+// and a control page of atomic words. What is inside versions and areas is the strategy's business. A step, for one
+// rank:
+//   1. claim() or claim_next() a lane, start() it, write lane(i), finish() it; until none is left
+//   2. wait_all_done(), then read all lanes and next_version(); write the slice that this rank owns
+//   3. commit(): arrives, waits for the other members, and the version is flipped by one compare-and-swap
+// A death: whoever confirmed it calls begin_generation(); members then get kPeerLost out of their waits, call enter(),
+// and go on with the same step, whose finished lanes are kept. Layout, protocol and the crash argument: docs/arena.md.
+//
+// Thread safety: one thread per rank's Arena; committed(), pin() and fail() may be called from any thread.
+// Errors: kPeerLost (a member died, or a new generation began) and kTimeout name rank, pid, lane and step.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "muster/base/deadline.h"
+#include "muster/comm/arena_words.h"
+#include "muster/comm/board.h"
+#include "muster/comm/region.h"
+#include "muster/comm/version_pins.h"
+
+namespace muster::comm {
+
+struct ArenaOptions {
+  int ranks = 1;  // at most 64; how many may ever be members at once
+  int lanes = 1;  // at most 4096
+  std::size_t version_bytes = 0;
+  std::size_t lane_bytes = 0;
+  std::uint64_t nonce = 0;  // of the job: an arena of another job is refused
+  std::uint64_t step = 0;   // the step that version 0's buffer is filled for: not 0 when a run is resumed
+};
+
+// The two ways a step can end.
+enum class Outcome {
+  kFlip,  // the next version becomes the committed one
+  kKeep,  // the step is skipped: it counts, and the committed version stays where it is
+};
+
+class Arena {
+ public:
+  static constexpr int kMostLanes = 4096;
+  static constexpr int kMostPhase = 253;  // phases of wait_arrived; commit() uses those above
+
+  // Bytes of a region for such an arena. Throws kInvalidInput.
+  static std::size_t bytes(const ArenaOptions& options);
+  // Makes an arena in a new region. It has no members yet: fill version(0), then begin_generation(1, ...).
+  static Arena create(std::shared_ptr<const SharedRegion> region, const ArenaOptions& options);
+  // Somebody else's. `rank` is this process's, or kAnyRank for an observer (parent, checkpoint writer). Throws
+  // kMismatch (no arena, another layout, another job, closed) or kDamaged (truncated), with the reason.
+  static Arena attach(std::shared_ptr<const SharedRegion> region, std::uint64_t nonce, int rank);
+
+  const ArenaOptions& options() const { return options_; }
+  Board& board() { return board_; }  // heartbeats and seats
+  CommitWord committed() const;
+  std::uint64_t step() const { return step_; }  // that this rank works on
+  std::uint64_t generation() const { return generation_; }
+  std::uint64_t members() const { return members_; }  // bit r: rank r; of generation()
+
+  // The committed version is in version(committed().buffer). Only next_version() may be written, once it is
+  // returned; lanes only between start() and finish().
+  std::span<std::byte> version(std::uint64_t buffer) const;
+  std::span<std::byte> lane(int lane) const;
+  ReadOnlyMapping map_version_read_only(std::uint64_t buffer) const;
+
+  // --- Members. Called by whoever decides on them, one at a time; an observer may.
+  // Starts `generation` (above the present one) with the ranks of bit mask `members`; waits and commits of the old one
+  // end with kPeerLost. Unfinished claims of ranks that are no longer members are free again, finished lanes are kept.
+  // Calling it again with the same arguments completes what a caller that died has begun.
+  // REQUIRES: every process that is no longer a member, or whose rank another process takes, is dead (confirmed).
+  void begin_generation(std::uint64_t generation, std::uint64_t members);
+  // Ends all waits of this generation with kPeerLost: for a parent that has seen `rank` die.
+  void fail(int rank, std::string_view reason);
+  // No one attaches or enters any more.
+  void close();
+
+  // --- A rank's own work. REQUIRES, of all that follow: enter() has returned.
+  // Becomes a member of `generation` as soon as that has begun. What this rank claimed before and did not finish is
+  // free. Throws kMismatch if a later generation has begun or this rank is no member of it, kTimeout. REQUIRES: this
+  // rank is not writing anywhere in the arena.
+  void enter(std::uint64_t generation, const Deadline& deadline);
+
+  // Each is true if this rank now has what it asked for. All throw kPeerLost once a new generation has begun, but
+  // finish(), which keeps the work.
+  bool claim(int lane);
+  std::optional<int> claim_next(int lanes);  // the first free one of lanes 0 .. lanes-1
+  bool take_back(int lane);                  // another rank's claim that has not been started
+  bool start(int lane);                      // false: the claim was taken back
+  void release(int lane);                    // this rank's claim, unstarted or broken off, is free again
+  void finish(int lane);
+  LaneWord lane_state(int lane) const;
+
+  // Returns when lanes 0 .. lanes-1 are done.
+  void wait_all_done(int lanes, const Deadline& deadline);
+  // The same, but false as soon as one of them is free.
+  bool wait_done_or_free(int lanes, const Deadline& deadline);
+
+  // Barriers inside a step: phases count up from 1. Waiting for a phase means for all members to have arrived there.
+  void arrive(int phase);
+  void wait_arrived(int phase, const Deadline& deadline);
+
+  // The buffer for the next version, when no pin is left on the old version in it. Its bytes are those of two flips
+  // ago.
+  std::span<std::byte> next_version(const Deadline& deadline);
+
+  // Ends the step: arrives, waits for all members, flips. Throws kMismatch if members want different outcomes,
+  // kUnsupported when the step numbers are used up. After kPeerLost the step may or may not be committed: enter()
+  // tells.
+  void commit(Outcome outcome, const Deadline& deadline);
+
+  // --- Readers, also observers.
+  // Holds the version that is committed now. Throws kResource when 16 pins are held.
+  VersionPin pin() const;
+
+ private:
+  struct Control;
+  enum class AskedFor { kAllDone, kDoneOrFree };
+
+  Arena(std::shared_ptr<const SharedRegion> region, const ArenaOptions& options, int rank);
+  Control& control() const;
+  std::atomic<std::uint64_t>& lane_word(int lane) const;
+  std::atomic<std::uint64_t>& arrival_word(int rank) const;
+  bool superseded() const;  // a new generation has begun
+  void throw_if_superseded() const;
+  bool change_lane(int lane, LaneWord from, LaneWord to);
+  bool wait_lanes(int lanes, AskedFor asked_for, const Deadline& deadline);
+  void wait_member(int rank, int phase, const Deadline& deadline);
+  VersionPins pins() const;
+  std::uint64_t read_members(std::uint64_t generation) const;
+  void publish_members(std::uint64_t current, std::uint64_t generation, std::uint64_t members);
+  void free_lanes_of_others(std::uint64_t members);
+  void vacate_seats_of_the_dead();
+
+  // Constant after construction.
+  std::shared_ptr<const SharedRegion> region_;
+  ArenaOptions options_;
+  int rank_;
+  Board observer_;  // copied by those who may be called from any thread
+  // This rank's thread only.
+  Board board_;
+  std::uint64_t generation_ = 0;
+  std::uint64_t members_ = 0;
+  std::uint64_t step_ = 0;
+};
+
+}  // namespace muster::comm

@@ -1,0 +1,77 @@
+// The words of an arena's control page: what is packed into one atomic 64-bit integer, so that it changes all at once.
+//
+// Every word carries generation and step. Nothing is ever reset: a word of an earlier step simply means nothing any
+// more, so a process that dies leaves no half-done cleaning behind. Offsets and the protocol: docs/arena.md.
+#pragma once
+
+#include <cstdint>
+
+namespace muster::comm {
+
+constexpr std::uint64_t kMostGeneration = (std::uint64_t{1} << 20) - 1;
+// The narrowest of the words' steps; at a thousand steps a second it lasts for two years.
+constexpr std::uint64_t kMostStep = (std::uint64_t{1} << 36) - 1;
+constexpr int kMostArenaRanks = 64;
+
+// generation 20 | step 43 | buffer 1
+struct CommitWord {
+  std::uint64_t generation = 0;
+  std::uint64_t step = 0;    // steps committed so far: the number of the version that is to be read
+  std::uint64_t buffer = 0;  // where that version lies
+
+  constexpr std::uint64_t pack() const { return generation << 44 | step << 1 | buffer; }
+  static constexpr CommitWord unpack(std::uint64_t word) {
+    return {word >> 44, word >> 1 & ((std::uint64_t{1} << 43) - 1), word & 1};
+  }
+  bool operator==(const CommitWord&) const = default;
+};
+
+enum class LaneState : std::uint64_t {
+  kFree,
+  kClaimed,  // somebody will compute it, and has not begun
+  kStarted,  // its area is being written
+  kDone,     // its area is complete
+};
+
+// generation 20 | step 36 | state 2 | rank 6
+struct LaneWord {
+  std::uint64_t generation = 0;
+  std::uint64_t step = 0;
+  LaneState state = LaneState::kFree;
+  int rank = 0;  // who claimed it; 0 when free
+
+  constexpr std::uint64_t pack() const {
+    return generation << 44 | step << 8 | static_cast<std::uint64_t>(state) << 6 | static_cast<std::uint64_t>(rank);
+  }
+  static constexpr LaneWord unpack(std::uint64_t word) {
+    return {word >> 44, word >> 8 & kMostStep, static_cast<LaneState>(word >> 6 & 3), static_cast<int>(word & 63)};
+  }
+  // The word as it counts in `now`: one of an earlier step is a free lane.
+  constexpr LaneWord in_step(std::uint64_t now) const { return step >= now ? *this : LaneWord{generation, now}; }
+  bool operator==(const LaneWord&) const = default;
+};
+
+// generation 20 | step 36 | phase 8
+struct ArrivalWord {
+  std::uint64_t generation = 0;
+  std::uint64_t step = 0;
+  int phase = 0;
+
+  constexpr std::uint64_t pack() const { return generation << 44 | step << 8 | static_cast<std::uint64_t>(phase); }
+  static constexpr ArrivalWord unpack(std::uint64_t word) {
+    return {word >> 44, word >> 8 & kMostStep, static_cast<int>(word & 255)};
+  }
+  bool operator==(const ArrivalWord&) const = default;
+};
+
+// A pinned version: step 43 | buffer 1 | 1
+struct PinWord {
+  std::uint64_t step = 0;
+  std::uint64_t buffer = 0;
+
+  constexpr std::uint64_t pack() const { return step << 2 | buffer << 1 | 1; }
+  static constexpr PinWord unpack(std::uint64_t word) { return {word >> 2, word >> 1 & 1}; }
+  bool operator==(const PinWord&) const = default;
+};
+
+}  // namespace muster::comm
