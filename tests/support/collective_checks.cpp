@@ -6,9 +6,9 @@ namespace muster::testing {
 namespace {
 
 template <typename T>
-class CollectiveChecks {
+class Checks {
  public:
-  explicit CollectiveChecks(comm::Group group) : group_(std::move(group)), rank_(group_.rank()), size_(group_.size()) {}
+  explicit Checks(comm::Group group) : group_(std::move(group)), rank_(group_.rank()), size_(group_.size()) {}
 
   void check(std::size_t count) {
     for (const auto reduction : {comm::Reduction::kSum, comm::Reduction::kMin, comm::Reduction::kMax,
@@ -148,6 +148,18 @@ class CollectiveChecks {
 };
 
 }  // namespace
+
+template <typename T>
+void CollectiveChecks<T>::check(std::size_t count) {
+  Checks<T>(group_).check(count);
+}
+template class CollectiveChecks<float>;
+template class CollectiveChecks<double>;
+template class CollectiveChecks<comm::Half>;
+template class CollectiveChecks<comm::Bfloat16>;
+template class CollectiveChecks<std::int32_t>;
+template class CollectiveChecks<std::int64_t>;
+template class CollectiveChecks<std::uint8_t>;
 
 void check_collectives(const comm::Group& group, std::size_t large) {
   const auto check = [&]<typename T>(T, std::size_t longest) {

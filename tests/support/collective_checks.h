@@ -128,6 +128,18 @@ void expect_same_bits(const std::vector<T>& actual, const std::vector<T>& expect
   }
 }
 
+// Every operation with elements of one of the seven types.
+template <typename T>
+class CollectiveChecks {
+ public:
+  explicit CollectiveChecks(comm::Group group) : group_(std::move(group)) {}
+  // With `count` elements a rank.
+  void check(std::size_t count);
+
+ private:
+  comm::Group group_;
+};
+
 // The whole matrix. `large` elements is the longest case. In collective_checks.cpp, a library of its own: seven types
 // are slow to compile.
 void check_collectives(const comm::Group& group, std::size_t large = 70001);
