@@ -9,11 +9,12 @@
 
 #include "muster/base/clock.h"
 #include "muster/cli/bench.h"
+#include "muster/comm/region.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/slice_update.h"
 #include "muster/compute/threads.h"
 #include "muster/model/make_model.h"
-#include "muster/strategies/shared_sync/host_memory.h"
+#include "muster/strategies/shared_sync/host_layout.h"
 
 namespace muster::cli {
 namespace {
@@ -58,14 +59,19 @@ void run_contest(const Contest& contest, const OptimizerBench& options) {
   const auto net = model::make_model(model_options, 1);
   const compute::ModuleBinding binding(net);
   const auto optimizer = compute::make_optimizer(contest.ours);
-  const strategies::HostMemory memory({binding.layout(), binding.buffer_layout(), optimizer->slots(), 1});
-  binding.read_parameters(memory.version(0).parameters);
+  const strategies::StrategyOptions memory{binding.layout(), binding.buffer_layout(), optimizer->slots(), 1};
+  const std::size_t version_bytes = strategies::version_bytes(memory);
+  const comm::SharedRegion region = comm::SharedRegion::create(2 * version_bytes + strategies::lane_bytes(memory));
+  const std::array<compute::Version, 2> versions{
+      strategies::carve_version(memory, region.bytes().first(version_bytes)).state,
+      strategies::carve_version(memory, region.bytes().subspan(version_bytes, version_bytes)).state};
+  binding.read_parameters(versions[0].parameters);
 
   // The same gradient for both sides, in each side's own memory.
   const auto theirs = contest.theirs(net->parameters());
   for (torch::Tensor& parameter : net->parameters())
     parameter.mutable_grad() = torch::randn_like(parameter) * 1e-2;
-  const compute::LaneArea& lane = memory.lane(0);
+  const compute::LaneArea lane = strategies::carve_lane(memory, region.bytes().subspan(2 * version_bytes)).area;
   for (std::size_t i = 0; i < lane.present.size(); ++i)
     lane.present[i] = 1;
   for (std::size_t i = 0; i < lane.gradient.size(); ++i)
@@ -76,10 +82,9 @@ void run_contest(const Contest& contest, const OptimizerBench& options) {
   const compute::UpdateRule rule{optimizer.get(), 1e-3, std::nullopt, rules};
   const std::vector<compute::LaneGradient> lanes{{lane.gradient.data(), lane.present.data()}};
   const compute::BlockRange slice{0, binding.layout().blocks().size()};
-  int current = 0;
+  std::size_t current = 0;
   const auto update = [&] {
-    compute::update_slice(binding.layout(), lanes, rule, {}, slice, memory.version(current),
-                          memory.version(1 - current), {});
+    compute::update_slice(binding.layout(), lanes, rule, {}, slice, versions[current], versions[1 - current], {});
     current = 1 - current;
   };
   std::vector<double> ours_ms;

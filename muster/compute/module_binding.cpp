@@ -136,13 +136,15 @@ void ModuleBinding::write_buffers(std::span<const std::byte> bytes) {
   }
 }
 
-void ModuleBinding::attach(std::array<std::span<float>, 2> versions, std::shared_ptr<void> owner) {
+void ModuleBinding::attach(std::array<std::span<const float>, 2> versions, std::shared_ptr<void> owner) {
   for (std::size_t index = 0; index < versions.size(); ++index) {
     MUSTER_CHECK(versions[index].size() == layout_.size(), "a flat array of the layout's size");
     views_[index].clear();
     for (const model::TensorSlot& slot : layout_.tensors()) {
+      // LibTorch has no tensors that cannot be written; where the memory cannot, writing ends the process.
+      float* const place = const_cast<float*>(versions[index].data()) + slot.offset;
       views_[index].push_back(torch::from_blob(
-          versions[index].data() + slot.offset, slot.shape, [owner](void*) {}, torch::kFloat32));
+          place, slot.shape, [owner](void*) {}, torch::kFloat32));
     }
   }
   shown_ = -1;

@@ -42,7 +42,7 @@ class ModuleBinding {
   void read_buffers(std::span<std::byte> bytes) const;
 
   // Names the memory of both versions; `owner` is kept alive as long as any parameter looks into it.
-  void attach(std::array<std::span<float>, 2> versions, std::shared_ptr<void> owner);
+  void attach(std::array<std::span<const float>, 2> versions, std::shared_ptr<void> owner);
   // Points the parameters at version `index`. REQUIRES: attached.
   void show(int index);
   void write_buffers(std::span<const std::byte> bytes);

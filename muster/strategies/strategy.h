@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "muster/base/deadline.h"
+#include "muster/comm/group.h"
 #include "muster/compute/buffer_layout.h"
 #include "muster/compute/lane_area.h"
 #include "muster/compute/slice_update.h"
@@ -41,6 +42,13 @@ struct StepOutcome {
   double loss = 0;           // mean over the step's samples
   double correct = 0;
   std::uint64_t samples = 0;
+  double waited = 0;  // seconds of this worker, for others
+};
+
+// Who computes which lane. The result is the same.
+enum class Claims {
+  kStatic,   // worker r of n: lanes r, r + n, ...
+  kDynamic,  // its own as before, then any that nobody has begun: a slow worker computes fewer
 };
 
 // What a strategy is made from.
@@ -49,6 +57,8 @@ struct StrategyOptions {
   compute::BufferLayout buffers;
   int slots = 0;          // of the optimizer
   std::size_t lanes = 1;  // at most, in one step
+  comm::Group group{};    // the workers
+  Claims claims = Claims::kStatic;
 };
 
 class Strategy {
@@ -56,14 +66,14 @@ class Strategy {
   virtual ~Strategy() = default;
 
   // Memory of the two versions of the parameters, and what keeps it alive: the model's tensors are views into it.
-  virtual std::array<std::span<float>, 2> parameter_versions() = 0;
+  virtual std::array<std::span<const float>, 2> parameter_versions() = 0;
   virtual std::shared_ptr<void> memory() = 0;
   // Which of the two is committed, 0 or 1.
   virtual int committed_version() const = 0;
   virtual CommittedState committed() const = 0;
 
-  // Sets the committed state: the model's first values, or a checkpoint's. REQUIRES: sizes of the layouts; between
-  // steps.
+  // Sets the committed state: the model's first values, or a checkpoint's. Every worker calls it, and what the first
+  // one gives counts. REQUIRES: sizes of the layouts; between steps.
   virtual void restore(const CommittedState& state) = 0;
 
   // Starts the step that `plan` describes; a step that was begun and not committed is forgotten.

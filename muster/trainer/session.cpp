@@ -137,8 +137,9 @@ struct Session::State {
         slot_names(optimizer->slot_names().begin(), optimizer->slot_names().end()),
         base_lr(compute::base_lr(optimizer_options)),
         binding(std::move(module)),
-        strategy(strategies::make_strategy(options.strategy,
-                                           {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes})) {
+        strategy(strategies::make_strategy(
+            options.strategy,
+            {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group, options.claims})) {
     compute::validate(options.schedule);
     compute::set_threads(options.threads);
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
@@ -259,7 +260,9 @@ struct Session::State {
     const Stopwatch watch(times.update);
     compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), options.clip_norm,
                              rules};
-    outcome = strategy->commit(rule, Deadline::after(options.load_timeout));
+    outcome = strategy->commit(rule, Deadline::after(options.step_timeout));
+    times.wait += outcome.waited;
+    times.update -= outcome.waited;
     if (!outcome.applied) ++skipped;
     plan.reset();
     done.clear();

@@ -26,6 +26,7 @@
 
 #include <torch/torch.h>
 
+#include "muster/comm/group.h"
 #include "muster/compute/exemption.h"
 #include "muster/compute/lane_area.h"
 #include "muster/compute/optimizer.h"
@@ -48,6 +49,9 @@ struct SessionOptions {
   int loader_threads = 1;
   std::size_t prefetch = 4;  // lanes that are read ahead
   std::chrono::seconds load_timeout{60};
+  comm::Group group{};  // the workers that train together
+  strategies::Claims claims = strategies::Claims::kStatic;
+  std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
 };
 
 // One part of a step's batch, while this worker computes it. Its tensors are views of memory that the next lane reuses:

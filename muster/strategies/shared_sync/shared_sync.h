@@ -1,7 +1,8 @@
 // shared_sync: synchronous data parallelism over one copy of the model per host (DESIGN: lanes and the host arena).
 //
-// With one worker, which is what runs so far, every lane is that worker's and the one slice is the whole model; the
-// bits are those that any number of workers gives, because lanes, blocks and the tree do not depend on it.
+// All workers of the group are on this host and share one arena (comm/arena.h). A worker reduces and updates its slice,
+// whole blocks, of every step. The bits are the same for any number of workers, because lanes, blocks and the tree do
+// not depend on it. A lost worker ends every other one's step with kPeerLost.
 #pragma once
 
 #include <memory>

@@ -35,7 +35,7 @@ struct Memory {
 void attach(ModuleBinding& binding, Memory& memory) {
   binding.read_parameters(memory.versions[0]);
   memory.versions[1] = memory.versions[0];
-  binding.attach({std::span(memory.versions[0]), std::span(memory.versions[1])}, nullptr);
+  binding.attach({memory.versions[0], memory.versions[1]}, nullptr);
   binding.show(0);
 }
 
@@ -189,7 +189,7 @@ TEST(ModuleBinding, TheModelOutlivesTheBinding) {
     ModuleBinding binding(module);
     auto memory = std::make_shared<Memory>(binding);
     binding.read_parameters(memory->versions[0]);
-    binding.attach({std::span(memory->versions[0]), std::span(memory->versions[1])}, memory);
+    binding.attach({memory->versions[0], memory->versions[1]}, memory);
     binding.show(0);
   }
   EXPECT_EQ(module->unused.sum().item<float>(), 2.0F);  // the sanitizer sees memory that is gone

@@ -1,9 +1,18 @@
 #include "muster/strategies/shared_sync/shared_sync.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include <gtest/gtest.h>
+
+#include "muster/base/random.h"
+#include "muster/comm/shm_backend.h"
+#include "muster/strategies/shared_sync/host_layout.h"
+#include "support/ranks.h"
 
 namespace muster::strategies {
 namespace {
@@ -70,8 +79,11 @@ TEST_F(SharedSyncTest, AStepSumsItsLanesAndMovesEverythingTogether) {
   EXPECT_EQ(state.updates[0], 1U);
   EXPECT_EQ(buffer(), 1.5F);
   EXPECT_NE(strategy_->committed_version(), before);
-  EXPECT_EQ(strategy_->parameter_versions()[static_cast<std::size_t>(strategy_->committed_version())].data(),
-            state.parameters.data());
+  // What the model sees is another mapping of the same memory.
+  const std::span<const float> seen =
+      strategy_->parameter_versions()[static_cast<std::size_t>(strategy_->committed_version())];
+  EXPECT_NE(seen.data(), state.parameters.data());
+  EXPECT_TRUE(std::ranges::equal(seen, state.parameters));
 }
 
 TEST_F(SharedSyncTest, ANonFiniteGradientAdvancesTheCursorAndKeepsTheModel) {
@@ -119,6 +131,146 @@ TEST_F(SharedSyncDeathTest, CommittingAnUnfinishedLaneIsABug) {
   EXPECT_DEATH(
       strategy_->commit({optimizer_.get(), 1.0, std::nullopt, rules}, Deadline::after(std::chrono::seconds(1))),
       "not finished");
+}
+
+// --- Several workers, as threads with an shm group between them.
+
+using muster::testing::run_ranks;
+
+model::FlatLayout layout_of_several_blocks() {
+  return model::FlatLayout({{"first", {70000}}, {"frozen", {33}, false}, {"second", {300, 100}}, {"third", {5}}});
+}
+
+struct Trained {
+  std::vector<float> parameters;
+  std::vector<float> momentum;
+  std::vector<std::byte> buffers;
+  std::vector<double> losses;
+  std::vector<double> norms;
+
+  bool operator==(const Trained&) const = default;
+};
+
+struct Training {
+  int workers = 1;
+  Claims claims = Claims::kStatic;
+  compute::OptimizerOptions optimizer = compute::Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-3};
+  std::optional<double> clip_norm{};
+  int slow_worker = -1;
+};
+
+constexpr std::size_t kLanes = 8;
+constexpr std::uint64_t kSteps = 7;
+
+// A gradient that depends on (step, lane, position) and on the parameters, as a model's does. Lane 3 has none for the
+// third tensor, and no lane has one for it in step 2.
+void compute_lane(const StrategyOptions& options, const CommittedState& state, const data::StepPlan& plan,
+                  std::size_t lane, const compute::LaneArea& area) {
+  RandomStream random({.seed = 9, .step = plan.at.step, .lane = lane});
+  for (std::size_t tensor = 0; tensor < options.layout.tensors().size(); ++tensor) {
+    const model::TensorSlot& slot = options.layout.tensors()[tensor];
+    const bool absent = slot.name == "third" && (lane == 3 || plan.at.step == 2);
+    area.present[tensor] = slot.trainable && !absent ? 1 : 0;
+    for (std::uint64_t i = slot.offset; i < slot.offset + slot.count; ++i)
+      area.gradient[i] = 0.1F * state.parameters[i] + static_cast<float>(random.uniform() - 0.5);
+  }
+  const auto mean = static_cast<float>(random.uniform());
+  std::memcpy(area.buffers.data(), &mean, sizeof mean);
+}
+
+Trained train(const Training& training) {
+  const auto optimizer = compute::make_optimizer(training.optimizer);
+  compute::BufferLayout buffers;
+  buffers.add("mean", model::Dtype::kF32, {1}, 4);
+  const comm::SharedRegion region = comm::create_shm_group_region(training.workers);
+  std::vector<Trained> results(static_cast<std::size_t>(training.workers));
+  run_ranks(training.workers, [&](int rank) {
+    using namespace std::chrono_literals;
+    comm::Group group;
+    if (training.workers > 1) {
+      auto mapping = comm::SharedRegion::attach(FileDescriptor(::dup(region.descriptor())));
+      group = comm::Group(comm::join_shm_group(std::move(mapping), rank, Deadline::after(60s)));
+    }
+    StrategyOptions options{layout_of_several_blocks(), buffers, optimizer->slots(), kLanes, group, training.claims};
+    const std::unique_ptr<Strategy> strategy = make_shared_sync(options);
+    std::vector<float> first(options.layout.size());
+    // Only the first worker's values count.
+    for (std::size_t i = 0; i < first.size(); ++i)
+      first[i] = rank == 0 ? static_cast<float>(i % 100) * 0.01F : -1;
+    const std::vector<float> zeros(options.layout.size());
+    const std::vector<std::uint64_t> updates(options.layout.tensors().size());
+    const std::vector<std::byte> bytes(buffers.bytes);
+    CommittedState initial{first, {}, updates, bytes, {}};
+    for (int slot = 0; slot < options.slots; ++slot)
+      initial.state[static_cast<std::size_t>(slot)] = zeros;
+    strategy->restore(initial);
+    std::vector<compute::TensorRule> rules;
+    for (const model::TensorSlot& slot : options.layout.tensors())
+      rules.push_back({compute::weight_decay(training.optimizer), true, slot.trainable});
+    Trained& result = results[static_cast<std::size_t>(rank)];
+    for (std::uint64_t step = 0; step < kSteps; ++step) {
+      const CommittedState state = strategy->committed();
+      const data::StepPlan plan = data::plan_step(state.cursor, {.samples = 100, .batch = 30, .lanes = kLanes});
+      strategy->begin_step(plan);
+      while (const auto lane = strategy->claim()) {
+        if (rank == training.slow_worker) std::this_thread::sleep_for(3ms);
+        compute_lane(options, state, plan, *lane, strategy->area(*lane));
+        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step), .correct = 1});
+      }
+      const StepOutcome outcome =
+          strategy->commit({optimizer.get(), 0.1, training.clip_norm, rules}, Deadline::after(60s));
+      result.losses.push_back(outcome.loss);
+      result.norms.push_back(outcome.gradient_norm);
+    }
+    const CommittedState state = strategy->committed();
+    result.parameters.assign(state.parameters.begin(), state.parameters.end());
+    result.momentum.assign(state.state[0].begin(), state.state[0].end());
+    result.buffers.assign(state.buffers.begin(), state.buffers.end());
+    group.barrier();
+  });
+  for (const Trained& result : results)
+    EXPECT_TRUE(result == results.front()) << "workers differ";
+  return results.front();
+}
+
+TEST(SharedSyncWorkers, AnyNumberOfThemGivesTheBitsOfOne) {
+  const std::vector<compute::OptimizerOptions> optimizers{compute::Sgd{.lr = 0.1, .momentum = 0.9}, compute::Adam{},
+                                                          compute::Lamb{}, compute::Lars{}};
+  for (const compute::OptimizerOptions& optimizer : optimizers) {
+    for (const std::optional<double> clip : {std::optional<double>(), std::optional<double>(1.0)}) {
+      const Trained alone = train({.optimizer = optimizer, .clip_norm = clip});
+      for (const int workers : {2, 3, 4}) {
+        for (const Claims claims : {Claims::kStatic, Claims::kDynamic}) {
+          const Trained together =
+              train({.workers = workers, .claims = claims, .optimizer = optimizer, .clip_norm = clip});
+          EXPECT_TRUE(together == alone) << workers << " workers, optimizer " << optimizer.index();
+        }
+      }
+    }
+  }
+}
+
+TEST(SharedSyncWorkers, ASlowOneComputesFewerLanesAndTheBitsStay) {
+  const Trained alone = train({});
+  EXPECT_TRUE(train({.workers = 3, .claims = Claims::kDynamic, .slow_worker = 1}) == alone);
+}
+
+TEST(SharedSyncWorkers, SlicesCoverEveryBlockOnceAndAreOfLikeSize) {
+  const model::FlatLayout layout = layout_of_several_blocks();
+  for (const std::size_t members : {1UL, 2UL, 3UL, 4UL, 7UL, 64UL}) {
+    std::size_t next = 0;
+    for (std::size_t index = 0; index < members; ++index) {
+      const compute::BlockRange slice = slice_of(layout, index, members);
+      EXPECT_EQ(slice.first, next);
+      EXPECT_GE(slice.last, slice.first);
+      next = slice.last;
+      std::uint64_t floats = 0;
+      for (std::size_t block = slice.first; block < slice.last; ++block)
+        floats += layout.blocks()[block].size();
+      EXPECT_LE(floats, layout.size() / members + model::kBlockFloats) << index << " of " << members;
+    }
+    EXPECT_EQ(next, layout.blocks().size());
+  }
 }
 
 }  // namespace
