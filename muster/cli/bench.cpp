@@ -108,6 +108,26 @@ void add_bench(CLI::App& app) {
       "and\n"
       "writing each rank's array once would take, as a share of the row's time.");
   collectives->callback([c] { bench_collectives(*c); });
+
+  CLI::App* arena =
+      bench->add_subcommand("arena", "One synchronous update without the computing: reduce, update, commit.");
+  auto a = std::make_shared<ArenaBench>();
+  arena->add_option("--size", a->size, "Bytes of parameters, with K, M or G")->capture_default_str();
+  arena->add_option("--ranks", a->ranks, "Numbers of processes")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  arena->add_option("--lanes", a->lanes, "Lanes of a step; 0: one for each process")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 64));
+  arena->add_option("--rounds", a->rounds, "Timed updates")->capture_default_str()->check(CLI::Range(1, 100000));
+  arena->add_flag("--json", a->json, "One JSON object a line");
+  arena->add_option("--rank-folder", a->rank_folder)->group("");
+  arena->add_option("--rank", a->rank)->group("");
+  arena->footer(
+      "ns_per_byte is time for each byte of parameters; times_copy is how often the processes could have copied the\n"
+      "parameters once, each its share, in that time.");
+  arena->callback([a] { bench_arena(*a); });
 }
 
 }  // namespace muster::cli

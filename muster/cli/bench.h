@@ -63,6 +63,19 @@ struct CollectivesBench {
   bool under_mpi = false;
 };
 void bench_collectives(const CollectivesBench& options);
+
+struct ArenaBench {
+  std::string size = "64M";
+  std::vector<std::int64_t> ranks{1, 2};
+  std::int64_t lanes = 0;
+  std::int64_t rounds = 31;
+  bool json = false;
+  // Of the processes it starts itself.
+  std::string rank_folder;
+  std::int64_t rank = 0;
+};
+void bench_arena(const ArenaBench& options);
+
 // "4096", "64K", "16M": bytes, a multiple of 4. Throws kInvalidInput.
 std::uint64_t parse_bytes(const std::string& text);
 

@@ -1,13 +1,8 @@
 // muster bench collectives: Muster's collectives and the peers' own, in turns, between processes that it starts itself.
 //
-// The parent starts one process for each rank, by mpirun where MPI takes part and directly where it does not; they are
-// this same program with --rank-folder, which no user types. Rank 0 prints. Every contender runs in every turn, so that
-// a slow moment of the machine is everybody's.
-#include <unistd.h>
-
+// The ranks are this same program (rank_processes.h), under mpirun where MPI takes part. Rank 0 prints. Every contender
+// runs in every turn, so that a slow moment of the machine is everybody's.
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -21,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/cli/bench.h"
+#include "muster/cli/rank_processes.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
 #include "muster/comm/mpi_transport.h"
@@ -36,7 +32,6 @@ using comm::Group;
 using comm::Operation;
 
 constexpr std::chrono::seconds kStartTimeout{60};
-constexpr std::chrono::minutes kRunTimeout{60};
 constexpr double kTurnMicroseconds = 4000;  // repeats of a short operation that make up one timed turn
 constexpr std::size_t kMemoryBytes = std::size_t{64} << 20;
 constexpr std::size_t kExchangeBytes = std::size_t{1} << 20;
@@ -148,7 +143,7 @@ class RankBench {
     store_ = comm::make_file_store(options.rank_folder);
     control_ = Group(
         comm::make_shm_backend(rank_, size_, comm::with_prefix(store_, "control"), Deadline::after(kStartTimeout)),
-        kRunTimeout);
+        kRankRunTimeout);
     for (const std::string& name : options.backends)
       contenders_.push_back(make_contender(name));
   }
@@ -187,9 +182,9 @@ class RankBench {
       backend = std::make_shared<comm::NetworkBackend>(comm::make_mpi_transport(runtime_, members, name));
     } else {
       backend = comm::make_shm_backend(rank_, size_, store, deadline);
-      if (name == "shm-shared") return std::make_unique<SharedContender>(Group(std::move(backend), kRunTimeout));
+      if (name == "shm-shared") return std::make_unique<SharedContender>(Group(std::move(backend), kRankRunTimeout));
     }
-    return std::make_unique<GroupContender>(name, Group(std::move(backend), kRunTimeout));
+    return std::make_unique<GroupContender>(name, Group(std::move(backend), kRankRunTimeout));
   }
 
   // The longest of all ranks: an operation is over when it is over for everyone.
@@ -302,27 +297,6 @@ class RankBench {
   std::vector<float> output_;
 };
 
-// A folder that goes away with the benchmark.
-class StoreFolder {
- public:
-  StoreFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-bench-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      throw Error(ErrorKind::kIo, "cannot make a folder", pattern, "Set TMPDIR to a folder that can be written.");
-    path_ = pattern;
-  }
-  StoreFolder(const StoreFolder&) = delete;
-  StoreFolder& operator=(const StoreFolder&) = delete;
-  ~StoreFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 bool is_mpi(const std::string& backend) {
   return backend.starts_with("mpi");
 }
@@ -359,32 +333,6 @@ std::vector<std::string> rank_arguments(const CollectivesBench& options, const s
   return arguments;
 }
 
-void run_ranks(const CollectivesBench& options, const std::vector<std::string>& backends, std::int64_t ranks) {
-  const StoreFolder folder;
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> arguments = rank_arguments(options, backends, ranks, folder.path());
-  std::vector<launch::ChildProcess> children;
-  if (std::any_of(backends.begin(), backends.end(), is_mpi)) {
-    // One machine, loopback only, and its usual transports; more ranks than cores are wanted here.
-    std::vector<std::string> words{
-        "--oversubscribe", "--bind-to",          "none", "--mca", "btl_tcp_if_include",  "lo",
-        "--mca",           "oob_tcp_if_include", "lo",   "-n",    std::to_string(ranks), program};
-    if (::geteuid() == 0) words.insert(words.begin(), "--allow-run-as-root");
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    words.emplace_back("--under-mpi");
-    children.emplace_back(launch::Command{"mpirun", words, {}});
-  } else {
-    for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      std::vector<std::string> words = arguments;
-      words.insert(words.end(), {"--rank", std::to_string(rank)});
-      children.emplace_back(launch::Command{program, words, {}});
-    }
-  }
-  if (const auto failed = launch::wait_for_all(children, Deadline::after(kRunTimeout)))
-    throw Error(ErrorKind::kPeerLost,
-                fmt::format("a process of the benchmark ended with {}", to_string(failed->ending)));
-}
-
 }  // namespace
 
 std::uint64_t parse_bytes(const std::string& text) {
@@ -414,8 +362,11 @@ void bench_collectives(const CollectivesBench& options) {
   if (!options.rank_folder.empty()) return RankBench(options).run();
   const std::vector<std::string> backends = usable_backends(options);
   if (backends.empty()) throw Error(ErrorKind::kUnsupported, "none of the backends can run here", "--backends");
-  for (const std::int64_t ranks : options.ranks)
-    run_ranks(options, backends, ranks);
+  const bool under_mpi = std::any_of(backends.begin(), backends.end(), is_mpi);
+  for (const std::int64_t ranks : options.ranks) {
+    run_rank_processes(ranks, under_mpi,
+                       [&](const std::string& folder) { return rank_arguments(options, backends, ranks, folder); });
+  }
 }
 
 }  // namespace muster::cli

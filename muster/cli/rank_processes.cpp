@@ -1,0 +1,66 @@
+#include "muster/cli/rank_processes.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/launch/child_process.h"
+
+namespace muster::cli {
+namespace {
+
+// A folder that goes away with the benchmark.
+class StoreFolder {
+ public:
+  StoreFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "muster-bench-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw Error(ErrorKind::kIo, "cannot make a folder", pattern, "Set TMPDIR to a folder that can be written.");
+    path_ = pattern;
+  }
+  StoreFolder(const StoreFolder&) = delete;
+  StoreFolder& operator=(const StoreFolder&) = delete;
+  ~StoreFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+void run_rank_processes(std::int64_t ranks, bool under_mpi,
+                        const std::function<std::vector<std::string>(const std::string& folder)>& arguments) {
+  const StoreFolder folder;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::vector<std::string> common = arguments(folder.path());
+  std::vector<launch::ChildProcess> children;
+  if (under_mpi) {
+    // One machine, loopback only, and its usual transports; more ranks than cores are wanted here.
+    std::vector<std::string> words{
+        "--oversubscribe", "--bind-to",          "none", "--mca", "btl_tcp_if_include",  "lo",
+        "--mca",           "oob_tcp_if_include", "lo",   "-n",    std::to_string(ranks), program};
+    if (::geteuid() == 0) words.insert(words.begin(), "--allow-run-as-root");
+    words.insert(words.end(), common.begin(), common.end());
+    words.emplace_back("--under-mpi");
+    children.emplace_back(launch::Command{"mpirun", words, {}});
+  } else {
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      std::vector<std::string> words = common;
+      words.insert(words.end(), {"--rank", std::to_string(rank)});
+      children.emplace_back(launch::Command{program, words, {}});
+    }
+  }
+  if (const auto failed = launch::wait_for_all(children, Deadline::after(kRankRunTimeout)))
+    throw Error(ErrorKind::kPeerLost,
+                fmt::format("a process of the benchmark ended with {}", to_string(failed->ending)));
+}
+
+}  // namespace muster::cli
