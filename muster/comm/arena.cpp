@@ -21,6 +21,7 @@ constexpr std::uint64_t kMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
 constexpr std::uint32_t kLayoutVersion = 1;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
+constexpr int kEnteredPhase = 0;
 constexpr int kFlipPhase = 254;
 constexpr int kKeepPhase = 255;
 constexpr const char* kPlace = "arena";
@@ -306,6 +307,10 @@ void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
   }
   if (!contains(members, rank_))
     refuse(ErrorKind::kMismatch, fmt::format("rank {} is no member of generation {}", rank_, generation));
+  if (ArrivalWord::unpack(arrival_word(rank_).load()).generation == generation) {
+    refuse(ErrorKind::kMismatch, fmt::format("rank {} has entered generation {} before", rank_, generation),
+           "Whoever takes a rank's place needs a new generation.");
+  }
   generation_ = generation;
   members_ = members;
   step_ = now.step;
@@ -317,9 +322,13 @@ void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
     change_lane(lane, word, {generation_, step_});
   }
   board_.set_generation(static_cast<std::uint32_t>(generation));
+  all_entered_ = false;
   MUSTER_FAILPOINT("arena.enter.before_sit");
   board_.sit();
-  MUSTER_FAILPOINT("arena.enter.after_sit");
+  MUSTER_FAILPOINT("arena.enter.before_arrival");
+  arrival_word(rank_).store(ArrivalWord{generation_, step_, kEnteredPhase}.pack());
+  MUSTER_FAILPOINT("arena.enter.after_arrival");
+  board_.announce();
 }
 
 bool Arena::superseded() const {
@@ -453,11 +462,13 @@ void Arena::arrive(int phase) {
 void Arena::wait_member(int rank, int phase, const Deadline& deadline) {
   const auto arrived = [&] {
     const ArrivalWord word = ArrivalWord::unpack(arrival_word(rank).load());
-    return word.generation == generation_ && (word.step > step_ || (word.step == step_ && word.phase >= phase));
+    if (word.generation != generation_) return false;
+    return phase == kEnteredPhase || word.step > step_ || (word.step == step_ && word.phase >= phase);
   };
   board_.wait(
       rank, [&] { return arrived() || superseded(); }, deadline,
       [&] {
+        if (phase == kEnteredPhase) return fmt::format("entered generation {}", generation_);
         return phase > kMostPhase ? fmt::format("come to the commit of step {}", step_)
                                   : fmt::format("come to phase {} of step {}", phase, step_);
       });
@@ -512,6 +523,9 @@ VersionPins Arena::pins() const {
 
 std::span<std::byte> Arena::next_version(const Deadline& deadline) {
   throw_if_superseded();
+  // A member that has not come yet may still be writing the slice that it owned in the old generation.
+  if (!all_entered_) wait_arrived(kEnteredPhase, deadline);
+  all_entered_ = true;
   const std::uint64_t buffer = 1 - committed().buffer;
   if (pins().holder(buffer, false)) {
     Clock::Instant next_look{};

@@ -84,9 +84,9 @@ class Arena {
   void close();
 
   // --- A rank's own work. REQUIRES, of all that follow: enter() has returned.
-  // Becomes a member of `generation` as soon as that has begun. What this rank claimed before and did not finish is
-  // free. Throws kMismatch if a later generation has begun or this rank is no member of it, kTimeout. REQUIRES: this
-  // rank is not writing anywhere in the arena.
+  // Becomes a member of `generation` as soon as that has begun; once a generation. What this rank claimed before and
+  // did not finish is free. Throws kMismatch (a later generation has begun, this rank is no member or has entered
+  // before, the arena is closed) or kTimeout. REQUIRES: this rank is not writing anywhere in the arena.
   void enter(std::uint64_t generation, const Deadline& deadline);
 
   // Each is true if this rank now has what it asked for. All throw kPeerLost once a new generation has begun, but
@@ -108,8 +108,8 @@ class Arena {
   void arrive(int phase);
   void wait_arrived(int phase, const Deadline& deadline);
 
-  // The buffer for the next version, when no pin is left on the old version in it. Its bytes are those of two flips
-  // ago.
+  // The buffer for the next version, when no pin is left on the old version in it and all members have entered this
+  // generation. Its bytes are those of two flips ago.
   std::span<std::byte> next_version(const Deadline& deadline);
 
   // Ends the step: arrives, waits for all members, flips. Throws kMismatch if members want different outcomes,
@@ -150,6 +150,7 @@ class Arena {
   std::uint64_t generation_ = 0;
   std::uint64_t members_ = 0;
   std::uint64_t step_ = 0;
+  bool all_entered_ = false;
 };
 
 }  // namespace muster::comm

@@ -280,6 +280,24 @@ TEST(ArenaGeneration, FencesOffThoseWhoAreStillInTheOldOne) {
   EXPECT_EQ(arena.parent.committed(), (CommitWord{2, 0, 0}));
 }
 
+TEST(ArenaGeneration, IsEnteredOnce) {
+  ArenaOf arena(2);
+  expect_error(ErrorKind::kMismatch, HasSubstr("rank 1 has entered generation 1 before"),
+               [&] { Arena::attach(arena.region, kJobNonce, 1).enter(1, soon()); });
+}
+
+// One that has not come may still be writing what it owned before.
+TEST(ArenaGeneration, IsNotWrittenToBeforeAllItsMembersHaveEntered) {
+  ArenaOf arena(2);
+  arena.parent.begin_generation(2, 0b11);
+  arena.rank[1].enter(2, soon());
+  expect_error(ErrorKind::kTimeout, AllOf(HasSubstr("rank 0 (pid "), HasSubstr("has not entered generation 2")),
+               [&] { arena.rank[1].next_version(at_once()); });
+  std::thread other([&] { arena.rank[0].enter(2, soon()); });
+  EXPECT_EQ(arena.rank[1].next_version(soon()).data(), arena.parent.version(1).data());
+  other.join();
+}
+
 // --- Lanes
 
 TEST(ArenaLane, IsClaimedStartedAndFinishedByOneRank) {
@@ -487,14 +505,15 @@ TEST(ArenaCommit, GivesTheSerialResultForAnyNumberOfRanksAsThreads) {
   for (const int ranks : {1, 2, 3, 7}) {
     ArenaOf arena(ranks);
     constexpr std::uint64_t kTarget = 60;
+    arena.parent.begin_generation(2, mask_of(ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
-        testing::work(arena.rank[static_cast<std::size_t>(rank)], rank, 1, kTarget, std::chrono::seconds(20));
+        testing::work(arena.rank[static_cast<std::size_t>(rank)], rank, 2, kTarget, std::chrono::seconds(20));
       });
     }
     // New generations with the same members, in the middle of whatever they do.
-    for (std::uint64_t generation = 2; generation < 8; ++generation) {
+    for (std::uint64_t generation = 3; generation < 9; ++generation) {
       std::this_thread::sleep_for(std::chrono::microseconds(500));
       if (arena.parent.committed().step + 5 > kTarget) break;
       const VersionPin pin = arena.parent.pin();
