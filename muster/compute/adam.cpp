@@ -4,8 +4,8 @@
 //   and c2; keep = 1 (Adam), 1 - lr * weight_decay (AdamW)
 #include <cmath>
 
-#include "muster/compute/algorithms.h"
 #include "muster/base/kernel.h"
+#include "muster/compute/algorithms.h"
 
 namespace muster::compute {
 namespace {

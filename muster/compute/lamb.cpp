@@ -7,8 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include "muster/compute/algorithms.h"
 #include "muster/base/kernel.h"
+#include "muster/compute/algorithms.h"
 #include "muster/compute/reduce.h"
 
 namespace muster::compute {

@@ -1,8 +1,8 @@
 // LARS (formula in optimizer.h): momentum SGD whose rate is scaled per tensor by |w| / |g|.
 #include <cmath>
 
-#include "muster/compute/algorithms.h"
 #include "muster/base/kernel.h"
+#include "muster/compute/algorithms.h"
 #include "muster/compute/reduce.h"
 
 namespace muster::compute {

@@ -1,8 +1,8 @@
 // Stochastic gradient descent as torch::optim::SGD:
 //   d = g + weight_decay * w;  b' = d in the first step, else momentum * b + (1 - dampening) * d
 //   w' = w - lr * d without momentum, w - lr * b' with it, w - lr * (d + momentum * b') with nesterov
-#include "muster/compute/algorithms.h"
 #include "muster/base/kernel.h"
+#include "muster/compute/algorithms.h"
 
 namespace muster::compute {
 namespace {
