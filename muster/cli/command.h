@@ -1,6 +1,9 @@
 // The commands of the program. Each adds itself to the command line and does its work when it was called.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <CLI/CLI.hpp>
 
 namespace muster::cli {
@@ -10,7 +13,9 @@ struct Outcome {
   int exit_code = 0;
 };
 
-void add_train(CLI::App& app, Outcome& outcome);
+// `arguments` are the program's own, without its name: the workers of a job are started with the same.
+void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome& outcome);
+void add_run(CLI::App& app, Outcome& outcome);
 void add_check(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);

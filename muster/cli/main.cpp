@@ -15,6 +15,7 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
+#include "muster/launch/environment.h"
 
 namespace {
 
@@ -29,9 +30,12 @@ int run(int argc, char** argv) {
       "  muster train job.toml --set job.epochs=3      change a key for this run\n"
       "  muster train job.toml --resume                go on where the newest run stopped\n"
       "  muster check job.toml                         validate, and print every default\n"
+      "  muster run -n 4 ./my_program                  a LibTorch program of your own as 4 workers\n"
       "\nmuster COMMAND --help tells more.");
   muster::cli::Outcome outcome;
-  muster::cli::add_train(app, outcome);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  muster::cli::add_train(app, arguments, outcome);
+  muster::cli::add_run(app, outcome);
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);
@@ -60,7 +64,10 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const muster::Error& error) {
-    fmt::print(stderr, "muster: error: {}\n", error.what());
+    // A worker whose peer was lost is not the one to say so: the launcher knows which one it was, and why.
+    const bool told_by_launcher =
+        error.kind() == muster::ErrorKind::kPeerLost && muster::launch::detect_world().launcher == "muster";
+    if (!told_by_launcher) fmt::print(stderr, "muster: error: {}\n", error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "muster: error: out of memory\n");

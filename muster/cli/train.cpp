@@ -5,10 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/error.h"
 #include "muster/cli/command.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/signals.h"
+#include "muster/cli/workers.h"
+#include "muster/launch/environment.h"
 #include "muster/trainer/trainer.h"
+#include "muster/trainer/worker.h"
 
 namespace muster::cli {
 namespace {
@@ -29,24 +33,51 @@ std::string resume_command(const TrainFlags& flags, const std::string& run) {
   return command + " --resume --run " + run;
 }
 
-void run_train(const TrainFlags& flags, Outcome& outcome) {
-  const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
-  ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width());
+// This process as one of the job's workers, or the only one.
+void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
+                Outcome& outcome) {
+  const trainer::Worker worker = trainer::connect_worker(world);
+  const bool quiet = flags.quiet || !worker.is_first();
+  ProgressView view(style_for_output(quiet, flags.json && worker.is_first()), stdout, stderr, terminal_width());
+  trainer::TrainingObserver silent;
   SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds),
-                      [&view](const std::string& message) { view.warned(message); });
+                      [&](const std::string& message) {
+                        if (worker.is_first()) view.warned(message);
+                      });
   Log log(LogLevel::kOff);  // people are told by the view; the run's log file gets everything
   trainer::TrainingOptions options;
   options.resume = flags.resume || !flags.run.empty();
   options.run = flags.run;
+  options.group = worker.group();
   options.stop_requested = [&signals] { return signals.stop_requested(); };
-  const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
-  view.finished(result, resume_command(flags, result.run.string()));
+  const trainer::TrainingResult result = trainer::train(resolved, options, worker.is_first() ? view : silent, log);
+  if (worker.is_first()) view.finished(result, resume_command(flags, result.run.string()));
   if (result.end == trainer::TrainingResult::End::kInterrupted) outcome.exit_code = signals.exit_code();
+}
+
+// This process as the parent of the job's workers, which are this same program with the same arguments.
+void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::string>& arguments, Outcome& outcome) {
+  const launch::Command command{own_program(), arguments, {}};
+  outcome.exit_code = watch_workers(command, static_cast<int>(resolved.job.parallel.workers),
+                                    std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds));
+}
+
+void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
+  const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  const launch::World world = launch::detect_world();
+  if (world.size > 1 && world.launcher != "muster")
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("{} started {} processes of muster train", world.launcher, world.size), {},
+                "Start it once: muster train starts parallel.workers processes by itself.");
+  if (world.launcher == "muster" || resolved.job.parallel.workers == 1)
+    run_worker(flags, resolved, world, outcome);
+  else
+    run_workers(resolved, arguments, outcome);
 }
 
 }  // namespace
 
-void add_train(CLI::App& app, Outcome& outcome) {
+void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("train", "Train the model that a job file describes.");
   auto flags = std::make_shared<TrainFlags>();
   command->add_option("job", flags->job, "The job file (TOML); its keys: docs/job-file.md")->required();
@@ -64,9 +95,10 @@ void add_train(CLI::App& app, Outcome& outcome) {
       "\nExamples:\n"
       "  muster train examples/fashion.toml\n"
       "  muster train job.toml --set optimizer.lr=0.05 --set job.epochs=3\n"
+      "  muster train job.toml --set parallel.workers=4     the same result, sooner\n"
       "  muster train job.toml --resume\n"
       "  muster train job.toml --json | jq .accuracy");
-  command->callback([flags, &outcome] { run_train(*flags, outcome); });
+  command->callback([flags, arguments, &outcome] { run_train(*flags, arguments, outcome); });
 }
 
 }  // namespace muster::cli

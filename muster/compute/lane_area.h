@@ -17,6 +17,7 @@ struct LaneArea {
 struct LaneReport {
   double loss_sum = 0;  // mean loss of the lane times its samples
   double correct = 0;   // samples classified correctly, where the task counts them
+  double stop = 0;      // above 0: the lane's worker was asked to stop. All workers see it in the same step
 };
 
 }  // namespace muster::compute

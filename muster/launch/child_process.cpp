@@ -85,6 +85,7 @@ ChildProcess::ChildProcess(const Command& command) {
   pid_ = ::fork();
   if (pid_ < 0) throw_system_error("start", image.path);
   if (pid_ == 0) {
+    if (command.own_group) ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() == parent) ::execve(image.path.c_str(), image.argv.data(), image.envp.data());
     const int error = errno;

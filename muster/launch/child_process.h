@@ -18,6 +18,7 @@ struct Command {
   std::string program;                             // a path, or a name that is looked up in PATH
   std::vector<std::string> arguments;              // without the program itself
   std::map<std::string, std::string> environment;  // added to this process's own
+  bool own_group = false;  // a process group of its own: signals of the terminal do not reach it
 };
 
 // How a process ended.

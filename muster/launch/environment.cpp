@@ -17,8 +17,10 @@ struct Launcher {
   const char* size;
 };
 
-// Open MPI, MPICH and its relatives, Slurm. Inside an mpirun that Slurm started, the MPI's own variables are right.
+// Ourselves, Open MPI, MPICH and its relatives, Slurm. Inside an mpirun that Slurm started, the MPI's own variables are
+// right.
 constexpr std::array kLaunchers{
+    Launcher{"muster", "MUSTER_RANK", "MUSTER_SIZE"},
     Launcher{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     Launcher{"mpirun", "PMI_RANK", "PMI_SIZE"},
     Launcher{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
@@ -54,7 +56,7 @@ World detect_world(const Lookup& lookup) {
       throw Error(ErrorKind::kInvalidInput, fmt::format("rank {} of {} processes", *rank, *size),
                   fmt::format("environment variable {}", launcher.rank));
     }
-    return {*rank, *size, launcher.name};
+    return {*rank, *size, launcher.name, lookup("MUSTER_STORE").value_or("")};
   }
   return {};
 }

@@ -12,7 +12,8 @@ namespace muster::launch {
 struct World {
   int rank = 0;
   int size = 1;
-  std::string launcher;  // "mpirun", "srun", or empty when nobody launched us
+  std::string launcher;  // "muster", "mpirun", "srun", or empty when nobody launched us
+  std::string store;     // the folder by which the processes find each other (MUSTER_STORE); empty: none was given
 };
 
 // Looks a variable up; nothing when it is not set. A parameter, so that tests need not touch the environment.

@@ -43,6 +43,7 @@ struct StepOutcome {
   double correct = 0;
   std::uint64_t samples = 0;
   double waited = 0;  // seconds of this worker, for others
+  bool stop = false;  // some worker was asked to stop; the same on every worker
 };
 
 // Who computes which lane. The result is the same.

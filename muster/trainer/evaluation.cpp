@@ -12,7 +12,8 @@ namespace muster::trainer {
 namespace {
 
 constexpr std::chrono::seconds kLoadTimeout{60};
-constexpr std::size_t kAhead = 3;  // batches
+constexpr std::chrono::seconds kOthersTimeout{300};  // for the shares of other workers
+constexpr std::size_t kAhead = 3;                    // batches
 
 class EvaluationMode {
  public:
@@ -35,18 +36,22 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
                                    const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(module);
+  comm::Group group = options.group;
+  const auto workers = static_cast<std::uint64_t>(group.size());
+  const std::uint64_t batches = (dataset->size() + options.batch - 1) / options.batch;
+  // Loss and correct samples of each batch, and whether somebody broke off. What other workers fill in is 0 here, and a
+  // sum with zeros has the bits of what is not zero.
+  std::vector<double> results(2 * batches + 1);
   data::Loader loader(dataset, {.threads = options.loader_threads});
   std::deque<data::Loader::Ticket> tickets;
-  std::uint64_t submitted = 0;
-  Evaluation evaluation;
-  double loss_sum = 0;
-  double correct = 0;
+  std::uint64_t submitted = static_cast<std::uint64_t>(group.rank());
+  std::uint64_t done = 0;
   try {
-    while (evaluation.samples < dataset->size()) {
-      while (tickets.size() < kAhead && submitted < dataset->size()) {
-        std::vector<std::uint64_t> ids(std::min(options.batch, dataset->size() - submitted));
-        std::iota(ids.begin(), ids.end(), submitted);
-        submitted += ids.size();
+    for (std::uint64_t index = submitted; index < batches; index += workers) {
+      for (; tickets.size() < kAhead && submitted < batches; submitted += workers) {
+        const std::uint64_t first = submitted * options.batch;
+        std::vector<std::uint64_t> ids(std::min(options.batch, dataset->size() - first));
+        std::iota(ids.begin(), ids.end(), first);
         tickets.push_back(loader.submit(std::move(ids)));
       }
       data::Batch batch = loader.take(tickets.front(), Deadline::after(kLoadTimeout));
@@ -55,18 +60,30 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
       const torch::Tensor input = torch::from_blob(batch.features.data(), batch.shape, torch::kFloat32);
       const torch::Tensor target = torch::from_blob(batch.labels.data(), {count}, torch::kInt64);
       const torch::Tensor logits = forward(input);
-      loss_sum += torch::nn::functional::cross_entropy(logits, target).item<double>() * static_cast<double>(count);
-      correct += static_cast<double>(logits.argmax(1).eq(target).sum().item<std::int64_t>());
-      evaluation.samples += batch.labels.size();
+      results[2 * index] =
+          torch::nn::functional::cross_entropy(logits, target).item<double>() * static_cast<double>(count);
+      results[2 * index + 1] = static_cast<double>(logits.argmax(1).eq(target).sum().item<std::int64_t>());
       loader.recycle(std::move(batch));
-      if (options.progress && !options.progress(evaluation.samples)) return std::nullopt;
+      done = std::min(dataset->size(), done + options.batch * workers);
+      if (options.progress && !options.progress(done)) {
+        results.back() = 1;
+        break;
+      }
     }
   } catch (const c10::Error& error) {
     throw Error(ErrorKind::kCompute, error.what_without_backtrace(), "evaluation");
   }
+  group.all_reduce(std::span(results), comm::Reduction::kSum, Deadline::after(kOthersTimeout));
+  if (results.back() > 0) return std::nullopt;
+  Evaluation evaluation;
+  evaluation.samples = dataset->size();
+  for (std::uint64_t index = 0; index < batches; ++index) {
+    evaluation.loss += results[2 * index];
+    evaluation.accuracy += results[2 * index + 1];
+  }
   if (evaluation.samples > 0) {
-    evaluation.loss = loss_sum / static_cast<double>(evaluation.samples);
-    evaluation.accuracy = correct / static_cast<double>(evaluation.samples);
+    evaluation.loss /= static_cast<double>(evaluation.samples);
+    evaluation.accuracy /= static_cast<double>(evaluation.samples);
   }
   return evaluation;
 }

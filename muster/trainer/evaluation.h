@@ -8,6 +8,7 @@
 
 #include <torch/torch.h>
 
+#include "muster/comm/group.h"
 #include "muster/data/dataset.h"
 
 namespace muster::trainer {
@@ -21,7 +22,11 @@ struct Evaluation {
 struct EvaluationOptions {
   std::uint64_t batch = 250;
   int loader_threads = 1;
-  // Called after each batch with the samples done; returning false ends the evaluation with no result.
+  // The workers that share the work: each takes every size()-th batch. All must call; all get the same result, the same
+  // bits as one worker alone.
+  comm::Group group{};
+  // Called after each batch with the samples done, by all workers if they are equally fast; returning false ends
+  // the evaluation with no result, on all workers.
   std::function<bool(std::uint64_t)> progress{};
 };
 

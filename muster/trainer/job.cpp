@@ -104,11 +104,6 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
                          fmt::format("{} workers cannot share {} lanes", job.parallel.workers, resolved.lanes),
                          fmt::format("Lower parallel.workers, or set job.lanes to {} or more.", job.parallel.workers));
   }
-  if (job.parallel.workers > 1) {
-    throw schema.invalid("parallel.workers",
-                         fmt::format("found {}; this version runs one worker", job.parallel.workers),
-                         "Set it to 1; job.lanes already fixes the result that more workers will give.");
-  }
 }
 
 void check_data(const Schema& schema, const Job& job) {
@@ -292,7 +287,10 @@ Schema job_schema(Job& job) {
 
   Section& p = schema.section("parallel", "Who computes. Changes speed, never the result.");
   p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
-  p.field("workers", &job.parallel.workers, "Worker processes.").range(1, 4096);
+  p.field("workers", &job.parallel.workers, "Worker processes on this machine.").range(1, 64);
+  p.field("claims", &job.parallel.claims,
+          "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
+      .one_of({"static", "dynamic"});
 
   Section& c = schema.section("checkpoint", "What survives when everything dies.");
   c.field("every_steps", &job.checkpoint.every_steps, "Also checkpoint after so many steps. Not set: only at epochs.")
@@ -389,6 +387,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "parallel.workers",
+                                           "parallel.claims",
                                            "checkpoint.every_steps",
                                            "checkpoint.every_epochs",
                                            "checkpoint.keep",

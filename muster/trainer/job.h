@@ -86,6 +86,7 @@ struct Job {
   struct {
     std::string strategy = "shared_sync";
     std::int64_t workers = 1;
+    std::string claims = "dynamic";
   } parallel;
 
   struct {

@@ -23,7 +23,10 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path job_file() const { return path_ / "job.toml"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
-  std::filesystem::path log_file() const { return path_ / "log.txt"; }
+  // log.txt for the first worker, log.1.txt, log.2.txt, ... for others.
+  std::filesystem::path log_file(int rank = 0) const {
+    return path_ / (rank == 0 ? "log.txt" : "log." + std::to_string(rank) + ".txt");
+  }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   // The job as it was resolved when the run began.
   std::string job() const;

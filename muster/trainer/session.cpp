@@ -399,6 +399,7 @@ void Session::save(const std::filesystem::path& path) const {
 }
 
 void Session::checkpoint(const std::filesystem::path& folder) const {
+  if (state_->options.group.rank() != 0) return;
   TrainingState snapshot = capture(*this);
   snapshot.manifest.seed = state_->options.seed;
   snapshot.manifest.progress["batch"] = state_->options.batch;

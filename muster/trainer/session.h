@@ -68,6 +68,8 @@ class Lane {
   // Backpropagates `loss`, the mean over this lane's samples, weighted by the lane's share of the batch.
   // Call it once a lane, or several times for a loss in parts.
   void backward(const torch::Tensor& loss);
+  // Tells every worker in this step's outcome that this one was asked to stop.
+  void request_stop() { report_.stop = 1; }
   // For the step's accuracy, where there is one.
   void count_correct(std::int64_t correct) { report_.correct += static_cast<double>(correct); }
 
@@ -119,7 +121,8 @@ class Session {
 
   // Weights and buffers as one safetensors file. Throws Error{kResource | kIo}.
   void save(const std::filesystem::path& path) const;
-  // A checkpoint that resume() continues from, in a folder that may hold several. Throws as save.
+  // A checkpoint that resume() continues from, in a folder that may hold several. Every worker may call it; the first
+  // one writes. Throws as save.
   void checkpoint(const std::filesystem::path& folder) const;
   // Continues from the newest whole checkpoint in `folder`; false when there is none. Throws Error{kMismatch} when it
   // is of another model, batch, lanes, seed or optimizer.

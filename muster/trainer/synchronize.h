@@ -10,9 +10,11 @@
 
 namespace muster::trainer {
 
-// Takes over the parameters of `net` and returns the session that trains them. The worker must outlive the session.
-inline Session synchronize(const Worker& /*worker*/, std::shared_ptr<torch::nn::Module> net,
-                           const compute::OptimizerOptions& optimizer, const SessionOptions& options = {}) {
+// Takes over the parameters of `net` and returns the session that trains them. Every worker calls it with the same
+// model and options; the first worker's parameters count.
+inline Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
+                           const compute::OptimizerOptions& optimizer, SessionOptions options = {}) {
+  options.group = worker.group();
   return Session(std::move(net), optimizer, options);
 }
 

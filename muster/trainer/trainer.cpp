@@ -1,5 +1,7 @@
 #include "muster/trainer/trainer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -109,7 +111,7 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
   return model::make_model(options, static_cast<std::uint64_t>(job.seed));
 }
 
-SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape) {
+SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape, const comm::Group& group) {
   const Job& job = resolved.job;
   SessionOptions options;
   options.batch = resolved.batch;
@@ -122,6 +124,8 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.strategy = job.parallel.strategy;
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
+  options.group = group;
+  options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }
 
@@ -138,7 +142,7 @@ class Training {
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
         total_steps_(total_steps(job_, shape_)),
         net_(build_model_with_threads()),
-        session_(net_, optimizer_options(resolved), session_options(resolved, shape_)) {}
+        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, options.group)) {}
 
   TrainingResult run() {
     open_run();
@@ -147,7 +151,7 @@ class Training {
     model::CheckpointStore store(folder_->checkpoints(), checkpoints);
     if (options_.resume) load_checkpoint(store);
     announce();
-    metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
+    if (first()) metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
     CheckpointWriter writer(store, [this](const WrittenCheckpoint& written) { report(written); });
     writer_ = &writer;
     net_->train();
@@ -170,7 +174,35 @@ class Training {
     return build_model(job_, sets_.train->spec());
   }
 
+  // The worker that writes and speaks for all.
+  bool first() const { return options_.group.rank() == 0; }
+
+  void write_metrics(const Json& row) {
+    if (metrics_) metrics_->write(row);
+  }
+
+  // The first worker finds or makes the folder; the others are told.
   void open_run() {
+    std::string path;
+    if (first()) {
+      find_run();
+      path = folder_->path().string();
+    }
+    comm::Group group = options_.group;
+    std::uint64_t length = path.size();
+    group.broadcast(std::span(reinterpret_cast<std::int64_t*>(&length), 1), 0);
+    path.resize(length);
+    group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(path.data()), path.size()), 0);
+    if (!first()) folder_ = RunFolder::open(path);
+    log_.open_file(folder_->log_file(group.rank()));
+    const compute::ComputeLibraries libraries = compute::compute_libraries();
+    log_.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
+                           libraries.blas, libraries.aten_threads, libraries.blas_threads));
+    log_.debug(
+        fmt::format("worker {} of {}, pid {}, group over {}", group.rank(), group.size(), ::getpid(), group.backend()));
+  }
+
+  void find_run() {
     if (!options_.resume) {
       folder_ = RunFolder::create(job_.runs, job_.name, resolved_.text);
     } else if (!options_.run.empty()) {
@@ -187,10 +219,6 @@ class Training {
         throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
       }
     }
-    log_.open_file(folder_->log_file());
-    const compute::ComputeLibraries libraries = compute::compute_libraries();
-    log_.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
-                           libraries.blas, libraries.aten_threads, libraries.blas_threads));
   }
 
   void load_checkpoint(model::CheckpointStore& store) {
@@ -228,9 +256,10 @@ class Training {
     start.first_step = first_step_;
     start.batch = resolved_.batch;
     start.lanes = resolved_.lanes;
-    log_.debug(fmt::format("{}: {} ({} parameters) on {}, batch {} in {} lanes, {} steps, from step {}",
+    start.workers = options_.group.size();
+    log_.debug(fmt::format("{}: {} ({} parameters) on {}, batch {} in {} lanes, {} workers, {} steps, from step {}",
                            folder_->path().string(), start.model, start.parameters, start.data, start.batch,
-                           start.lanes, start.total_steps, start.first_step));
+                           start.lanes, start.workers, start.total_steps, start.first_step));
     observer_.started(start);
   }
 
@@ -239,7 +268,7 @@ class Training {
   }
 
   TrainingResult::End loop() {
-    if (first_step_ > 0) metrics_->write({{"event", "resumed"}, {"step", first_step_}});
+    if (first_step_ > 0) write_metrics({{"event", "resumed"}, {"step", first_step_}});
     while (true) {
       const data::Cursor& cursor = session_.cursor();
       const bool last = cursor.step >= total_steps_;
@@ -248,7 +277,7 @@ class Training {
       }
       if (last) return TrainingResult::End::kFinished;
       if (early_stop()) return TrainingResult::End::kEarly;
-      if (options_.stop_requested()) return interrupted();
+      if (stop_agreed_) return interrupted();
       step();
     }
   }
@@ -271,12 +300,14 @@ class Training {
     const auto start = system_clock().now();
     const double smoothing = job_.loss.label_smoothing;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
+      if (options_.stop_requested()) lane.request_stop();
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
       lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
     });
     const double seconds = std::chrono::duration<double>(system_clock().now() - start).count();
     seconds_ += seconds;
+    stop_agreed_ = outcome.stop;
     trained_samples_ += outcome.samples;
     account(before, outcome, lr, seconds);
     if (job_.checkpoint.every_steps &&
@@ -308,16 +339,16 @@ class Training {
     const std::uint64_t in_epoch = before.position / resolved_.batch + 1;
     const std::uint64_t interval = (per_epoch + kMetricRowsPerEpoch - 1) / kMetricRowsPerEpoch;
     if (in_epoch % interval == 0 || in_epoch == per_epoch || !outcome.applied) {
-      metrics_->write({{"event", "step"},
-                       {"epoch", before.epoch},
-                       {"step", before.step + 1},
-                       {"loss", outcome.loss},
-                       {"accuracy", outcome.correct / static_cast<double>(outcome.samples)},
-                       {"lr", lr},
-                       {"gradient_norm", outcome.gradient_norm},
-                       {"samples", outcome.samples},
-                       {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
-                       {"skipped", progress_.skipped}});
+      write_metrics({{"event", "step"},
+                     {"epoch", before.epoch},
+                     {"step", before.step + 1},
+                     {"loss", outcome.loss},
+                     {"accuracy", outcome.correct / static_cast<double>(outcome.samples)},
+                     {"lr", lr},
+                     {"gradient_norm", outcome.gradient_norm},
+                     {"samples", outcome.samples},
+                     {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
+                     {"skipped", progress_.skipped}});
     }
     TrainingObserver::Step event;
     event.epoch = before.epoch;
@@ -334,6 +365,7 @@ class Training {
   std::optional<Evaluation> evaluate_on(const std::shared_ptr<const data::Dataset>& dataset) {
     EvaluationOptions options;
     options.loader_threads = static_cast<int>(job_.data.loader_threads);
+    options.group = options_.group;
     options.progress = [&](std::uint64_t done) {
       observer_.validating(done, dataset->size());
       return !options_.stop_requested();
@@ -368,15 +400,15 @@ class Training {
     event.loss = evaluation->loss;
     event.accuracy = evaluation->accuracy;
     event.best = best;
-    metrics_->write({{"event", "validation"},
-                     {"set", event.set},
-                     {"epoch", event.epoch},
-                     {"step", event.step},
-                     {"train_loss", event.train_loss},
-                     {"train_accuracy", event.train_accuracy},
-                     {"loss", event.loss},
-                     {"accuracy", event.accuracy},
-                     {"best", event.best}});
+    write_metrics({{"event", "validation"},
+                   {"set", event.set},
+                   {"epoch", event.epoch},
+                   {"step", event.step},
+                   {"train_loss", event.train_loss},
+                   {"train_accuracy", event.train_accuracy},
+                   {"loss", event.loss},
+                   {"accuracy", event.accuracy},
+                   {"best", event.best}});
     log_.debug(fmt::format("epoch {}, step {}: {} loss {:.4f}, accuracy {:.4f}{}", event.epoch, event.step, event.set,
                            event.loss, event.accuracy, best ? ", best so far" : ""));
     observer_.validated(event);
@@ -390,11 +422,12 @@ class Training {
   }
 
   void save(std::optional<double> best_metric) {
+    checkpointed_step_ = session_.cursor().step;
+    if (!first()) return;
     TrainingState state = capture(session_);
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
     state.manifest.progress = progress_.to_json();
-    checkpointed_step_ = session_.cursor().step;
     writer_->submit(std::move(state), best_metric);
   }
 
@@ -438,24 +471,24 @@ class Training {
     result.samples_per_s = seconds_ > 0 ? static_cast<double>(trained_samples_) / seconds_ : 0;
     result.weights_hash = session_.weights_hash();
     if (result.end == TrainingResult::End::kInterrupted) {
-      metrics_->write({{"event", "interrupted"}, {"step", cursor.step}});
+      write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
       return;
     }
-    metrics_->write({{"event", "finished"},
-                     {"step", cursor.step},
-                     {"early", result.end == TrainingResult::End::kEarly},
-                     {"test_loss", result.test_loss},
-                     {"test_accuracy", result.test_accuracy},
-                     {"best_step", result.best_step},
-                     {"seconds", result.seconds},
-                     {"samples_per_s", result.samples_per_s},
-                     {"skipped", result.skipped},
-                     {"weights", result.weights_hash}});
+    write_metrics({{"event", "finished"},
+                   {"step", cursor.step},
+                   {"early", result.end == TrainingResult::End::kEarly},
+                   {"test_loss", result.test_loss},
+                   {"test_accuracy", result.test_accuracy},
+                   {"best_step", result.best_step},
+                   {"seconds", result.seconds},
+                   {"samples_per_s", result.samples_per_s},
+                   {"skipped", result.skipped},
+                   {"weights", result.weights_hash}});
   }
 
   void warn(const std::string& message) {
     log_.warning(message);
-    observer_.warned(message);
+    if (first()) observer_.warned(message);
   }
 
   // constant after construction
@@ -480,6 +513,7 @@ class Training {
   Evaluation last_validation_;
   double seconds_ = 0;
   std::uint64_t trained_samples_ = 0;
+  bool stop_agreed_ = false;  // some worker was asked to stop, and all know it
 };
 
 }  // namespace

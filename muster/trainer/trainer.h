@@ -10,6 +10,7 @@
 #include <string>
 
 #include "muster/base/log.h"
+#include "muster/comm/group.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
@@ -28,6 +29,7 @@ class TrainingObserver {
     std::uint64_t first_step = 0;  // above 0: resumed
     std::uint64_t batch = 0;
     std::uint64_t lanes = 0;
+    int workers = 1;
   };
   struct Step {
     std::uint64_t epoch = 0;  // counted from 0
@@ -65,6 +67,8 @@ struct TrainingOptions {
   std::filesystem::path run;  // with resume: this run; empty: the newest of the job
   // Asked after each step and each batch of an evaluation; true ends training with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
+  // The workers that train together. Only the first writes the run's metrics and checkpoints.
+  comm::Group group{};
 };
 
 struct TrainingResult {

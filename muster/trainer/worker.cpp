@@ -1,19 +1,41 @@
 #include "muster/trainer/worker.h"
 
+#include <numeric>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/comm/connect.h"
+#include "muster/comm/mpi_transport.h"
+#include "muster/comm/network_backend.h"
 
 namespace muster::trainer {
 
-Worker join(int /*argc*/, char** /*argv*/) {
-  launch::World world = launch::detect_world();
-  if (world.size > 1) {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("{} started {} processes; this version trains with one worker", world.launcher, world.size),
-                {}, "Start one process.");
+Worker connect_worker(const launch::World& world) {
+  if (world.size == 1) return {world, comm::Group()};
+  if (!world.store.empty()) {
+    comm::GroupOptions options;
+    options.rank = world.rank;
+    options.size = world.size;
+    options.name = "workers";
+    options.store = comm::make_file_store(world.store);
+    return {world, comm::make_group(options)};
   }
-  return Worker(std::move(world));
+  if (world.launcher == "mpirun" && comm::mpi_available()) {
+    std::vector<int> members(static_cast<std::size_t>(world.size));
+    std::iota(members.begin(), members.end(), 0);
+    auto transport = comm::make_mpi_transport(comm::start_mpi(), members, "workers");
+    return {world, comm::Group(std::make_shared<comm::NetworkBackend>(std::move(transport)))};
+  }
+  throw Error(
+      ErrorKind::kUnsupported,
+      fmt::format("{} started {} processes, and they have no way to find each other", world.launcher, world.size), {},
+      "Set MUSTER_STORE to an empty folder that all of them share, or use muster run or mpirun.");
+}
+
+Worker join(int /*argc*/, char** /*argv*/) {
+  return connect_worker(launch::detect_world());
 }
 
 }  // namespace muster::trainer

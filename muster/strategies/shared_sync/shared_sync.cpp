@@ -251,6 +251,7 @@ StepOutcome SharedSync::summarize(const compute::Verdict& verdict, std::size_t c
   for (std::size_t lane = 0; lane < count; ++lane) {
     outcome.loss += lanes_[lane].report->loss_sum;
     outcome.correct += lanes_[lane].report->correct;
+    outcome.stop |= lanes_[lane].report->stop > 0;
   }
   outcome.loss /= static_cast<double>(outcome.samples);
   return outcome;
