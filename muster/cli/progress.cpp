@@ -85,8 +85,9 @@ void ProgressView::started(const Start& start) {
   emit(fmt::format("run    {}", start.run.string()));
   emit(fmt::format("data   {}", start.data));
   emit(fmt::format("model  {}, {} parameters", start.model, grouped(start.parameters)));
-  emit(fmt::format("batch  {} in {} lane{}, {} steps an epoch", start.batch, start.lanes, start.lanes == 1 ? "" : "s",
-                   grouped(start.steps_per_epoch)));
+  emit(fmt::format("batch  {} in {} lane{}, {} steps an epoch, {} worker{}", start.batch, start.lanes,
+                   start.lanes == 1 ? "" : "s", grouped(start.steps_per_epoch), start.workers,
+                   start.workers == 1 ? "" : "s"));
   if (start.first_step > 0) {
     emit(fmt::format("resume from step {} of {}", grouped(start.first_step), grouped(start.total_steps)));
   }
@@ -98,6 +99,7 @@ void ProgressView::started(const Start& start) {
         {"train_samples", start.train_samples},
         {"batch", start.batch},
         {"lanes", start.lanes},
+        {"workers", start.workers},
         {"first_step", start.first_step},
         {"total_steps", start.total_steps}});
 }

@@ -113,6 +113,10 @@ SharedRegion SharedRegion::create(std::size_t bytes, const RegionOptions& option
   }
   check_memory(bytes, options.memory ? *options.memory : usable_memory());
   region.descriptor_ = make_memfd(bytes, 0);
+  if (!region.descriptor_.valid() && errno == EFBIG)
+    throw Error(ErrorKind::kResource,
+                fmt::format("{} of shared memory are more than this process's file-size limit", human_bytes(bytes)),
+                kPlace, "Raise the limit: ulimit -f unlimited.");
   if (!region.descriptor_.valid()) throw_system_error("cannot be created", kPlace);
   region.granularity_ = small_page();
   if (!region.try_map(bytes)) throw_system_error(fmt::format("{} cannot be mapped", human_bytes(bytes)), kPlace);

@@ -1,9 +1,15 @@
 // The program as a user meets it: exit codes, messages, output for scripts, the run's folder, stopping and resuming.
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
+#include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "muster/base/process.h"
 
 #include "support/program.h"
 #include "support/sandbox.h"
@@ -52,6 +58,13 @@ class ProgramTest : public ::testing::Test {
   }
   const TemporaryFolder folder_;
 };
+
+// Gives up after a while; what follows then fails.
+void wait_until_printed(const Program& program, const std::string& text) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (program.out().find(text) == std::string::npos && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(1));
+}
 
 TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   const Finished result = muster({"train", "job.toml"});
@@ -248,15 +261,96 @@ TEST_F(ProgramTest, ARateThatExplodesSkipsStepsAndThenSaysWhatToDo) {
 }
 
 TEST_F(ProgramTest, AFullDiskDoesNotEndTraining) {
-  // Nothing larger than 4 KiB can be written: checkpoints fail, training goes on and says so.
+  Program program(folder_.path(), {"train", "job.toml", "--set", "job.epochs=8", "--json"});
+  wait_until_printed(program, "started");
+  // From now on nothing larger than 8 KiB can be written: checkpoints fail, training goes on and says so.
+  const rlimit limit{8192, 8192};
+  ASSERT_EQ(::prlimit(program.pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
+  const Finished result = program.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("was not written"));
+  EXPECT_EQ(rows(result.out).back().at("event"), "finished");
+}
+
+TEST_F(ProgramTest, AFileSizeLimitThatLeavesNoSharedMemoryIsNamed) {
   const int status = testing::status_of_child([&] {
     testing::limit_file_size(4096);
-    std::signal(SIGXFSZ, SIG_DFL);  // as a user's shell starts the program: ignoring it is the program's own business
-    const Finished result = run_program(folder_.path(), {"train", "job.toml", "--json"});
-    const bool told = result.err.find("was not written") != std::string::npos;
-    return result.exit_code == 0 && told && rows(result.out).back().at("event") == "finished" ? 0 : 1;
+    const Finished result = run_program(folder_.path(), {"train", "job.toml"});
+    return result.exit_code == 1 && result.err.find("ulimit -f") != std::string::npos ? 0 : 1;
   });
   EXPECT_EQ(status, 0);
+}
+
+// The lane promise through the program: workers change speed, never the result.
+TEST_F(ProgramTest, AnyNumberOfWorkersEndsWithTheSameWeights) {
+  std::set<std::string> weights;
+  for (const char* workers : {"1", "2", "4"}) {
+    for (const char* claims : {"static", "dynamic"}) {
+      const Finished result = muster({"train", "job.toml", "--set", std::string("parallel.workers=") + workers, "--set",
+                                      "job.lanes=4", "--set", std::string("parallel.claims=") + claims, "--json"});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      const std::vector<Json> all = rows(result.out);
+      weights.insert(all.back().at("weights"));
+      EXPECT_EQ(all.front().at("workers"), std::stoi(workers));
+    }
+  }
+  EXPECT_EQ(weights.size(), 1U);
+}
+
+// The processes that a program started, as the kernel tells.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::ifstream file(fmt::format("/proc/{}/task/{}/children", parent, parent));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;)
+    children.push_back(child);
+  return children;
+}
+
+TEST_F(ProgramTest, ALostWorkerEndsTheJobWithItsNameAndLeavesNothing) {
+  Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2", "--set",
+                                   "job.epochs=100000", "--json"});
+  wait_until_printed(program, "started");
+  const std::vector<pid_t> workers = children_of(program.pid());
+  ASSERT_EQ(workers.size(), 2U);
+  ASSERT_EQ(::kill(workers[1], SIGKILL), 0);
+  const Finished result = program.wait(std::chrono::seconds(30));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr(fmt::format("worker 1 (pid {}) was killed by signal 9", workers[1])));
+  for (const pid_t worker : workers)
+    EXPECT_EQ(state_of({worker, 0}), ProcessState::kGone);
+}
+
+TEST_F(ProgramTest, AKilledLauncherLeavesNoWorkerBehind) {
+  std::vector<pid_t> workers;
+  {
+    Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2",
+                                     "--set", "job.epochs=100000", "--json"});
+    wait_until_printed(program, "started");
+    workers = children_of(program.pid());
+    ASSERT_EQ(workers.size(), 2U);
+  }  // killed here
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  for (const pid_t worker : workers) {
+    while (state_of({worker, 0}) != ProcessState::kGone && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(state_of({worker, 0}), ProcessState::kGone);
+  }
+}
+
+TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFrom) {
+  const Finished straight = muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--json"});
+  ASSERT_EQ(straight.exit_code, 0) << straight.err;
+  Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2", "--set",
+                                   "job.epochs=400", "--set", "job.name=stopped", "--json"});
+  wait_until_printed(program, "runs/stopped");  // the file still has what the run before printed
+  wait_until_printed(program, "\"validation\"");
+  program.signal(SIGINT);
+  const Finished stopped = program.wait();
+  ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
+  const Finished resumed = muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--set",
+                                   "job.name=stopped", "--resume", "--json"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
 }
 
 TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
