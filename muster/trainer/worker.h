@@ -1,16 +1,22 @@
 // This process as a worker. The first line of a distributed program; started alone it is a world of one.
 #pragma once
 
+#include <memory>
+
 #include "muster/comm/group.h"
 #include "muster/launch/environment.h"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace muster::trainer {
 
 // A small value; copies are the same worker.
 class Worker {
  public:
-  Worker() = default;  // alone
-  Worker(launch::World world, comm::Group group) : world_(std::move(world)), group_(std::move(group)) {}
+  Worker() : Worker({}, {}) {}  // alone
+  Worker(launch::World world, comm::Group group);
 
   int rank() const { return world_.rank; }
   int size() const { return world_.size; }
@@ -19,9 +25,26 @@ class Worker {
   // All workers, for collectives of the program's own.
   comm::Group group() const { return group_; }
 
+  // For programs that keep their own optimizer and their own DataLoader: every worker trains its own copy of the model,
+  // and these two lines keep the copies equal. All workers call them, with the same model. The promises are weaker than
+  // a session's (synchronize.h): every worker must make the same number of steps, the result depends on the number of
+  // workers, and nothing is recovered.
+
+  // Gives the first worker's parameters and buffers to all, in place. Once, before training; not needed where all
+  // workers seed LibTorch alike before they make the model.
+  void broadcast_parameters(torch::nn::Module& module) const;
+  // Replaces every gradient by its mean over the workers, in place; between backward() and step(). A gradient that only
+  // some workers have counts as zero on the others; one that nobody has stays undefined. Throws kMismatch when
+  // the workers' parameters differ at the first call, kUnsupported naming a gradient that is not float32 on the CPU,
+  // else as Group::all_reduce.
+  void all_reduce_gradients(torch::nn::Module& module) const;
+
  private:
+  struct Fusion;  // the buffer in which gradients meet
+
   launch::World world_;
   comm::Group group_;
+  std::shared_ptr<Fusion> fusion_;
 };
 
 // Makes this process a worker and connects it to the others. By `muster run` and `muster train` through the folder they

@@ -23,6 +23,18 @@ TEST(Environment, AProcessThatNobodyLaunchedIsAWorldOfOne) {
   EXPECT_EQ(world.launcher, "");
 }
 
+TEST(Environment, OurOwnLauncherComesFirstAndNamesItsStore) {
+  const World world = detect_world(environment({{"MUSTER_RANK", "1"},
+                                                {"MUSTER_SIZE", "2"},
+                                                {"MUSTER_STORE", "/tmp/somewhere"},
+                                                {"OMPI_COMM_WORLD_RANK", "3"},
+                                                {"OMPI_COMM_WORLD_SIZE", "4"}}));
+  EXPECT_EQ(world.rank, 1);
+  EXPECT_EQ(world.size, 2);
+  EXPECT_EQ(world.launcher, "muster");
+  EXPECT_EQ(world.store, "/tmp/somewhere");
+}
+
 TEST(Environment, OpenMpiMpichAndSlurmAreRecognised) {
   EXPECT_EQ(detect_world(environment({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}})).rank, 2);
   EXPECT_EQ(detect_world(environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}})).size, 3);

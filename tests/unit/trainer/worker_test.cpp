@@ -1,10 +1,10 @@
 #include "muster/trainer/worker.h"
 
-#include <cstdlib>
-
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "support/ranks.h"
+#include "support/sandbox.h"
 
 namespace muster::trainer {
 namespace {
@@ -16,12 +16,26 @@ TEST(Join, AloneIsAWorldOfOne) {
   EXPECT_TRUE(worker.is_first());
 }
 
-TEST(Join, RefusesSeveralProcessesThatWouldTrainEachForItself) {
-  ::setenv("PMI_RANK", "1", 1);
-  ::setenv("PMI_SIZE", "2", 1);
-  EXPECT_THROW(join(0, nullptr), Error);
-  ::unsetenv("PMI_RANK");
-  ::unsetenv("PMI_SIZE");
+TEST(ConnectWorker, RefusesSeveralProcessesThatWouldTrainEachForItself) {
+  try {
+    connect_worker({1, 2, "srun", ""});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("MUSTER_STORE"), std::string::npos) << error.what();
+  }
+}
+
+TEST(ConnectWorker, ProcessesWithAStoreFindEachOther) {
+  const testing::TemporaryFolder folder;
+  testing::run_ranks(2, [&](int rank) {
+    const Worker worker = connect_worker({rank, 2, "muster", folder.path().string()});
+    EXPECT_EQ(worker.rank(), rank);
+    EXPECT_EQ(worker.is_first(), rank == 0);
+    std::vector<std::int32_t> value{rank + 1};
+    worker.group().all_reduce(std::span(value));
+    EXPECT_EQ(value[0], 3);
+  });
 }
 
 }  // namespace
