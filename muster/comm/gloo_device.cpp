@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -69,6 +70,18 @@ std::string end_of(const sockaddr_storage& address) {
   return {};
 }
 
+void set_policy(int policy) {
+  const sched_param parameters{};
+  ::sched_setscheduler(0, policy, &parameters);  // of this thread; refused at worst
+}
+
+sigset_t pipe_signal() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGPIPE);
+  return set;
+}
+
 }  // namespace
 
 std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& options) {
@@ -82,7 +95,7 @@ std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& opt
     require_own_address(options.address);
     attributes.hostname = options.address;
   }
-  const SignalsBlocked blocked;
+  const BackgroundThreads background;
   try {
     return gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& error) {
@@ -133,26 +146,17 @@ QuickTurns::~QuickTurns() {
   if (state_) state_->device.unregisterDescriptor(state_->always_ready.get(), state_.get());
 }
 
-SignalsBlocked::SignalsBlocked() {
+BackgroundThreads::BackgroundThreads() : policy_before_(::sched_getscheduler(0)) {
   sigset_t all;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  ::pthread_sigmask(SIG_SETMASK, &all, &signals_before_);
+  if (policy_before_ == SCHED_OTHER) set_policy(SCHED_BATCH);
 }
 
-SignalsBlocked::~SignalsBlocked() {
-  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+BackgroundThreads::~BackgroundThreads() {
+  if (policy_before_ == SCHED_OTHER) set_policy(SCHED_OTHER);
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
 }
-
-namespace {
-
-sigset_t pipe_signal() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGPIPE);
-  return set;
-}
-
-}  // namespace
 
 PipeSignalBlocked::PipeSignalBlocked() {
   sigset_t pending;

@@ -175,7 +175,7 @@ void GlooMesh::connect_pairs(const std::vector<std::string>& published) {
     connecting_ = true;
   }
   {
-    const SignalsBlocked blocked;
+    const BackgroundThreads background;
     watcher_ = std::thread([this] { watch(); });
   }
   const std::size_t length = (published[0].size() - sizeof(GlooNonce)) / published.size();

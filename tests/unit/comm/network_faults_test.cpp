@@ -165,6 +165,7 @@ pid_t start_rank(const std::filesystem::path& folder, const Operation& operation
   int code = 99;
   try {
     auto transport = connect(folder, rank, kRanks);
+    make_file_store(folder)->set(fmt::format("connected/{}", rank), "");
     if (rank == victim) transport = std::make_unique<FaultyTransport>(std::move(transport), messages, signal);
     Group group(std::make_shared<NetworkBackend>(std::move(transport)), timeout);
     code = call_until_lost(group, operation, kind, victim);
@@ -238,8 +239,9 @@ TEST_F(NetworkFaults, ADeathAtAnyMomentIsNamed) {
     for (int rank = 0; rank < kRanks; ++rank)
       job.ranks.push_back(start_rank(job.folder / "store", all[round % 2 == 0 ? 1 : 3], rank, 0, -1, 0,
                                      ErrorKind::kPeerLost, seconds(20)));
-    make_file_store(job.folder / "store")->get("gloo/0", Deadline::after(seconds(20)));
-    system_clock().sleep_for(milliseconds(100 + 17 * round));
+    for (int rank = 0; rank < kRanks; ++rank)
+      make_file_store(job.folder / "store")->get(fmt::format("connected/{}", rank), Deadline::after(seconds(20)));
+    system_clock().sleep_for(milliseconds(30 + 17 * round));
     ::kill(job.ranks[0], SIGKILL);
     expect_verdicts("killed from outside", job, 0, false);
   }
