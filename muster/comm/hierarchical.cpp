@@ -160,7 +160,10 @@ void HierarchicalBackend::compare(const Call& call, const Times& times) {
     Exchange exchange(*this);
     exchange.receive(layout_.hosts[host_][0], kCallTag, bytes_of(calls), ranks * sizeof(Call));
     exchange.send(layout_.hosts[host_][0], kCallTag, reinterpret_cast<const std::byte*>(&call), sizeof(Call));
-    exchange.wait(times.host, &call);
+    exchange.wait(times.host, [&] {
+      return fmt::format("passed on the calls of all ranks: it, or one that it waits for, has not come to {}",
+                         to_string(call));
+    });
   } else {
     collect_calls(call, calls, times);
     Exchange exchange(*this);
@@ -175,12 +178,13 @@ void HierarchicalBackend::compare(const Call& call, const Times& times) {
 
 // A leader's part: the calls of its own host, then those of the others.
 void HierarchicalBackend::collect_calls(const Call& call, std::vector<Call>& calls, const Times& times) {
+  const auto not_come = [&] { return "come to " + to_string(call); };
   Exchange own(*this);
   for (std::size_t index = 1; index < local_ranks(); ++index) {
     const int peer = layout_.hosts[host_][index];
     own.receive(peer, kCallTag, reinterpret_cast<std::byte*>(&calls[static_cast<std::size_t>(peer)]), sizeof(Call));
   }
-  own.wait(times.arrival, &call);
+  own.wait(times.arrival, not_come);
 
   std::vector<std::vector<Call>> by_host(hosts());
   for (std::size_t host = 0; host < hosts(); ++host)
@@ -195,7 +199,7 @@ void HierarchicalBackend::collect_calls(const Call& call, std::vector<Call>& cal
     others.send(row_peer(host), kCallTag, reinterpret_cast<const std::byte*>(by_host[host_].data()),
                 by_host[host_].size() * sizeof(Call));
   }
-  others.wait(times.network, &call);
+  others.wait(times.network, not_come);
   for (std::size_t host = 0; host < hosts(); ++host) {
     for (std::size_t index = 0; index < by_host[host].size(); ++index)
       calls[static_cast<std::size_t>(layout_.hosts[host][index])] = by_host[host][index];

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,7 +31,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
 // what this host makes of it.
 struct HierarchicalBackend::Times {
   explicit Times(const Deadline& deadline)
-      : Times(deadline, std::min<std::chrono::nanoseconds>(deadline.remaining() / 8, std::chrono::milliseconds(250))) {}
+      : Times(deadline, std::min<std::chrono::nanoseconds>(deadline.remaining() / 8, std::chrono::seconds(1))) {}
   Times(const Deadline& deadline, std::chrono::nanoseconds step)
       : arrival(Deadline::after(deadline.remaining() - 2 * step)),
         network(Deadline::after(deadline.remaining() - step)),
@@ -101,18 +103,18 @@ class HierarchicalBackend::Exchange {
     const View view(ElementType::kUint8, data, bytes);
     transfers_.push_back({peer, backend_.between_hosts([&] { return backend_.receive(peer, tag, view); })});
   }
-  // `arrival`: a peer that is waited for in vain has not come to that call at all.
-  void wait(const Deadline& deadline, const Call* arrival = nullptr) {
+  // `missing` is called only for time-outs and completes the sentence "rank 2 has not ...".
+  void wait(const Deadline& deadline, const std::function<std::string()>& missing = {}) {
     for (const Pending& pending : transfers_)
       backend_.between_hosts([&] {
         try {
           pending.transfer->wait(deadline);
         } catch (const Error& error) {
-          if (error.kind() != ErrorKind::kTimeout || arrival == nullptr) throw;
-          throw Error(ErrorKind::kTimeout,
-                      fmt::format("the deadline passed: rank {} has not come to {} ({})", pending.peer,
-                                  to_string(*arrival), error.message()),
-                      error.where(), error.remedy());
+          if (error.kind() != ErrorKind::kTimeout || !missing) throw;
+          throw Error(
+              ErrorKind::kTimeout,
+              fmt::format("the deadline passed: rank {} has not {} ({})", pending.peer, missing(), error.message()),
+              error.where(), error.remedy());
         }
       });
     transfers_.clear();

@@ -57,7 +57,7 @@ class Command {
   std::string out() const { return slurp(folder_ / "out"); }
 
   // Until it has ended. Kills it at the limit, which then shows as signal 9.
-  CommandResult wait(std::chrono::seconds limit = std::chrono::seconds(60)) {
+  CommandResult wait(std::chrono::seconds limit = std::chrono::seconds(120)) {
     const Deadline deadline = Deadline::after(limit);
     int status = 0;
     while (::waitpid(pid_, &status, WNOHANG) == 0) {
