@@ -79,7 +79,7 @@ void VersionPins::clear_the_dead() const {
 
 VersionPin::VersionPin(VersionPin&& other) noexcept
     : region_(std::move(other.region_)),
-      bell_(std::move(other.bell_)),
+      bell_(other.bell_),
       owner_(std::exchange(other.owner_, nullptr)),
       version_(other.version_),
       bytes_(other.bytes_) {
