@@ -7,9 +7,12 @@
 
 #include "muster/base/cores.h"
 #include "muster/base/json.h"
+#include "muster/base/memory.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
+#include "muster/comm/gloo_transport.h"
+#include "muster/comm/mpi_transport.h"
 #include "muster/compute/threads.h"
 #include "muster/data/sources.h"
 #include "muster/launch/environment.h"
@@ -34,6 +37,8 @@ void run_info(bool json) {
   const std::vector<std::string> models = names_of(model::models());
   const std::vector<std::string> sources = names_of(data::sources());
   const std::vector<std::string> strategies = strategies::strategy_names();
+  const std::string mpi = comm::mpi_available() ? comm::mpi_library() : "none";
+  const Memory memory = usable_memory();
   if (json) {
     const Json row{{"muster", version()},
                    {"torch", libraries.torch},
@@ -42,6 +47,10 @@ void run_info(bool json) {
                    {"cores", cores.usable},
                    {"cores_reason", cores.reason},
                    {"threads", {{"aten", libraries.aten_threads}, {"blas", libraries.blas_threads}}},
+                   {"memory_bytes", memory.usable_bytes},
+                   {"memory_reason", memory.reason},
+                   {"gloo", comm::gloo_available()},
+                   {"mpi", mpi},
                    {"strategies", strategies},
                    {"models", models},
                    {"sources", sources}};
@@ -55,6 +64,9 @@ void run_info(bool json) {
   fmt::print("cores       {} usable ({})\n", cores.usable, cores.reason);
   fmt::print("threads     {} ATen, {} BLAS a lane, unless job.threads says otherwise\n", libraries.aten_threads,
              libraries.blas_threads == 0 ? "the same for" : fmt::format("{}", libraries.blas_threads));
+  fmt::print("memory      {} usable ({})\n", human_bytes(memory.usable_bytes), memory.reason);
+  fmt::print("processes   shared memory on this host; between hosts Gloo: {}, MPI: {}\n",
+             comm::gloo_available() ? "yes" : "no (libgloo-dev was not there)", mpi);
   fmt::print("strategies  {}\n", join_words(strategies));
   fmt::print("models      {}\n", join_words(models));
   fmt::print("sources     {}\n", join_words(sources));

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/cli/command.h"
 #include "muster/cli/workers.h"
 
@@ -13,7 +14,6 @@ constexpr std::chrono::seconds kGrace{30};
 
 struct RunFlags {
   int workers = 1;
-  std::vector<std::string> program;
 };
 
 }  // namespace
@@ -22,7 +22,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("run", "Start a LibTorch program as several workers on this machine.");
   auto flags = std::make_shared<RunFlags>();
   command->add_option("-n,--workers", flags->workers, "Worker processes")->required()->check(CLI::Range(1, 64));
-  command->add_option("program", flags->program, "The program and its arguments")->required();
+  // Everything from the program's name on is the program's.
   command->prefix_command();
   command->footer(
       "The program calls muster::join(argc, argv) first; each process then knows its rank and the others.\n"
@@ -33,10 +33,10 @@ void add_run(CLI::App& app, Outcome& outcome) {
       "\nExamples:\n"
       "  muster run -n 4 ./my_program --epochs 3");
   command->callback([command, flags, &outcome] {
-    std::vector<std::string> arguments(flags->program.begin() + 1, flags->program.end());
-    const std::vector<std::string> rest = command->remaining();
-    arguments.insert(arguments.end(), rest.begin(), rest.end());
-    outcome.exit_code = watch_workers({flags->program.front(), arguments, {}}, flags->workers, kGrace);
+    const std::vector<std::string> words = command->remaining();
+    if (words.empty()) throw Error(ErrorKind::kInvalidInput, "no program to run", {}, "muster run -n 4 ./my_program");
+    const std::vector<std::string> arguments(words.begin() + 1, words.end());
+    outcome.exit_code = watch_workers({words.front(), arguments, {}}, flags->workers, kGrace);
   });
 }
 

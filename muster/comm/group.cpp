@@ -73,6 +73,11 @@ void require_rank(Operation operation, const char* what, int rank, int size) {
     throw_invalid(operation, fmt::format("{} {} is not a rank of a group of {}", what, rank, size));
 }
 
+// The highest tags are for what backends tell each other.
+void require_tag(Operation operation, std::uint32_t tag) {
+  if (tag >= 0xffffff00U) throw_invalid(operation, fmt::format("tag {} is reserved; use one below 4294967040", tag));
+}
+
 void require_same_type(Operation operation, const ConstView& input, const ConstView& output) {
   if (input.type != output.type)
     throw_invalid(operation, fmt::format("input is {} and output is {}; both must be of one type",
@@ -213,12 +218,14 @@ void Group::receive(View data, int peer, std::uint32_t tag, std::optional<Deadli
 
 Pending Group::start_send(ConstView data, int peer, std::uint32_t tag) {
   require_rank(Operation::kSend, "peer", peer, size());
+  require_tag(Operation::kSend, tag);
   auto transfer = state_->run([&] { return state_->backend->send(peer, tag, data); });
   return Pending(std::make_unique<Pending::State>(Pending::State{state_, std::move(transfer)}));
 }
 
 Pending Group::start_receive(View data, int peer, std::uint32_t tag) {
   require_rank(Operation::kReceive, "peer", peer, size());
+  require_tag(Operation::kReceive, tag);
   auto transfer = state_->run([&] { return state_->backend->receive(peer, tag, data); });
   return Pending(std::make_unique<Pending::State>(Pending::State{state_, std::move(transfer)}));
 }

@@ -144,6 +144,8 @@ TEST(Group, RefusesArgumentsThatCannotBeRightAndStaysUsable) {
       scripted, [&] { group.scatter(f(nine), f(four), 1); }, "need 12");
   expect_invalid(
       scripted, [&] { group.send(f(four), 9); }, "peer 9");
+  expect_invalid(
+      scripted, [&] { group.send(f(four), 0, 0xffffff00U); }, "reserved");
   group.gather(f(four), {}, 0);  // this rank is not the root: no output needed
   group.reduce_scatter(f(twelve), f(four));
   EXPECT_EQ(scripted.calls, 2);
