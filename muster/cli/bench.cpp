@@ -45,13 +45,24 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   step->add_option("--rounds", s->rounds, "Turns of each side")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--steps", s->steps, "Timed steps in a turn")->capture_default_str()->check(CLI::Range(1, 100000));
+  step->add_option("--workers", s->workers, "Numbers of worker processes to compare, each worker with --batch samples")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  step->add_option("--strategies", s->strategies, "With --workers: the strategies to compare")
+      ->delimiter(',')
+      ->capture_default_str();
+  step->add_option("--against", s->against, "With --workers: ddp compares with PyTorch DDP over Gloo (python3-torch)");
+  step->add_option("--rank-folder", s->rank_folder)->group("");
+  step->add_option("--rank", s->rank)->group("");
   step->add_flag("--json", s->json, "One JSON object a line");
   step->footer(
       "Times are milliseconds a step: compute is forward and backward, update is reduce, optimizer and commit, load is "
       "waiting\n"
       "for samples, wait is waiting for other workers. The plain row is optimizer.zero_grad(), forward, backward, step "
       "with\n"
-      "torch::optim::SGD on tensors that are ready in memory; both use momentum 0.9 and weight decay 1e-4.");
+      "torch::optim::SGD on tensors that are ready in memory; both use momentum 0.9 and weight decay 1e-4.\n"
+      "With --workers there is one lane a worker. efficiency compares samples/s with as many times one worker's,\n"
+      "ratio_to_ddp with DDP's; host_mb is the memory of all processes of the row.");
   step->callback([s] { bench_step(*s); });
 
   CLI::App* optimizer =

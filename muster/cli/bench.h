@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "muster/base/json.h"
+#include "muster/comm/group.h"
 
 namespace muster::cli {
 
@@ -29,8 +31,38 @@ struct StepBench {
   std::int64_t rounds = 15;  // interleaved repeats
   std::int64_t steps = 5;    // timed steps in each
   bool json = false;
+  // Several workers, a batch each.
+  std::vector<std::int64_t> workers;
+  std::vector<std::string> strategies{"shared_sync"};
+  std::string against;
+  // Of the processes it starts itself.
+  std::string rank_folder;
+  std::int64_t rank = 0;
 };
 void bench_step(const StepBench& options);
+// bench_step with workers: processes of this program, and of PyTorch DDP, in turns.
+void bench_workers(const StepBench& options);
+
+// What both kinds of `bench step` train.
+struct StepTimes {
+  std::vector<double> total, compute, update, wait, load;  // milliseconds a step
+};
+class StepContender {
+ public:
+  StepContender(const StepBench& options, std::int64_t batch, std::int64_t lanes, const std::string& strategy,
+                const comm::Group& group);
+  ~StepContender();
+  StepContender(const StepContender&) = delete;
+  StepContender& operator=(const StepContender&) = delete;
+  // One untimed step, which brings the side's own memory back into the caches, and then as many as the options say.
+  void turn(StepTimes& times);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+Json step_row(const StepBench& options, const std::string& strategy, std::int64_t workers, std::int64_t lanes,
+              const StepTimes& times);
 
 struct OptimizerBench {
   std::string model = "resnet18";

@@ -82,80 +82,107 @@ class PlainLoop {
   std::size_t next_ = 0;
 };
 
-struct Times {
-  std::vector<double> total, compute, update, wait, load;
-};
+std::shared_ptr<const data::Dataset> make_data(const StepBench& options, std::int64_t batch) {
+  data::SourceOptions source;
+  source.source = "synthetic";
+  source.shape = shape_for(options.model);
+  source.classes = kClasses;
+  source.samples = static_cast<std::uint64_t>(batch * 16);
+  source.test_samples = 1;
+  return data::open_source(source).train;
+}
 
-Json row_of(const StepBench& options, const std::string& strategy, std::int64_t lanes, const Times& times) {
-  const double total = median(times.total);
-  return {{"bench", "step"},
-          {"model", options.model},
-          {"strategy", strategy},
-          {"workers", 1},
-          {"lanes", lanes},
-          {"batch", options.batch},
-          {"samples_per_s", 1e3 * static_cast<double>(options.batch) / total},
-          {"median_ms", total},
-          {"compute_ms", median(times.compute)},
-          {"update_ms", median(times.update)},
-          {"wait_ms", median(times.wait)},
-          {"load_ms", median(times.load)}};
+trainer::SessionOptions make_session_options(const StepBench& options, std::int64_t batch, std::int64_t lanes,
+                                             const std::string& strategy, const comm::Group& group) {
+  trainer::SessionOptions session;
+  session.batch = static_cast<std::uint64_t>(batch);
+  session.lanes = static_cast<std::uint64_t>(lanes);
+  session.threads = static_cast<int>(options.threads);
+  session.strategy = strategy;
+  session.group = group;
+  return session;
 }
 
 }  // namespace
 
-void bench_step(const StepBench& options) {
-  compute::set_threads(static_cast<int>(options.threads));
-  const std::vector<std::int64_t> shape = shape_for(options.model);
-  data::SourceOptions source;
-  source.source = "synthetic";
-  source.shape = shape;
-  source.classes = kClasses;
-  source.samples = static_cast<std::uint64_t>(options.batch * 16);
-  source.test_samples = 1;
-  const std::shared_ptr<const data::Dataset> dataset = data::open_source(source).train;
+struct StepContender::State {
+  State(const StepBench& bench, std::int64_t batch, std::int64_t lanes, const std::string& strategy,
+        const comm::Group& group)
+      : options(bench),
+        dataset(make_data(bench, batch)),
+        net(make_net(bench, shape_for(bench.model))),
+        session(net, compute::Sgd{.lr = kLr, .momentum = kMomentum, .weight_decay = kWeightDecay},
+                make_session_options(bench, batch, lanes, strategy, group)) {}
 
-  auto net = make_net(options, shape);
-  trainer::SessionOptions session_options;
-  session_options.batch = static_cast<std::uint64_t>(options.batch);
-  session_options.lanes = static_cast<std::uint64_t>(options.lanes);
-  session_options.threads = static_cast<int>(options.threads);
-  trainer::Session session(net, compute::Sgd{.lr = kLr, .momentum = kMomentum, .weight_decay = kWeightDecay},
-                           session_options);
-  PlainLoop plain(options, *dataset, shape);
-
-  Times muster;
-  Times torch;
-  const auto muster_step = [&](bool timed) {
+  void step(StepTimes* times) {
     const trainer::PhaseTimes before = session.times();
     const auto start = system_clock().now();
     session.step(dataset,
                  [&](trainer::Lane& lane) { lane.backward(F::cross_entropy(net->forward(lane.data), lane.target)); });
     const double total = milliseconds_since(start);
-    if (!timed) return;
+    if (times == nullptr) return;
     const trainer::PhaseTimes after = session.times();
-    muster.total.push_back(total);
-    muster.compute.push_back(1e3 * (after.compute - before.compute));
-    muster.update.push_back(1e3 * (after.update - before.update));
-    muster.wait.push_back(1e3 * (after.wait - before.wait));
-    muster.load.push_back(1e3 * (after.load - before.load));
-  };
-  Times warm_up;
-  // One untimed step at the start of each turn brings the side's own memory back into the caches.
+    times->total.push_back(total);
+    times->compute.push_back(1e3 * (after.compute - before.compute));
+    times->update.push_back(1e3 * (after.update - before.update));
+    times->wait.push_back(1e3 * (after.wait - before.wait));
+    times->load.push_back(1e3 * (after.load - before.load));
+  }
+
+  const StepBench& options;
+  std::shared_ptr<const data::Dataset> dataset;
+  std::shared_ptr<model::Net> net;
+  trainer::Session session;
+};
+
+StepContender::StepContender(const StepBench& options, std::int64_t batch, std::int64_t lanes,
+                             const std::string& strategy, const comm::Group& group) {
+  compute::set_threads(static_cast<int>(options.threads));
+  state_ = std::make_unique<State>(options, batch, lanes, strategy, group);
+}
+StepContender::~StepContender() = default;
+
+void StepContender::turn(StepTimes& times) {
+  state_->step(nullptr);
+  for (std::int64_t i = 0; i < state_->options.steps; ++i)
+    state_->step(&times);
+}
+
+Json step_row(const StepBench& options, const std::string& strategy, std::int64_t workers, std::int64_t lanes,
+              const StepTimes& times) {
+  const double total = median(times.total);
+  const auto shown = [](const std::vector<double>& values) { return values.empty() ? 0.0 : median(values); };
+  return {{"bench", "step"},
+          {"model", options.model},
+          {"strategy", strategy},
+          {"workers", workers},
+          {"lanes", lanes},
+          {"batch", options.batch * workers},
+          {"samples_per_s", 1e3 * static_cast<double>(options.batch * workers) / total},
+          {"median_ms", total},
+          {"compute_ms", shown(times.compute)},
+          {"update_ms", shown(times.update)},
+          {"wait_ms", shown(times.wait)},
+          {"load_ms", shown(times.load)}};
+}
+
+void bench_step(const StepBench& options) {
+  if (!options.workers.empty()) return bench_workers(options);
+  StepContender muster(options, options.batch, options.lanes, "shared_sync", {});
+  PlainLoop plain(options, *make_data(options, options.batch), shape_for(options.model));
+  StepTimes ours;
+  StepTimes torch;
+  StepTimes warm_up;
   for (std::int64_t round = 0; round < options.rounds; ++round) {
-    muster_step(false);
-    for (std::int64_t i = 0; i < options.steps; ++i)
-      muster_step(true);
+    muster.turn(ours);
     plain.step(warm_up.compute, warm_up.update, warm_up.total);
     for (std::int64_t i = 0; i < options.steps; ++i)
       plain.step(torch.compute, torch.update, torch.total);
   }
-  torch.wait.assign(torch.total.size(), 0.0);
-  torch.load.assign(torch.total.size(), 0.0);
-  Json row = row_of(options, "shared_sync", options.lanes, muster);
-  row["ratio_to_plain"] = median(muster.total) / median(torch.total);
+  Json row = step_row(options, "shared_sync", 1, options.lanes, ours);
+  row["ratio_to_plain"] = median(ours.total) / median(torch.total);
   print_row(row, options.json);
-  print_row(row_of(options, "plain", 1, torch), options.json);
+  print_row(step_row(options, "plain", 1, 1, torch), options.json);
 }
 
 }  // namespace muster::cli

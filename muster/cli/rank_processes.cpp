@@ -8,38 +8,26 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/cli/workers.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::cli {
-namespace {
+RankFolder::RankFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "muster-bench-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw Error(ErrorKind::kIo, "cannot make a folder", pattern, "Set TMPDIR to a folder that can be written.");
+  path_ = pattern;
+}
 
-// A folder that goes away with the benchmark.
-class StoreFolder {
- public:
-  StoreFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-bench-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      throw Error(ErrorKind::kIo, "cannot make a folder", pattern, "Set TMPDIR to a folder that can be written.");
-    path_ = pattern;
-  }
-  StoreFolder(const StoreFolder&) = delete;
-  StoreFolder& operator=(const StoreFolder&) = delete;
-  ~StoreFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-}  // namespace
+RankFolder::~RankFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 
 void run_rank_processes(std::int64_t ranks, bool under_mpi,
                         const std::function<std::vector<std::string>(const std::string& folder)>& arguments) {
-  const StoreFolder folder;
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const RankFolder folder;
+  const std::string program = own_program();
   const std::vector<std::string> common = arguments(folder.path());
   std::vector<launch::ChildProcess> children;
   if (under_mpi) {

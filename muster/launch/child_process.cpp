@@ -86,6 +86,8 @@ ChildProcess::ChildProcess(const Command& command) {
   if (pid_ < 0) throw_system_error("start", image.path);
   if (pid_ == 0) {
     if (command.own_group) ::setpgid(0, 0);
+    if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
+    if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() == parent) ::execve(image.path.c_str(), image.argv.data(), image.envp.data());
     const int error = errno;

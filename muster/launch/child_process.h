@@ -18,6 +18,8 @@ struct Command {
   std::string program;                             // a path, or a name that is looked up in PATH
   std::vector<std::string> arguments;              // without the program itself
   std::map<std::string, std::string> environment;  // added to this process's own
+  int input = -1;                                  // descriptor that becomes its standard input; -1: this process's own
+  int output = -1;                                 // likewise its standard output
   bool own_group = false;  // a process group of its own: signals of the terminal do not reach it
 };
 

@@ -353,6 +353,30 @@ TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFr
   EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
 }
 
+TEST_F(ProgramTest, BenchesBetweenProcessesPrintRowsAndLeaveNothing) {
+  const Finished workers = muster({"bench", "step", "--model", "cnn", "--batch", "4", "--workers", "1,2", "--rounds",
+                                   "2", "--steps", "1", "--json"});
+  ASSERT_EQ(workers.exit_code, 0) << workers.err;
+  ASSERT_EQ(rows(workers.out).size(), 2U) << workers.out;
+  EXPECT_EQ(rows(workers.out)[1].at("workers"), 2);
+  for (const char* key : {"efficiency", "host_mb", "samples_per_s", "wait_ms"})
+    EXPECT_TRUE(rows(workers.out)[1].contains(key)) << key;
+  EXPECT_EQ(workers.err, "");
+  const Finished collectives = muster({"bench", "collectives", "--ranks", "2", "--sizes", "4K", "--backends",
+                                       "shm,shm-shared,gloo", "--rounds", "2", "--json"});
+  ASSERT_EQ(collectives.exit_code, 0) << collectives.err;
+  ASSERT_EQ(rows(collectives.out).size(), 4U) << collectives.out;
+  EXPECT_TRUE(rows(collectives.out)[0].contains("memory_gb_per_s"));
+  for (const char* key : {"bench", "op", "backend", "ranks", "bytes", "median_us", "alg_gb_per_s"})
+    EXPECT_TRUE(rows(collectives.out)[1].contains(key)) << key;
+  const Finished arena = muster({"bench", "arena", "--size", "1M", "--ranks", "2", "--rounds", "2", "--json"});
+  ASSERT_EQ(arena.exit_code, 0) << arena.err;
+  EXPECT_TRUE(rows(arena.out).at(0).contains("ns_per_byte"));
+  const Finished wrong = muster({"bench", "collectives", "--backends", "shn"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean \"shm\""));
+}
+
 TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
   const Finished step =
       muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});
