@@ -100,8 +100,8 @@ class Group {
   void scatter(ConstView input, View output, int root, std::optional<Deadline> deadline = {});
   void barrier(std::optional<Deadline> deadline = {});
 
-  // Messages of one tag (below 0xffffff00) between two ranks arrive in order. A receive of another length or type than the message's is
-  // kMismatch. A rank may send to itself.
+  // Messages of one tag (below 0xffffff00) between two ranks arrive in order. A receive of another length or type than
+  // the message's is kMismatch. A rank may send to itself.
   void send(ConstView data, int peer, std::uint32_t tag = 0, std::optional<Deadline> deadline = {});
   void receive(View data, int peer, std::uint32_t tag = 0, std::optional<Deadline> deadline = {});
   Pending start_send(ConstView data, int peer, std::uint32_t tag = 0);
