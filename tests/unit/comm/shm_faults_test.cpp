@@ -204,6 +204,14 @@ TEST(ShmFaults, ADeathAnywhereInAMessageIsKnownAtOnceWhenTheParentSawIt) {
     expect_lost_at_once({"messages", ring}, point);
 }
 
+// Each test that goes through all points of a prefix proves that every one of them was met; a point that belongs to
+// none of these tests would prove nothing.
+TEST(Failpoints, EveryOneInCommBelongsToATestThatMeetsIt) {
+  for (const std::string& name : failpoint_names())
+    EXPECT_TRUE(name.starts_with("shm.round.") || name.starts_with("shm.message.") || name.starts_with("arena."))
+        << name;
+}
+
 TEST(ShmFaults, ADeathThatNobodyReportsIsFoundByThoseWhoWait) {
   for (const NamedOperation& operation : operations()) {
     Ranks ranks(operation.operate, rule("shm.round.before_publish", "kill"), 60s);
