@@ -17,7 +17,8 @@ enum class Purpose : std::uint64_t {
   kLane = 3,       // dropout and whatever else a model draws inside a lane
   kSynthetic = 4,  // contents of synthetic data sets
   kAugmentation = 5,
-  kSplit = 6,  // which samples are held out for validation
+  kSplit = 6,   // which samples are held out for validation
+  kVerify = 7,  // which lanes are computed once more; no part of the result
 };
 
 struct StreamKey {

@@ -24,6 +24,7 @@ struct TrainFlags {
   std::string run;
   bool quiet = false;
   bool json = false;
+  double verify = 0;
 };
 
 std::string resume_command(const TrainFlags& flags, const std::string& run) {
@@ -49,6 +50,7 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
   options.resume = flags.resume || !flags.run.empty();
   options.run = flags.run;
   options.group = worker.group();
+  options.verify_rate = flags.verify;
   options.stop_requested = [&signals] { return signals.stop_requested(); };
   const trainer::TrainingResult result = trainer::train(resolved, options, worker.is_first() ? view : silent, log);
   if (worker.is_first()) view.finished(result, resume_command(flags, result.run.string()));
@@ -87,6 +89,10 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
   command->add_option("--run", flags->run, "With --resume: the folder of the run to go on with");
   command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
   command->add_flag("--json", flags->json, "One JSON object a line instead of text");
+  command
+      ->add_option("--verify", flags->verify,
+                   "Compute this share of all lanes once more, on another worker, and compare every bit")
+      ->check(CLI::Range(0.0, 1.0));
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "
       "checkpoints/.\n"

@@ -87,6 +87,12 @@ class Strategy {
   virtual compute::LaneArea area(std::size_t lane) = 0;
   virtual void finish(std::size_t lane, const compute::LaneReport& report) = 0;
 
+  // Whether area() shows the finished lanes of every worker, and by whom they were computed: for verifying them. Lanes
+  // can be read between wait_lanes() and commit(). Throws Error{kTimeout | kPeerLost}.
+  virtual bool shares_lanes() const { return false; }
+  virtual void wait_lanes(const Deadline& /*deadline*/) {}
+  virtual int lane_worker(std::size_t /*lane*/) const { return 0; }
+
   // Waits until all lanes are finished, reduces, updates, commits. Throws Error{kTimeout | kPeerLost}.
   virtual StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) = 0;
 };

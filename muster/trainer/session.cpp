@@ -1,6 +1,7 @@
 #include "muster/trainer/session.h"
 
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <map>
 #include <utility>
@@ -141,6 +142,9 @@ struct Session::State {
             options.strategy,
             {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group, options.claims})) {
     compute::validate(options.schedule);
+    if (options.verify_rate > 0 && !strategy->shares_lanes())
+      throw Error(ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options.strategy), {},
+                  "Use the strategy shared_sync, or do not verify.");
     compute::set_threads(options.threads);
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
@@ -182,6 +186,7 @@ struct Session::State {
 
   void begin_step() {
     plan = data::plan_step(cursor, shape());
+    next_to_verify = 0;
     strategy->begin_step(*plan);
     feed->forget_before(cursor.step);
     read_ahead();
@@ -211,9 +216,65 @@ struct Session::State {
     done.clear();
   }
 
-  void prepare(std::size_t index) {
+  // The next lane of this step that this worker computes once more: the choice is the seed's, and the worker is the one
+  // after the one that has computed it.
+  std::optional<std::size_t> next_verification() {
+    if (options.verify_rate <= 0) return std::nullopt;
+    strategy->wait_lanes(Deadline::after(options.step_timeout));
+    while (next_to_verify < plan->lanes.size()) {
+      const std::size_t index = next_to_verify++;
+      RandomStream random({.seed = options.seed,
+                           .purpose = Purpose::kVerify,
+                           .epoch = plan->at.epoch,
+                           .step = plan->at.step,
+                           .lane = index});
+      if (random.uniform() >= options.verify_rate) continue;
+      if ((strategy->lane_worker(index) + 1) % options.group.size() == options.group.rank()) return index;
+    }
+    return std::nullopt;
+  }
+
+  // Where a lane that is computed once more goes.
+  compute::LaneArea scratch_area() {
+    scratch_gradient.assign(binding.layout().size(), 0.0F);
+    scratch_present.assign(binding.layout().tensors().size(), 0);
+    scratch_buffers.assign(binding.buffer_layout().bytes, std::byte{0});
+    return {scratch_gradient, scratch_present, scratch_buffers};
+  }
+
+  void compare_with_scratch() const {
+    const compute::LaneArea first = strategy->area(lane.index);
+    const auto refuse = [&](const std::string& what) {
+      throw Error(
+          ErrorKind::kMismatch,
+          fmt::format("lane {} of step {} is not the same when it is computed again (first by worker {}, then by "
+                      "worker {}): {}",
+                      lane.index, lane.step, strategy->lane_worker(lane.index), options.group.rank(), what),
+          {}, "Draw random numbers with LibTorch's default generator only, and keep nothing from lane to lane.");
+    };
+    const auto& tensors = binding.layout().tensors();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (first.present[i] != scratch_present[i])
+        refuse(fmt::format("only one of the two has a gradient of {}", tensors[i].name));
+      if (first.present[i] == 0) continue;
+      for (std::uint64_t at = tensors[i].offset; at < tensors[i].offset + tensors[i].count; ++at) {
+        if (std::bit_cast<std::uint32_t>(first.gradient[at]) != std::bit_cast<std::uint32_t>(scratch_gradient[at]))
+          refuse(fmt::format("the gradient of {} is {} and {} at element {}", tensors[i].name, first.gradient[at],
+                             scratch_gradient[at], at - tensors[i].offset));
+      }
+    }
+    for (const compute::BufferSlot& slot : binding.buffer_layout().slots) {
+      if (!std::equal(first.buffers.begin() + static_cast<std::ptrdiff_t>(slot.offset),
+                      first.buffers.begin() + static_cast<std::ptrdiff_t>(slot.offset + slot.bytes),
+                      scratch_buffers.begin() + static_cast<std::ptrdiff_t>(slot.offset)))
+        refuse(fmt::format("buffer {} differs", slot.name));
+    }
+  }
+
+  void prepare(std::size_t index, bool repeated = false) {
     lane = Lane();
     lane.index = index;
+    lane.repeated = repeated;
     lane.epoch = plan->at.epoch;
     lane.step = plan->at.step;
     {
@@ -231,7 +292,7 @@ struct Session::State {
         torch::from_blob(batch.labels.data(), {static_cast<std::int64_t>(batch.labels.size())}, torch::kInt64);
     // Every lane starts from the committed parameters and buffers and from its own random numbers.
     binding.write_buffers(strategy->committed().buffers);
-    binding.begin_lane(strategy->area(index));
+    binding.begin_lane(repeated ? scratch_area() : strategy->area(index));
     torch::manual_seed(derive_seed({.seed = options.seed,
                                     .purpose = Purpose::kLane,
                                     .epoch = plan->at.epoch,
@@ -248,8 +309,13 @@ struct Session::State {
                   "Call lane.backward(loss) in every turn of the loop.");
     }
     binding.collect();
-    binding.read_buffers(strategy->area(lane.index).buffers);
-    strategy->finish(lane.index, lane.report_);
+    if (lane.repeated) {
+      binding.read_buffers(scratch_buffers);
+      compare_with_scratch();
+    } else {
+      binding.read_buffers(strategy->area(lane.index).buffers);
+      strategy->finish(lane.index, lane.report_);
+    }
     lane.data = torch::Tensor();
     lane.target = torch::Tensor();
     feed->recycle(std::move(batch));
@@ -288,6 +354,10 @@ struct Session::State {
   data::Batch batch;
   bool active = false;
   Clock::Instant compute_start;
+  std::size_t next_to_verify = 0;
+  std::vector<float> scratch_gradient;
+  std::vector<std::uint8_t> scratch_present;
+  std::vector<std::byte> scratch_buffers;
   // what happened
   strategies::StepOutcome outcome;
   std::uint64_t skipped = 0;
@@ -323,6 +393,10 @@ Lane* Session::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
       state.prepare(*index);
       return &state.lane;
     }
+    if (const std::optional<std::size_t> index = state.next_verification()) {
+      state.prepare(*index, true);
+      return &state.lane;
+    }
     state.commit();
     if (state.cursor.position == 0) return nullptr;
   }
@@ -334,15 +408,19 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
   state.use(dataset);
   state.abandon();
   state.begin_step();
-  while (const std::optional<std::size_t> index = state.strategy->claim()) {
-    state.prepare(*index);
+  const auto compute_lane = [&](std::size_t index, bool repeated) {
+    state.prepare(index, repeated);
     try {
       compute(state.lane);
     } catch (const c10::Error& error) {
       throw_compute_error(error, state.lane);
     }
     state.complete();
-  }
+  };
+  while (const std::optional<std::size_t> index = state.strategy->claim())
+    compute_lane(*index, false);
+  while (const std::optional<std::size_t> index = state.next_verification())
+    compute_lane(*index, true);
   state.commit();
   return state.outcome;
 }

@@ -51,6 +51,10 @@ struct SessionOptions {
   std::chrono::seconds load_timeout{60};
   comm::Group group{};  // the workers that train together
   strategies::Claims claims = strategies::Claims::kStatic;
+  // This share of all lanes, chosen by the seed, is computed once more, by another worker where there is one, and
+  // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
+  // random numbers of its own or keeps something from lane to lane.
+  double verify_rate = 0;
   std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
 };
 
@@ -64,6 +68,7 @@ class Lane {
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;
   std::span<const std::uint64_t> ids;  // the samples, as the data set numbers them
+  bool repeated = false;               // computed once more, to verify it
 
   // Backpropagates `loss`, the mean over this lane's samples, weighted by the lane's share of the batch.
   // Call it once a lane, or several times for a loss in parts.

@@ -111,7 +111,8 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
   return model::make_model(options, static_cast<std::uint64_t>(job.seed));
 }
 
-SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape, const comm::Group& group) {
+SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
+                               const TrainingOptions& training) {
   const Job& job = resolved.job;
   SessionOptions options;
   options.batch = resolved.batch;
@@ -124,7 +125,8 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.strategy = job.parallel.strategy;
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
-  options.group = group;
+  options.group = training.group;
+  options.verify_rate = training.verify_rate;
   options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }
@@ -142,7 +144,7 @@ class Training {
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
         total_steps_(total_steps(job_, shape_)),
         net_(build_model_with_threads()),
-        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, options.group)) {}
+        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, options)) {}
 
   TrainingResult run() {
     open_run();

@@ -67,6 +67,7 @@ struct TrainingOptions {
   std::filesystem::path run;  // with resume: this run; empty: the newest of the job
   // Asked after each step and each batch of an evaluation; true ends training with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
+  double verify_rate = 0;  // SessionOptions::verify_rate
   // The workers that train together. Only the first writes the run's metrics and checkpoints.
   comm::Group group{};
 };

@@ -107,6 +107,13 @@ class SharedSync final : public Strategy {
     arena_.finish(static_cast<int>(lane));
     held_.reset();
   }
+  bool shares_lanes() const override { return true; }
+  void wait_lanes(const Deadline& deadline) override {
+    timed([&] { arena_.wait_all_done(static_cast<int>(step_->lanes.size()), deadline); });
+  }
+  int lane_worker(std::size_t lane) const override {
+    return static_cast<int>(arena_.lane_state(static_cast<int>(lane)).rank);
+  }
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
 
  private:

@@ -305,5 +305,48 @@ TEST(Session, AccumulatesAccuracyOverLanes) {
   EXPECT_EQ(outcome.samples, 16U);
 }
 
+TEST(SessionVerify, LanesThatAreComputedAgainAreTheSameAndChangeNothing) {
+  const auto dataset = line_data(53);
+  std::vector<std::string> hashes;
+  for (const double rate : {0.0, 1.0}) {
+    auto net = testing::make_net<BatchNormNet>(1);
+    net->drop = 0.5;
+    SessionOptions o = options(8, 3);
+    o.verify_rate = rate;
+    Session session(net, compute::Adam{}, o);
+    std::size_t repeated = 0;
+    std::size_t all = 0;
+    for (Lane& lane : session.lanes(dataset)) {
+      repeated += lane.repeated ? 1 : 0;
+      ++all;
+      train_lane(lane, *net);
+    }
+    EXPECT_EQ(repeated, rate == 0 ? 0U : all / 2);
+    hashes.push_back(session.weights_hash());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST(SessionVerify, CodeThatKeepsSomethingFromLaneToLaneIsFoundAndTheTensorNamed) {
+  const auto dataset = line_data(24);
+  auto net = testing::make_net<LinearNet>(1);
+  SessionOptions o = options(8, 2);
+  o.verify_rate = 1;
+  Session session(net, compute::Sgd{.lr = 0.1}, o);
+  int calls = 0;
+  try {
+    session.step(dataset, [&](Lane& lane) {
+      const torch::Tensor scale = torch::ones({1}) * (1.0 + 1e-3 * calls++);
+      lane.backward(F::cross_entropy(net->forward(lane.data) * scale, lane.target));
+    });
+    FAIL() << "nothing was found";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("lane 0 of step 0"),
+                                               ::testing::HasSubstr("the gradient of second.bias"),
+                                               ::testing::HasSubstr("keep nothing from lane to lane")));
+  }
+}
+
 }  // namespace
 }  // namespace muster::trainer
