@@ -17,6 +17,7 @@
 #include "muster/base/text.h"
 #include "muster/cli/bench.h"
 #include "muster/cli/rank_processes.h"
+#include "muster/comm/copy.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
 #include "muster/comm/mpi_transport.h"
@@ -210,7 +211,7 @@ class RankBench {
       std::fill(shared.as<float>().begin(), shared.as<float>().end(), 1.0F);
       control_.all_reduce(shared.as<float>());
       start = system_clock().now();
-      std::copy(shared.as<float>().begin(), shared.as<float>().end(), target.begin());
+      comm::copy_bytes(target.data(), shared.as<float>().data(), kExchangeBytes);
       exchange.push_back(slowest(microseconds_since(start)));
     }
     memory_us_ = median(memory);
