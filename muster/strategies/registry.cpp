@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 namespace muster::strategies {
@@ -18,6 +19,7 @@ struct Entry {
 
 constexpr std::array kStrategies{
     Entry{"shared_sync", make_shared_sync},
+    Entry{"all_reduce", make_all_reduce},
 };
 
 }  // namespace

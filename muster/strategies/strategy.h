@@ -52,14 +52,23 @@ enum class Claims {
   kDynamic,  // its own as before, then any that nobody has begun: a slow worker computes fewer
 };
 
+class GradientCodec;  // all_reduce/bucket_reducer.h
+
+// all_reduce alone.
+struct AllReduceOptions {
+  std::size_t bucket_bytes = std::size_t{4} << 20;  // of a fusion bucket; at least one block goes into each
+  std::shared_ptr<GradientCodec> codec{};           // how a bucket is summed over the workers; none: as it is
+};
+
 // What a strategy is made from.
 struct StrategyOptions {
   model::FlatLayout layout;
   compute::BufferLayout buffers;
-  int slots = 0;          // of the optimizer
-  std::size_t lanes = 1;  // at most, in one step
-  comm::Group group{};    // the workers
-  Claims claims = Claims::kStatic;
+  int slots = 0;                    // of the optimizer
+  std::size_t lanes = 1;            // at most, in one step
+  comm::Group group{};              // the workers
+  Claims claims = Claims::kStatic;  // shared_sync alone: elsewhere a worker's lanes are its own
+  AllReduceOptions all_reduce{};
 };
 
 class Strategy {

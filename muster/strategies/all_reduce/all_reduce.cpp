@@ -1,0 +1,156 @@
+#include "muster/strategies/all_reduce/all_reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "muster/strategies/all_reduce/bucket_reducer.h"
+#include "muster/strategies/replica/replica_strategy.h"
+
+namespace muster::strategies {
+namespace {
+
+// What a worker tells all others of a step beside its gradient, as bytes: a mark for each tensor of which one of its
+// lanes has a gradient; then the reports and then the buffers of its lanes, with room for the longest share.
+class StepMessage {
+ public:
+  explicit StepMessage(const StrategyOptions& options)
+      : tensors_(options.layout.tensors().size()),
+        buffer_bytes_(options.buffers.bytes),
+        lanes_(share_of(options.lanes, 0, static_cast<std::size_t>(options.group.size())).size()) {}
+
+  std::size_t bytes() const { return tensors_ + lanes_ * (sizeof(compute::LaneReport) + buffer_bytes_); }
+
+  // The parts of one worker's message; lanes are counted from the first of its share.
+  template <typename Byte>
+  std::span<Byte> marks(std::span<Byte> message) const {
+    return message.subspan(0, tensors_);
+  }
+  template <typename Byte>
+  std::span<Byte> report(std::span<Byte> message, std::size_t lane) const {
+    return message.subspan(tensors_ + lane * sizeof(compute::LaneReport), sizeof(compute::LaneReport));
+  }
+  template <typename Byte>
+  std::span<Byte> buffers(std::span<Byte> message, std::size_t lane) const {
+    return message.subspan(tensors_ + lanes_ * sizeof(compute::LaneReport) + lane * buffer_bytes_, buffer_bytes_);
+  }
+
+ private:
+  std::size_t tensors_;
+  std::size_t buffer_bytes_;
+  std::size_t lanes_;
+};
+
+// What all workers told, put together: in lane order, as if one worker had computed every lane.
+struct Gathered {
+  std::vector<std::uint8_t> present;
+  std::vector<compute::LaneReport> reports;
+  std::vector<std::span<const std::byte>> buffers;
+};
+
+class AllReduce final : public ReplicaStrategy {
+ public:
+  explicit AllReduce(StrategyOptions options)
+      : ReplicaStrategy(std::move(options)),
+        reducer_(group(), this->options().layout, this->options().all_reduce),
+        message_(this->options()),
+        sent_(message_.bytes()),
+        received_(message_.bytes() * workers()) {
+    place_sum(reducer_.values());
+  }
+
+  StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
+
+ private:
+  void reduce_bucket(std::size_t index, std::span<const compute::LaneGradient> own, const Deadline& deadline);
+  Gathered gather(const Deadline& deadline);
+
+  BucketReducer reducer_;
+  const StepMessage message_;
+  std::vector<std::byte> sent_;
+  std::vector<std::byte> received_;
+};
+
+// May be called while backward goes on, once all of this worker's lanes have the bucket's tensors: it reads nothing
+// else.
+void AllReduce::reduce_bucket(std::size_t index, std::span<const compute::LaneGradient> own, const Deadline& deadline) {
+  sum_lanes(options().layout, own, reducer_.buckets()[index].blocks, reducer_.values());
+  timed([&] { reducer_.reduce(index, deadline); });
+}
+
+Gathered AllReduce::gather(const Deadline& deadline) {
+  const std::span<std::byte> mine(sent_);
+  const std::vector<model::TensorSlot>& tensors = options().layout.tensors();
+  const LaneShare share = lanes_of(rank());
+  std::ranges::fill(mine, std::byte{0});
+  for (std::size_t lane = share.first; lane < share.last; ++lane) {
+    const HostLane& host = own(lane);
+    for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      // Frozen tensors are in no bucket.
+      if (tensors[tensor].trainable && host.area.present[tensor] != 0) message_.marks(mine)[tensor] = std::byte{1};
+    }
+    std::memcpy(message_.report(mine, lane - share.first).data(), host.report, sizeof(compute::LaneReport));
+    std::ranges::copy(host.area.buffers, message_.buffers(mine, lane - share.first).begin());
+  }
+  timed([&] {
+    group().all_gather({comm::ElementType::kUint8, sent_.data(), sent_.size()},
+                       comm::View(comm::ElementType::kUint8, received_.data(), received_.size()), deadline);
+  });
+
+  Gathered all;
+  all.present.resize(tensors.size());
+  for (std::size_t worker = 0; worker < workers(); ++worker) {
+    const auto theirs = std::span<const std::byte>(received_).subspan(worker * message_.bytes(), message_.bytes());
+    for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
+      all.present[tensor] |= static_cast<std::uint8_t>(message_.marks(theirs)[tensor]);
+    for (std::size_t lane = 0; lane < lanes_of(worker).size(); ++lane) {
+      std::memcpy(&all.reports.emplace_back(), message_.report(theirs, lane).data(), sizeof(compute::LaneReport));
+      all.buffers.push_back(message_.buffers(theirs, lane));
+    }
+  }
+  return all;
+}
+
+StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline) {
+  const data::StepPlan& step = finished_step();
+  const std::vector<compute::LaneGradient> own = own_gradients();
+  for (std::size_t index = 0; index < reducer_.buckets().size(); ++index)
+    reduce_bucket(index, own, deadline);
+  const Gathered all = gather(deadline);
+
+  // From here on nobody waits for anybody: every worker does the same to the same bits.
+  const model::FlatLayout& layout = options().layout;
+  const std::array sum{compute::LaneGradient{reducer_.values().data(), all.present.data()}};
+  HostVersion& target = next();
+  compute::reduce_slice(layout, sum, all_blocks(), target.state, target.records);
+  const compute::Verdict verdict = compute::judge_step(target.records, rule.clip_norm);
+  if (verdict.apply) {
+    if (rule.optimizer->needs_norms())
+      compute::measure_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.state, target.norms);
+    compute::update_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.state, target.norms);
+    std::vector<double> weights;
+    for (std::size_t lane = 0; lane < step.lanes.size(); ++lane)
+      weights.push_back(step.weight(lane));
+    compute::merge_buffers(options().buffers, all.buffers, weights, target.buffers);
+  }
+
+  StepOutcome outcome{.applied = verdict.apply, .gradient_norm = verdict.gradient_norm, .samples = step.samples()};
+  for (const compute::LaneReport& report : all.reports) {
+    outcome.loss += report.loss_sum;
+    outcome.correct += report.correct;
+    outcome.stop |= report.stop > 0;
+  }
+  outcome.loss /= static_cast<double>(outcome.samples);
+  outcome.waited = waited();
+  reducer_.commit();
+  commit_step(verdict.apply);
+  return outcome;
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_all_reduce(StrategyOptions options) {
+  return std::make_unique<AllReduce>(std::move(options));
+}
+
+}  // namespace muster::strategies

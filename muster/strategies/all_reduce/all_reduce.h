@@ -1,0 +1,23 @@
+// all_reduce: synchronous data parallelism with a replica of the whole state in every worker, over any group.
+//
+// The fallback where workers share no memory, and the yardstick of shared_sync. A step:
+//   1. each worker computes its own lanes (replica/replica_strategy.h);
+//   2. it sums them by the tree into fusion buckets (bucket_reducer.h), and each bucket is summed over the workers;
+//   3. marks, reports and buffers of all lanes are gathered;
+//   4. every worker judges, measures and updates all blocks alike, and flips.
+// Replicas stay equal bit by bit. When lanes / workers is a power of two and the codec is the plain one, the bits are
+// those of shared_sync, for a short last batch too. Otherwise they depend on the number of workers, never on timing.
+//
+// A failure before the last collective ends leaves the committed version as it was. A worker that saw that collective
+// end while another did not is one step ahead of it, and finds out at its next step.
+#pragma once
+
+#include <memory>
+
+#include "muster/strategies/strategy.h"
+
+namespace muster::strategies {
+
+std::unique_ptr<Strategy> make_all_reduce(StrategyOptions options);
+
+}  // namespace muster::strategies

@@ -1,0 +1,56 @@
+#include "muster/strategies/all_reduce/bucket_reducer.h"
+
+#include <algorithm>
+
+namespace muster::strategies {
+
+std::vector<Bucket> plan_buckets(const model::FlatLayout& layout, std::size_t bytes) {
+  const std::uint64_t floats = bytes / sizeof(float);
+  const std::vector<model::Block>& blocks = layout.blocks();
+  std::vector<Bucket> buckets;
+  for (std::size_t index = 0; index < blocks.size(); ++index) {
+    const model::Block& block = blocks[index];
+    if (!layout.tensors()[block.tensor].trainable) continue;
+    const bool fits =
+        !buckets.empty() && buckets.back().blocks.last == index && block.end - buckets.back().begin <= floats;
+    if (!fits) buckets.push_back({{index, index}, block.begin, block.begin});
+    buckets.back().blocks.last = index + 1;
+    buckets.back().end = block.end;
+  }
+  return buckets;
+}
+
+void PlainCodec::all_reduce(comm::Group& group, std::size_t, std::span<float> values, const Deadline& deadline) {
+  group.all_reduce(values, comm::Reduction::kSum, deadline);
+}
+
+void sum_lanes(const model::FlatLayout& layout, std::span<const compute::LaneGradient> lanes,
+               compute::BlockRange blocks, std::span<float> sums) {
+  std::vector<const float*> sources(lanes.size());
+  for (std::size_t index = blocks.first; index < blocks.last; ++index) {
+    const model::Block& block = layout.blocks()[index];
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
+      sources[lane] = lanes[lane].present[block.tensor] != 0 ? lanes[lane].values : nullptr;
+    const std::span<float> sum = sums.subspan(block.begin, block.size());
+    const std::span<const float> reduced = compute::reduce_lanes(sources, block.begin, sum);
+    if (reduced.empty()) {
+      std::ranges::fill(sum, -0.0F);
+    } else if (reduced.data() != sum.data()) {
+      std::ranges::copy(reduced, sum.begin());
+    }
+  }
+}
+
+BucketReducer::BucketReducer(const comm::Group& group, const model::FlatLayout& layout, const AllReduceOptions& options)
+    : group_(group),
+      buckets_(plan_buckets(layout, options.bucket_bytes)),
+      codec_(options.codec ? options.codec : std::make_shared<PlainCodec>()),
+      memory_(group_.share(layout.size() * sizeof(float))) {
+}
+
+void BucketReducer::reduce(std::size_t index, const Deadline& deadline) {
+  const Bucket& bucket = buckets_[index];
+  codec_->all_reduce(group_, index, values().subspan(bucket.begin, bucket.end - bucket.begin), deadline);
+}
+
+}  // namespace muster::strategies

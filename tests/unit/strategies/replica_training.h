@@ -1,0 +1,151 @@
+// Trains a made-up model with any strategy and any number of workers, threads with a group between them, and keeps what
+// each of them ended with.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/comm/gloo_transport.h"
+#include "muster/comm/network_backend.h"
+#include "muster/comm/shm_backend.h"
+#include "muster/strategies/registry.h"
+#include "support/ranks.h"
+
+namespace muster::testing {
+
+enum class Network { kShm, kGloo };
+
+// Calls body(rank, group) in a thread for each rank.
+inline void run_group(int ranks, Network network, const std::function<void(int, comm::Group)>& body) {
+  using std::chrono::seconds;
+  const auto store = comm::make_memory_store();
+  const comm::SharedRegion region = comm::create_shm_group_region(ranks);
+  run_ranks(ranks, [&](int rank) {
+    if (ranks == 1) {
+      body(rank, comm::Group());
+    } else if (network == Network::kShm) {
+      auto mapping = comm::SharedRegion::attach(FileDescriptor(::dup(region.descriptor())));
+      body(rank, comm::Group(comm::join_shm_group(std::move(mapping), rank, Deadline::after(seconds(60)))));
+    } else {
+      comm::GlooOptions options;
+      options.rank = rank;
+      options.size = ranks;
+      options.store = store;
+      body(rank, comm::Group(std::make_shared<comm::NetworkBackend>(comm::make_gloo_transport(options))));
+    }
+  });
+}
+
+// Computes a lane: what a model and its backward do. The result depends on the arguments alone.
+using LaneWork = std::function<void(const strategies::StrategyOptions&, const strategies::CommittedState&,
+                                    const data::StepPlan&, std::size_t lane, const compute::LaneArea&)>;
+
+struct Training {
+  std::string strategy = "all_reduce";
+  int workers = 1;
+  Network network = Network::kShm;
+  model::FlatLayout layout{};
+  data::BatchShape shape{};
+  std::uint64_t steps = 7;
+  compute::OptimizerOptions optimizer = compute::Sgd{.lr = 0.1, .momentum = 0.9};
+  std::optional<double> clip_norm{};
+  strategies::AllReduceOptions all_reduce{};
+  LaneWork work{};
+  // Called by every worker after each of its steps, by several threads at a time.
+  std::function<void(int rank, const strategies::Strategy&, const strategies::StepOutcome&)> observe{};
+};
+
+// What a worker ended with, as bits: negative zeros count, and NaNs can be compared.
+struct Trained {
+  std::vector<float> parameters;
+  std::vector<std::byte> bits;  // parameters, optimizer state, updates, buffers
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<bool> applied;
+
+  bool operator==(const Trained& other) const {
+    const auto same = [](const std::vector<double>& left, const std::vector<double>& right) {
+      return left.size() == right.size() && std::memcmp(left.data(), right.data(), left.size() * sizeof(double)) == 0;
+    };
+    return bits == other.bits && same(losses, other.losses) && same(norms, other.norms) && applied == other.applied;
+  }
+};
+
+inline compute::BufferLayout one_mean_and_one_count() {
+  compute::BufferLayout buffers;
+  buffers.add("mean", model::Dtype::kF32, {3}, 12);
+  buffers.add("count", model::Dtype::kI64, {}, 8);
+  return buffers;
+}
+
+// The first values: only those of the first worker may count.
+inline void start(strategies::Strategy& strategy, const strategies::StrategyOptions& options, int rank) {
+  std::vector<float> first(options.layout.size());
+  for (std::size_t i = 0; i < first.size(); ++i)
+    first[i] = rank == 0 ? static_cast<float>(i % 100) * 0.01F : -1;
+  const std::vector<float> zeros(options.layout.size());
+  const std::vector<std::uint64_t> updates(options.layout.tensors().size());
+  const std::vector<std::byte> bytes(options.buffers.bytes);
+  strategies::CommittedState initial{first, {}, updates, bytes, {}};
+  for (int slot = 0; slot < options.slots; ++slot)
+    initial.state[static_cast<std::size_t>(slot)] = zeros;
+  strategy.restore(initial);
+}
+
+inline std::vector<std::byte> bits_of(const strategies::CommittedState& state) {
+  std::vector<std::byte> bits;
+  const auto append = [&](std::span<const std::byte> bytes) { bits.insert(bits.end(), bytes.begin(), bytes.end()); };
+  append(std::as_bytes(state.parameters));
+  for (const std::span<const float> slot : state.state)
+    append(std::as_bytes(slot));
+  append(std::as_bytes(state.updates));
+  append(state.buffers);
+  append(std::as_bytes(std::span(&state.cursor, 1)));
+  return bits;
+}
+
+// What every worker ended with.
+inline std::vector<Trained> train(const Training& training) {
+  const auto optimizer = compute::make_optimizer(training.optimizer);
+  std::vector<Trained> results(static_cast<std::size_t>(training.workers));
+  run_group(training.workers, training.network, [&](int rank, comm::Group group) {
+    strategies::StrategyOptions options{training.layout, one_mean_and_one_count(), optimizer->slots(),
+                                        training.shape.lanes, group};
+    options.all_reduce = training.all_reduce;
+    const auto strategy = strategies::make_strategy(training.strategy, options);
+    start(*strategy, options, rank);
+    std::vector<compute::TensorRule> rules;
+    for (const model::TensorSlot& slot : options.layout.tensors())
+      rules.push_back({compute::weight_decay(training.optimizer), true, slot.trainable});
+    Trained& result = results[static_cast<std::size_t>(rank)];
+    for (std::uint64_t step = 0; step < training.steps; ++step) {
+      const strategies::CommittedState state = strategy->committed();
+      const data::StepPlan plan = data::plan_step(state.cursor, training.shape);
+      strategy->begin_step(plan);
+      while (const auto lane = strategy->claim()) {
+        training.work(options, state, plan, *lane, strategy->area(*lane));
+        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step), .correct = 1});
+      }
+      const strategies::StepOutcome outcome =
+          strategy->commit({optimizer.get(), compute::base_lr(training.optimizer), training.clip_norm, rules},
+                           Deadline::after(std::chrono::seconds(60)));
+      result.losses.push_back(outcome.loss);
+      result.norms.push_back(outcome.gradient_norm);
+      result.applied.push_back(outcome.applied);
+      if (training.observe) training.observe(rank, *strategy, outcome);
+    }
+    const strategies::CommittedState state = strategy->committed();
+    result.parameters.assign(state.parameters.begin(), state.parameters.end());
+    result.bits = bits_of(state);
+    group.barrier();
+  });
+  return results;
+}
+
+}  // namespace muster::testing
