@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/strategies/all_reduce/all_reduce.h"
+#include "muster/strategies/local_sgd/local_sgd.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 namespace muster::strategies {
@@ -20,6 +21,7 @@ struct Entry {
 constexpr std::array kStrategies{
     Entry{"shared_sync", make_shared_sync},
     Entry{"all_reduce", make_all_reduce},
+    Entry{"local_sgd", make_local_sgd},
 };
 
 }  // namespace

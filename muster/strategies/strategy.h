@@ -42,8 +42,9 @@ struct StepOutcome {
   double loss = 0;           // mean over the step's samples
   double correct = 0;
   std::uint64_t samples = 0;
-  double waited = 0;  // seconds of this worker, for others
-  bool stop = false;  // some worker was asked to stop; the same on every worker
+  double waited = 0;         // seconds of this worker, for others
+  bool stop = false;         // some worker was asked to stop; the same on every worker
+  bool synchronized = true;  // false: the workers' states differ until they meet again (local_sgd)
 };
 
 // Who computes which lane. The result is the same.
@@ -60,6 +61,15 @@ struct AllReduceOptions {
   std::shared_ptr<GradientCodec> codec{};           // how a bucket is summed over the workers; none: as it is
 };
 
+// local_sgd alone (local_sgd/local_sgd.h).
+struct LocalSgdOptions {
+  std::uint64_t period = 8;          // steps from average to average; 0: an epoch
+  std::uint64_t averaged_steps = 0;  // post-local: so many steps at the start of the job are averaged one by one
+  double outer_lr = 1;               // of the averaged change
+  double outer_momentum = 0;         // over averages; at least 0 and below 1
+  bool average_state = true;         // average the optimizer's state too; false: each worker keeps its own
+};
+
 // What a strategy is made from.
 struct StrategyOptions {
   model::FlatLayout layout;
@@ -69,6 +79,7 @@ struct StrategyOptions {
   comm::Group group{};              // the workers
   Claims claims = Claims::kStatic;  // shared_sync alone: elsewhere a worker's lanes are its own
   AllReduceOptions all_reduce{};
+  LocalSgdOptions local_sgd{};
 };
 
 class Strategy {
@@ -104,6 +115,11 @@ class Strategy {
 
   // Waits until all lanes are finished, reduces, updates, commits. Throws Error{kTimeout | kPeerLost}.
   virtual StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) = 0;
+
+  // Makes the committed state the same on every worker, for a checkpoint, an evaluation or the end of the job; the
+  // committed version may become the other one. Every worker calls it, between steps. Nothing to do for strategies
+  // whose steps do so. Throws as commit().
+  virtual void synchronize(Deadline) {}
 };
 
 }  // namespace muster::strategies

@@ -136,8 +136,8 @@ std::vector<compute::LaneGradient> ReplicaStrategy::own_gradients() const {
   return gradients;
 }
 
-void ReplicaStrategy::commit_step(bool flip) {
-  if (flip) committed_ = 1 - committed_;
+void ReplicaStrategy::commit_step(bool flips) {
+  if (flips) flip();
   cursor_ = step_->next;
   step_.reset();
 }

@@ -67,9 +67,11 @@ class ReplicaStrategy : public Strategy {
   const HostLane& own(std::size_t lane) const { return lanes_[lane - share_.first]; }
   std::vector<compute::LaneGradient> own_gradients() const;
 
-  // The commit: from here on the next version is the committed one, or with `flip` false the present one still is; the
+  // The commit: from here on the next version is the committed one, or with `flips` false the present one still is; the
   // cursor advances in either case.
-  void commit_step(bool flip);
+  void commit_step(bool flips);
+  // Between steps: the next version, which has all of the present one's progress, takes its place.
+  void flip() { committed_ = 1 - committed_; }
 
   // Waits, and adds the time to the step's.
   template <typename Wait>

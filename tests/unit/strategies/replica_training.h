@@ -56,8 +56,10 @@ struct Training {
   compute::OptimizerOptions optimizer = compute::Sgd{.lr = 0.1, .momentum = 0.9};
   std::optional<double> clip_norm{};
   strategies::AllReduceOptions all_reduce{};
+  strategies::LocalSgdOptions local_sgd{};
+  int stop_rank = -1;  // asks to stop in its first step
   LaneWork work{};
-  // Called by every worker after each of its steps, by several threads at a time.
+  // Called by every worker after each of its steps, several at a time.
   std::function<void(int rank, const strategies::Strategy&, const strategies::StepOutcome&)> observe{};
 };
 
@@ -118,6 +120,7 @@ inline std::vector<Trained> train(const Training& training) {
     strategies::StrategyOptions options{training.layout, one_mean_and_one_count(), optimizer->slots(),
                                         training.shape.lanes, group};
     options.all_reduce = training.all_reduce;
+    options.local_sgd = training.local_sgd;
     const auto strategy = strategies::make_strategy(training.strategy, options);
     start(*strategy, options, rank);
     std::vector<compute::TensorRule> rules;
@@ -130,7 +133,9 @@ inline std::vector<Trained> train(const Training& training) {
       strategy->begin_step(plan);
       while (const auto lane = strategy->claim()) {
         training.work(options, state, plan, *lane, strategy->area(*lane));
-        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step), .correct = 1});
+        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step),
+                                 .correct = 1,
+                                 .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0});
       }
       const strategies::StepOutcome outcome =
           strategy->commit({optimizer.get(), compute::base_lr(training.optimizer), training.clip_norm, rules},
