@@ -285,12 +285,23 @@ Schema job_schema(Job& job) {
       .one_of({"none", "linear"});
   o.field("base_batch", &opt.base_batch, "The batch for which lr was tuned.").range(1, 1e9);
 
-  Section& p = schema.section("parallel", "Who computes. Changes speed, never the result.");
+  Section& p = schema.section("parallel", "Who computes. With shared_sync it changes speed, never the result.");
   p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
   p.field("workers", &job.parallel.workers, "Worker processes on this machine.").range(1, 64);
   p.field("claims", &job.parallel.claims,
           "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
       .one_of({"static", "dynamic"});
+  p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
+      .range(64, 1 << 20);
+  p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
+  p.field("averaged_steps", &job.parallel.averaged_steps,
+          "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")
+      .range(0, kMany);
+  p.field("outer_lr", &job.parallel.outer_lr, "local_sgd: rate of the averaged change.").range(1e-6, 10);
+  p.field("outer_momentum", &job.parallel.outer_momentum, "local_sgd: momentum of the averaged change.")
+      .range(0, 0.999);
+  p.field("average_state", &job.parallel.average_state,
+          "local_sgd: average the optimizer's state too; false: each worker keeps its own.");
 
   Section& c = schema.section("checkpoint", "What survives when everything dies.");
   c.field("every_steps", &job.checkpoint.every_steps, "Also checkpoint after so many steps. Not set: only at epochs.")
@@ -388,6 +399,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "data.prefetch",
                                            "parallel.workers",
                                            "parallel.claims",
+                                           "parallel.bucket_kb",
                                            "checkpoint.every_steps",
                                            "checkpoint.every_epochs",
                                            "checkpoint.keep",

@@ -87,6 +87,12 @@ struct Job {
     std::string strategy = "shared_sync";
     std::int64_t workers = 1;
     std::string claims = "dynamic";
+    std::int64_t bucket_kb = 4096;
+    std::int64_t period = 8;
+    std::int64_t averaged_steps = 0;
+    double outer_lr = 1;
+    double outer_momentum = 0;
+    bool average_state = true;
   } parallel;
 
   struct {

@@ -139,8 +139,8 @@ struct Session::State {
         base_lr(compute::base_lr(optimizer_options)),
         binding(std::move(module)),
         strategy(strategies::make_strategy(
-            options.strategy,
-            {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group, options.claims})) {
+            options.strategy, {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group,
+                               options.claims, options.all_reduce, options.local_sgd})) {
     compute::validate(options.schedule);
     if (options.verify_rate > 0 && !strategy->shares_lanes())
       throw Error(ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options.strategy), {},
@@ -423,6 +423,12 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
     compute_lane(*index, true);
   state.commit();
   return state.outcome;
+}
+
+void Session::synchronize() {
+  state_->abandon();
+  state_->strategy->synchronize(Deadline::after(state_->options.step_timeout));
+  state_->show_committed();
 }
 
 const data::Cursor& Session::cursor() const {

@@ -55,6 +55,8 @@ struct SessionOptions {
   // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
   // random numbers of its own or keeps something from lane to lane.
   double verify_rate = 0;
+  strategies::AllReduceOptions all_reduce{};
+  strategies::LocalSgdOptions local_sgd{};
   std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
 };
 
@@ -112,6 +114,10 @@ class Session {
   // One whole step: `compute` is called for each lane of this worker. What lanes() does, with the outcome.
   using LaneFunction = std::function<void(Lane&)>;
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const LaneFunction& compute);
+
+  // Makes the state of all workers the same, where the strategy lets them go apart between steps (local_sgd): before an
+  // evaluation, a checkpoint or the end. Every worker calls it. Nothing to do for other strategies.
+  void synchronize();
 
   // Committed steps and the place in the epoch.
   const data::Cursor& cursor() const;

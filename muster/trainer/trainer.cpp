@@ -127,6 +127,12 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
   options.group = training.group;
   options.verify_rate = training.verify_rate;
+  options.all_reduce.bucket_bytes = static_cast<std::size_t>(job.parallel.bucket_kb) << 10;
+  options.local_sgd.period = static_cast<std::uint64_t>(job.parallel.period);
+  options.local_sgd.averaged_steps = static_cast<std::uint64_t>(job.parallel.averaged_steps);
+  options.local_sgd.outer_lr = job.parallel.outer_lr;
+  options.local_sgd.outer_momentum = job.parallel.outer_momentum;
+  options.local_sgd.average_state = job.parallel.average_state;
   options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }
@@ -378,6 +384,7 @@ class Training {
 
   // False when a stop was requested meanwhile; then the validation counts as not done.
   bool validate() {
+    session_.synchronize();
     const std::optional<Evaluation> evaluation = evaluate_on(sets_.validation);
     if (!evaluation) return false;
     const data::Cursor& cursor = session_.cursor();
@@ -424,6 +431,7 @@ class Training {
   }
 
   void save(std::optional<double> best_metric) {
+    session_.synchronize();
     checkpointed_step_ = session_.cursor().step;
     if (!first()) return;
     TrainingState state = capture(session_);
@@ -443,6 +451,7 @@ class Training {
   }
 
   void test(TrainingResult& result) {
+    session_.synchronize();
     if (!sets_.held_out && validated_step_ == session_.cursor().step) {
       result.test_loss = last_validation_.loss;
       result.test_accuracy = last_validation_.accuracy;
