@@ -12,17 +12,18 @@ int main(int argc, char** argv) try {
       argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::numeric_limits<unsigned long long>::max();
 
   auto worker = muster::join(argc, argv);
+  torch::manual_seed(1);  // the first weights
   auto data = muster::open_source({.source = "fashion-mnist"});
   auto net = muster::zoo::cnn({.channels = 1, .height = 28, .width = 28, .classes = 10});
   auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4},
                                      {.batch = 128, .lanes = 2});
 
   for (int epoch = 0; epoch < epochs; ++epoch) {
-    std::uint64_t steps = 0;
+    const std::uint64_t first = session.cursor().step;
     net->train();
     for (auto& lane : session.lanes(data.train)) {
+      if (lane.step - first == most_steps) break;  // by step, so that all workers leave at the same one
       lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
-      if (lane.index == 0 && steps++ == most_steps) break;
     }
     const auto test = muster::evaluate(
         *net, [&](const torch::Tensor& x) { return net->forward(x); }, data.test);
