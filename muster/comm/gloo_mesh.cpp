@@ -29,7 +29,7 @@ constexpr std::uint64_t kDeathSlot = kHelloSlot + 2;
 constexpr std::uint64_t kTokenSlot = kHelloSlot + 3;
 
 constexpr milliseconds kWatchPeriod{10};
-constexpr milliseconds kTokenPatience{200};  // Gloo's thread answers in less than one, if its process has a core
+constexpr milliseconds kTokenPatience{100};  // Gloo's thread answers in less than one, if its process has a core
 constexpr milliseconds kNoticePatience{20};  // a notice that cannot be written sooner is behind a stuck message
 constexpr milliseconds kAtOnce{0};
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);

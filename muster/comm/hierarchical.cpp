@@ -151,24 +151,33 @@ Call HierarchicalBackend::host_call(Operation operation, ElementType type, std::
 
 // By messages rather than by the local part's collectives: until everybody has come, somebody may still be waiting for
 // a message of this rank, which moves on while this rank waits for a message.
-void HierarchicalBackend::compare(const Call& call, const Times& times) {
+void HierarchicalBackend::compare(const Call& call, Times& times) {
   const std::size_t ranks = layout_.host_of.size();
   std::vector<Call> calls(ranks);  // by rank
   const auto bytes_of = [](std::vector<Call>& some) { return reinterpret_cast<std::byte*>(some.data()); };
   calls[static_cast<std::size_t>(rank_)] = call;
+  Clock::Instant first = times.host.instant();  // that somebody on this host gives up
+  auto* const first_bytes = reinterpret_cast<std::byte*>(&first);
   if (index_ > 0) {
+    const Clock::Instant own = first;
     Exchange exchange(*this);
     exchange.receive(layout_.hosts[host_][0], kCallTag, bytes_of(calls), ranks * sizeof(Call));
+    exchange.receive(layout_.hosts[host_][0], kTimeTag, first_bytes, sizeof(first));
     exchange.send(layout_.hosts[host_][0], kCallTag, reinterpret_cast<const std::byte*>(&call), sizeof(Call));
+    exchange.send(layout_.hosts[host_][0], kTimeTag, reinterpret_cast<const std::byte*>(&own), sizeof(own));
     exchange.wait(times.host, [&] {
       return fmt::format("passed on the calls of all ranks: it, or one that it waits for, has not come to {}",
                          to_string(call));
     });
+    times.end_network_before(first);
   } else {
     collect_calls(call, calls, times);
+    first = times.network.instant() + times.step;
     Exchange exchange(*this);
-    for (std::size_t index = 1; index < local_ranks(); ++index)
+    for (std::size_t index = 1; index < local_ranks(); ++index) {
       exchange.send(layout_.hosts[host_][index], kCallTag, bytes_of(calls), ranks * sizeof(Call));
+      exchange.send(layout_.hosts[host_][index], kTimeTag, first_bytes, sizeof(first));
+    }
     exchange.wait(times.host);
   }
   if (std::all_of(calls.begin(), calls.end(), [&](const Call& other) { return other == call; })) return;
@@ -177,14 +186,17 @@ void HierarchicalBackend::compare(const Call& call, const Times& times) {
 }
 
 // A leader's part: the calls of its own host, then those of the others.
-void HierarchicalBackend::collect_calls(const Call& call, std::vector<Call>& calls, const Times& times) {
+void HierarchicalBackend::collect_calls(const Call& call, std::vector<Call>& calls, Times& times) {
   const auto not_come = [&] { return "come to " + to_string(call); };
+  std::vector<Clock::Instant> ends(local_ranks(), times.host.instant());
   Exchange own(*this);
   for (std::size_t index = 1; index < local_ranks(); ++index) {
     const int peer = layout_.hosts[host_][index];
     own.receive(peer, kCallTag, reinterpret_cast<std::byte*>(&calls[static_cast<std::size_t>(peer)]), sizeof(Call));
+    own.receive(peer, kTimeTag, reinterpret_cast<std::byte*>(&ends[index]), sizeof(Clock::Instant));
   }
   own.wait(times.arrival, not_come);
+  times.end_network_before(*std::min_element(ends.begin(), ends.end()));
 
   std::vector<std::vector<Call>> by_host(hosts());
   for (std::size_t host = 0; host < hosts(); ++host)
@@ -207,7 +219,7 @@ void HierarchicalBackend::collect_calls(const Call& call, std::vector<Call>& cal
 }
 
 void HierarchicalBackend::all_to_all(const Call& call, const void* input, void* output, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const std::size_t bytes = call.count * size_of(call.type);
   const auto* const in = static_cast<const std::byte*>(input);
@@ -230,7 +242,7 @@ void HierarchicalBackend::all_to_all(const Call& call, const void* input, void* 
 }
 
 void HierarchicalBackend::gather(const Call& call, const void* input, void* output, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const std::size_t bytes = call.count * size_of(call.type);
   const auto* const in = static_cast<const std::byte*>(input);
@@ -248,7 +260,7 @@ void HierarchicalBackend::gather(const Call& call, const void* input, void* outp
 }
 
 void HierarchicalBackend::scatter(const Call& call, const void* input, void* output, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const std::size_t bytes = call.count * size_of(call.type);
   const auto* const in = static_cast<const std::byte*>(input);
@@ -266,7 +278,8 @@ void HierarchicalBackend::scatter(const Call& call, const void* input, void* out
 }
 
 void HierarchicalBackend::barrier(const Call& call, const Deadline& deadline) {
-  compare(call, Times(deadline));
+  Times times(deadline);
+  compare(call, times);
 }
 
 std::unique_ptr<Transfer> HierarchicalBackend::send(int peer, std::uint32_t tag, ConstView data) {

@@ -95,9 +95,9 @@ class HierarchicalBackend final : public Backend {
   Error in_global_ranks(const Error& error) const;
   Call host_call(Operation operation, ElementType type, std::size_t count, int root = -1);
 
-  // Returns when all ranks have made this call. Throws kMismatch.
-  void compare(const Call& call, const Times& times);
-  void collect_calls(const Call& call, std::vector<Call>& calls, const Times& times);
+  // Returns when all ranks have made this call, with times that suit all ranks of this host. Throws kMismatch.
+  void compare(const Call& call, Times& times);
+  void collect_calls(const Call& call, std::vector<Call>& calls, Times& times);
   // Moves messages through the local part (`near`) or the network on. Whether some are still under way.
   bool move_messages(bool near);
   // Gives `sink` the combination over all ranks of `total` elements, piece by piece.

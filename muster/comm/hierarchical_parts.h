@@ -21,6 +21,7 @@ namespace muster::comm {
 constexpr std::uint32_t kCallTag = 0xffffff01U;
 constexpr std::uint32_t kDataTag = 0xffffff02U;
 constexpr std::uint32_t kResultTag = 0xffffff03U;
+constexpr std::uint32_t kTimeTag = 0xffffff04U;
 
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
@@ -28,15 +29,23 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
 
 // A rank that hangs is noticed by those who wait for it directly and told to the rest before they give up on somebody
 // who waits for it as well. So waits end one after the other: for ranks of this host to come, for other hosts, and for
-// what this host makes of it.
+// what this host makes of it. The time between them leaves a network that gives up a moment to ask its peers who hangs.
 struct HierarchicalBackend::Times {
   explicit Times(const Deadline& deadline)
-      : Times(deadline, std::min<std::chrono::nanoseconds>(deadline.remaining() / 8, std::chrono::seconds(1))) {}
-  Times(const Deadline& deadline, std::chrono::nanoseconds step)
-      : arrival(Deadline::after(deadline.remaining() - 2 * step)),
-        network(Deadline::after(deadline.remaining() - step)),
+      : Times(deadline, std::min<std::chrono::nanoseconds>(deadline.remaining() / 5, std::chrono::seconds(1))) {}
+  Times(const Deadline& deadline, std::chrono::nanoseconds gap)
+      : step(gap),
+        arrival(Deadline::after(deadline.remaining() - 2 * gap)),
+        network(Deadline::after(deadline.remaining() - gap)),
         host(deadline) {}
 
+  // Ranks of a host come to a call one after the other, and the first to come is the first to give up: whoever waits
+  // for the network has to give up before that. `first` is on the clock that all processes of a host share.
+  void end_network_before(Clock::Instant first) {
+    if (first - step < network.instant()) network = Deadline::after(first - step - system_clock().now());
+  }
+
+  std::chrono::nanoseconds step;
   Deadline arrival;
   Deadline network;
   Deadline host;

@@ -36,7 +36,7 @@ struct HierarchicalBackend::Segment {
 };
 
 void HierarchicalBackend::all_reduce(const Call& call, const void* input, void* output, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const std::size_t width = size_of(call.type);
   auto* const out = static_cast<std::byte*>(output);
@@ -150,7 +150,7 @@ void HierarchicalBackend::finish_segment(const Call& call, Segment& segment, con
 }
 
 void HierarchicalBackend::reduce_scatter(const Call& call, const void* input, void* output, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const auto* const in = static_cast<const std::byte*>(input);
   auto* const out = static_cast<std::byte*>(output);
@@ -252,7 +252,7 @@ void HierarchicalBackend::gather_by_leaders(const std::byte* input, std::size_t 
 }
 
 void HierarchicalBackend::all_gather(const Call& call, const void* input, void* output, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const auto* const in = static_cast<const std::byte*>(input);
   auto* const out = static_cast<std::byte*>(output);
@@ -278,7 +278,7 @@ void HierarchicalBackend::all_gather(const Call& call, const void* input, void* 
 }
 
 void HierarchicalBackend::broadcast(const Call& call, void* data, const Deadline& deadline) {
-  const Times times(deadline);
+  Times times(deadline);
   compare(call, times);
   const std::size_t bytes = call.count * size_of(call.type);
   const auto root = static_cast<std::size_t>(call.root);

@@ -20,7 +20,9 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/files.h"
 #include "muster/comm/connect.h"
 #include "muster/comm/gloo_transport.h"
@@ -233,6 +235,23 @@ TEST_F(TwoHosts, AStoppedRankIsNamedOnBothHosts) {
         2s));
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].wait(), 0) << rank;
+}
+
+// Rank 3 waits for the other host and rank 2 for rank 3; rank 2 came first, so its deadline is the first to pass.
+TEST_F(TwoHosts, ARankThatWaitsForTheOtherHostIsNotBlamedByItsOwn) {
+  std::vector<Child> ranks;
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.push_back(start(
+        "group", rank, 4, rank / 2,
+        [](Group group) {
+          group.barrier(Deadline::after(20s));
+          if (group.rank() == 3) system_clock().sleep_for(700ms);
+          if (group.rank() == 1) arm_failpoints("shm.round.after_wait=stop");
+          return expect_loss_of(group, group.rank() < 2 ? "1" : "01", 2s);
+        },
+        2s));
+  for (const std::size_t rank : {0U, 2U, 3U})
+    EXPECT_EQ(ranks[rank].wait(), 0) << rank;
 }
 
 TEST_F(TwoHosts, ACutLinkIsATimeOut) {
