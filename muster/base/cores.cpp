@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/cgroup.h"
+
 namespace muster {
 namespace {
 
@@ -42,34 +44,12 @@ std::optional<double> quota_v1(const std::filesystem::path& group) {
   return quotient(quota, period);
 }
 
-// This process's group under the hierarchy that has the processor controller: "0::/a/b" is version 2,
-// "3:cpu,cpuacct:/a/b" version 1.
-std::filesystem::path own_group(const std::filesystem::path& membership, bool version2) {
-  std::ifstream file(membership);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    if (version2 ? controllers == ",," : controllers.find(",cpu,") != std::string::npos)
-      return std::filesystem::path(line.substr(second + 1)).lexically_normal().relative_path();
-  }
-  return {};
-}
-
-// The smallest quota of the group and of those above it.
+// The smallest quota of this process's group and of those above it.
 std::optional<double> read_quota(const std::filesystem::path& root, const std::filesystem::path& membership) {
   std::optional<double> smallest;
-  for (const bool version2 : {true, false}) {
-    const std::filesystem::path top = version2 ? root : root / "cpu";
-    std::filesystem::path group = own_group(membership, version2);
-    while (true) {
-      const std::filesystem::path folder = top / group;
-      const auto quota = version2 ? quota_v2(folder) : quota_v1(folder);
-      if (quota && (!smallest || *quota < *smallest)) smallest = quota;
-      if (group.empty()) break;
-      group = group.parent_path();
-    }
+  for (const CgroupFolder& group : cgroup_folders(root, membership, "cpu")) {
+    const auto quota = group.version2 ? quota_v2(group.path) : quota_v1(group.path);
+    if (quota && (!smallest || *quota < *smallest)) smallest = quota;
   }
   return smallest;
 }

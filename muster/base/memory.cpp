@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/cgroup.h"
 #include "muster/base/text.h"
 
 namespace muster {
@@ -60,33 +61,12 @@ std::optional<std::uint64_t> room_of(const std::filesystem::path& group, const G
   return *limit - std::min(*limit, held);
 }
 
-// This process's group under the hierarchy that has the memory controller: "0::/a/b" is version 2, "4:memory:/a/b"
-// version 1.
-std::filesystem::path own_group(const std::filesystem::path& membership, bool version2) {
-  std::ifstream file(membership);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    if (version2 ? controllers == ",," : controllers.find(",memory,") != std::string::npos)
-      return std::filesystem::path(line.substr(second + 1)).lexically_normal().relative_path();
-  }
-  return {};
-}
-
-// The least room of the group and of those above it.
+// The least room of this process's group and of those above it.
 std::optional<std::uint64_t> read_room(const std::filesystem::path& root, const std::filesystem::path& membership) {
   std::optional<std::uint64_t> least;
-  for (const bool version2 : {true, false}) {
-    const std::filesystem::path top = version2 ? root : root / "memory";
-    std::filesystem::path group = own_group(membership, version2);
-    while (true) {
-      const auto room = room_of(top / group, version2 ? kVersion2 : kVersion1);
-      if (room && (!least || *room < *least)) least = room;
-      if (group.empty()) break;
-      group = group.parent_path();
-    }
+  for (const CgroupFolder& group : cgroup_folders(root, membership, "memory")) {
+    const auto room = room_of(group.path, group.version2 ? kVersion2 : kVersion1);
+    if (room && (!least || *room < *least)) least = room;
   }
   return least;
 }

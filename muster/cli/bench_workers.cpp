@@ -19,6 +19,7 @@
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/base/temporary_folder.h"
 #include "muster/base/text.h"
 #include "muster/cli/bench.h"
 #include "muster/cli/ddp_peer.h"
@@ -242,14 +243,14 @@ void bench_workers(const StepBench& options) {
   if (!options.against.empty() && options.against != "ddp")
     throw Error(ErrorKind::kInvalidInput, fmt::format("cannot compare with \"{}\"", options.against), "--against",
                 "Peers are: ddp.");
-  const RankFolder folder;
+  const TemporaryFolder folder("muster-bench-");
   std::vector<std::unique_ptr<Team>> teams;
   for (const std::int64_t workers : options.workers) {
     for (const std::string& strategy : options.strategies)
       teams.push_back(
-          start_team(options, strategy, workers, fmt::format("{}/{}-{}", folder.path(), strategy, workers)));
+          start_team(options, strategy, workers, fmt::format("{}/{}-{}", folder.path().string(), strategy, workers)));
     if (!options.against.empty())
-      teams.push_back(start_ddp(options, workers, fmt::format("{}/{}", folder.path(), workers)));
+      teams.push_back(start_ddp(options, workers, fmt::format("{}/{}", folder.path().string(), workers)));
   }
   for (std::int64_t round = 0; round < options.rounds; ++round) {
     for (const auto& team : teams)

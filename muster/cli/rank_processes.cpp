@@ -2,33 +2,19 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/temporary_folder.h"
 #include "muster/cli/workers.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::cli {
-RankFolder::RankFolder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "muster-bench-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr)
-    throw Error(ErrorKind::kIo, "cannot make a folder", pattern, "Set TMPDIR to a folder that can be written.");
-  path_ = pattern;
-}
-
-RankFolder::~RankFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 void run_rank_processes(std::int64_t ranks, bool under_mpi,
                         const std::function<std::vector<std::string>(const std::string& folder)>& arguments) {
-  const RankFolder folder;
+  const TemporaryFolder folder("muster-bench-");
   const std::string program = own_program();
-  const std::vector<std::string> common = arguments(folder.path());
+  const std::vector<std::string> common = arguments(folder.path().string());
   std::vector<launch::ChildProcess> children;
   if (under_mpi) {
     // One machine, loopback only, and its usual transports; more ranks than cores are wanted here.

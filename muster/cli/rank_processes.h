@@ -12,19 +12,6 @@ namespace muster::cli {
 
 constexpr std::chrono::minutes kRankRunTimeout{60};
 
-// The folder where the ranks of a benchmark find each other; goes away with it.
-class RankFolder {
- public:
-  RankFolder();
-  RankFolder(const RankFolder&) = delete;
-  RankFolder& operator=(const RankFolder&) = delete;
-  ~RankFolder();
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // Runs `ranks` processes to their end, each with the arguments that `arguments` gives for the folder of their store
 // and, unless mpirun tells it, with --rank N. Under mpirun they get --under-mpi. Throws kPeerLost if one ends badly;
 // the others are ended then. The folder is removed.

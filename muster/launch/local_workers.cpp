@@ -1,45 +1,25 @@
 #include "muster/launch/local_workers.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
-#include "muster/base/error.h"
-#include "muster/base/files.h"
+#include "muster/base/clock.h"
 
 namespace muster::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{2};
 
-std::filesystem::path make_store_folder() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "muster-job-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) throw_system_error("make the folder", pattern);
-  return pattern;
-}
-
 }  // namespace
 
-LocalWorkers::LocalWorkers(const Command& command, int workers) : store_(make_store_folder()) {
-  try {
-    for (int rank = 0; rank < workers; ++rank) {
-      Command own = command;
-      own.environment["MUSTER_RANK"] = std::to_string(rank);
-      own.environment["MUSTER_SIZE"] = std::to_string(workers);
-      own.environment["MUSTER_STORE"] = store_.string();
-      own.own_group = true;
-      workers_.emplace_back(own);
-    }
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(store_, ignored);
-    throw;
+LocalWorkers::LocalWorkers(const Command& command, int workers) : store_("muster-job-") {
+  for (int rank = 0; rank < workers; ++rank) {
+    Command own = command;
+    own.environment["MUSTER_RANK"] = std::to_string(rank);
+    own.environment["MUSTER_SIZE"] = std::to_string(workers);
+    own.environment["MUSTER_STORE"] = store_.path().string();
+    own.own_group = true;
+    workers_.emplace_back(own);
   }
-}
-
-LocalWorkers::~LocalWorkers() {
-  workers_.clear();
-  std::error_code ignored;
-  std::filesystem::remove_all(store_, ignored);
 }
 
 void LocalWorkers::signal_all(int signal) const {

@@ -5,12 +5,12 @@
 // this process alone, which passes it on once. Thread safety: one thread at a time.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "muster/base/temporary_folder.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::launch {
@@ -34,7 +34,6 @@ class LocalWorkers {
   LocalWorkers(const Command& command, int workers);
   LocalWorkers(const LocalWorkers&) = delete;
   LocalWorkers& operator=(const LocalWorkers&) = delete;
-  ~LocalWorkers();
 
   // Until all have ended. The first that ended badly, if one did: by exit code or signal. When a signal was passed on
   // a non-zero exit code is what was asked for, and rank 0's end is given.
@@ -45,8 +44,8 @@ class LocalWorkers {
  private:
   void signal_all(int signal) const;
 
-  std::filesystem::path store_;
-  std::vector<ChildProcess> workers_;
+  TemporaryFolder store_;
+  std::vector<ChildProcess> workers_;  // ended before the store is removed
 };
 
 }  // namespace muster::launch

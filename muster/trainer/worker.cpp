@@ -1,6 +1,8 @@
 #include "muster/trainer/worker.h"
 
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,7 +22,15 @@ Worker connect_worker(const launch::World& world) {
     options.size = world.size;
     options.name = "workers";
     options.store = comm::make_file_store(world.store);
-    return {world, comm::make_group(options)};
+    comm::Group group = comm::make_group(options);
+    if (world.launcher == "muster") {
+      // All have met, in shared memory: nobody needs the folder any more, and a launcher that is killed cannot remove
+      // it.
+      group.barrier();
+      std::error_code ignored;
+      if (world.rank == 0) std::filesystem::remove_all(world.store, ignored);
+    }
+    return {world, group};
   }
   if (world.launcher == "mpirun" && comm::mpi_available()) {
     std::vector<int> members(static_cast<std::size_t>(world.size));
