@@ -61,7 +61,8 @@ void run_contest(const Contest& contest, const OptimizerBench& options) {
   const auto optimizer = compute::make_optimizer(contest.ours);
   const strategies::StrategyOptions memory{binding.layout(), binding.buffer_layout(), optimizer->slots(), 1};
   const std::size_t version_bytes = strategies::version_bytes(memory);
-  const comm::SharedRegion region = comm::SharedRegion::create(2 * version_bytes + strategies::lane_bytes(memory));
+  const comm::SharedRegion region =
+      comm::SharedRegion::create(2 * version_bytes + strategies::lane_bytes(memory), {.shared = false});
   const std::array<compute::Version, 2> versions{
       strategies::carve_version(memory, region.bytes().first(version_bytes)).state,
       strategies::carve_version(memory, region.bytes().subspan(version_bytes, version_bytes)).state};

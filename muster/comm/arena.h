@@ -60,6 +60,7 @@ class Arena {
   static Arena attach(std::shared_ptr<const SharedRegion> region, std::uint64_t nonce, int rank);
 
   const ArenaOptions& options() const { return options_; }
+  const std::shared_ptr<const SharedRegion>& region() const { return region_; }
   Board& board() { return board_; }  // heartbeats and seats
   CommitWord committed() const;
   std::uint64_t step() const { return step_; }  // that this rank works on

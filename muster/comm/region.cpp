@@ -98,6 +98,7 @@ SharedRegion SharedRegion::create(std::size_t bytes, const RegionOptions& option
   MUSTER_CHECK(bytes > 0, "a region of no bytes");
   if (bytes > kMostBytes)
     check_memory(bytes, {kMostBytes, "no address space holds more than " + human_bytes(kMostBytes)});
+  if (!options.shared) return create_private(bytes, options);
   SharedRegion region;
   const std::uint64_t needed = round_up(bytes, kHugePage) / kHugePage;
   const std::uint64_t free = options.huge_pages ? free_huge_pages() : 0;
@@ -126,6 +127,21 @@ SharedRegion SharedRegion::create(std::size_t bytes, const RegionOptions& option
   } else {
     region.pages_reason_ = "huge pages were not asked for";
   }
+  return region;
+}
+
+SharedRegion SharedRegion::create_private(std::size_t bytes, const RegionOptions& options) {
+  check_memory(bytes, options.memory ? *options.memory : usable_memory());
+  SharedRegion region;
+  region.granularity_ = small_page();
+  const std::size_t size = round_up(bytes, region.granularity_);
+  void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) throw_system_error(fmt::format("{} cannot be mapped", human_bytes(bytes)), kPlace);
+  region.mapping_ = Mapping(base, size);
+  region.bytes_ = bytes;
+  const bool asked = options.huge_pages && ::madvise(base, size, MADV_HUGEPAGE) == 0;
+  region.pages_ = asked ? Pages::kTransparent : Pages::kSmall;
+  region.pages_reason_ = asked ? "asked for, for memory of this process alone" : "the kernel does not join pages";
   return region;
 }
 
@@ -185,6 +201,10 @@ ReadOnlyMapping SharedRegion::map_read_only(std::size_t offset, std::size_t size
   MUSTER_CHECK(offset <= bytes_ && size <= bytes_ - offset, "a mapping outside its region");
   ReadOnlyMapping part;
   if (size == 0) return part;
+  if (!descriptor_.valid()) {
+    part.bytes_ = bytes().subspan(offset, size);
+    return part;
+  }
   const std::size_t begin = offset / granularity_ * granularity_;
   const std::size_t length = round_up(offset + size, granularity_) - begin;
   void* const base = map_shared(descriptor_.get(), begin, length, PROT_READ);

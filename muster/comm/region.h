@@ -46,6 +46,9 @@ enum class Pages {
 };
 
 struct RegionOptions {
+  // false: for this process alone. It has no descriptor, and huge pages are to be had more often: the kernel joins the
+  // pages of private memory on most machines, and those of shared memory on few.
+  bool shared = true;
   bool huge_pages = true;          // take them if they are to be had
   std::optional<Memory> memory{};  // what may be taken; empty: usable_memory()
 };
@@ -80,11 +83,13 @@ class SharedRegion {
   Pages pages() const { return pages_; }
   const std::string& pages_reason() const { return pages_reason_; }  // why these, in words
 
-  // A second mapping of `size` bytes from `offset`. Throws kResource. REQUIRES: the range lies in the region.
+  // A second mapping of `size` bytes from `offset`. Throws kResource. Of a region that is not shared: the same memory,
+  // not protected, and only as long as the region lives. REQUIRES: the range lies in the region.
   ReadOnlyMapping map_read_only(std::size_t offset, std::size_t size) const;
 
  private:
   SharedRegion() = default;
+  static SharedRegion create_private(std::size_t bytes, const RegionOptions& options);
   bool try_map(std::size_t bytes);  // if not, errno tells why
   void ask_for_huge_pages();
 

@@ -275,7 +275,8 @@ TEST_F(ProgramTest, AFullDiskDoesNotEndTraining) {
 TEST_F(ProgramTest, AFileSizeLimitThatLeavesNoSharedMemoryIsNamed) {
   const int status = testing::status_of_child([&] {
     testing::limit_file_size(4096);
-    const Finished result = run_program(folder_.path(), {"train", "job.toml"});
+    const Finished result =
+        run_program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2"});
     return result.exit_code == 1 && result.err.find("ulimit -f") != std::string::npos ? 0 : 1;
   });
   EXPECT_EQ(status, 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -46,7 +47,9 @@ comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
   comm::ArenaOptions options = wanted;
   std::random_device random;
   options.nonce = announcement.nonce = (std::uint64_t{random()} << 32) | random();
-  auto region = std::make_shared<const comm::SharedRegion>(comm::SharedRegion::create(comm::Arena::bytes(options)));
+  // Alone, nobody else has to see it.
+  auto region = std::make_shared<const comm::SharedRegion>(
+      comm::SharedRegion::create(comm::Arena::bytes(options), {.shared = group.size() > 1}));
   comm::Arena::create(region, options);
   std::optional<comm::RegionServer> server;
   if (group.size() > 1) {
@@ -61,6 +64,8 @@ comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
 }
 
 class SharedSync final : public Strategy {
+  using Views = std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2>;
+
  public:
   explicit SharedSync(StrategyOptions options)
       : options_(std::move(options)),
@@ -84,7 +89,7 @@ class SharedSync final : public Strategy {
 
   std::array<std::span<const float>, 2> parameter_versions() override { return {view(0), view(1)}; }
   std::shared_ptr<void> memory() override {
-    return std::make_shared<std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2>>(views_);
+    return std::make_shared<std::pair<std::shared_ptr<const comm::SharedRegion>, Views>>(arena_.region(), views_);
   }
   int committed_version() const override { return static_cast<int>(arena_.committed().buffer); }
 
@@ -140,7 +145,7 @@ class SharedSync final : public Strategy {
   comm::Arena arena_;
   const compute::BlockRange slice_;
   std::array<HostVersion, 2> versions_;
-  std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2> views_;
+  Views views_;
   std::vector<HostLane> lanes_;
   // Of this worker.
   data::Cursor cursor_;

@@ -142,6 +142,21 @@ TEST(SharedRegion, RefusesATruncatedRegion) {
   expect_error(ErrorKind::kDamaged, "has 0 bytes", [&] { SharedRegion::attach(memfd(0, seals)); });
 }
 
+TEST(SharedRegion, ForOneProcessAloneNeedsNoDescriptorAndNoFileSize) {
+  const int status = status_of_child([] {
+    muster::testing::limit_file_size(4096);
+    const SharedRegion region = SharedRegion::create(1 << 20, {.shared = false});
+    if (region.descriptor() >= 0 || region.bytes().size() != 1 << 20) return 1;
+    region.bytes().back() = std::byte{7};
+    const ReadOnlyMapping part = region.map_read_only((1 << 20) - 10, 10);
+    return part.bytes().back() == std::byte{7} ? 0 : 2;
+  });
+  EXPECT_EQ(status, 0);
+  expect_error(ErrorKind::kResource, "", [] {
+    SharedRegion::create(1 << 20, {.shared = false, .memory = Memory{1000, "a test"}});
+  });
+}
+
 TEST(ReadOnlyMapping, ShowsTheRangeAndItsChanges) {
   ReadOnlyMapping mapping;
   const SharedRegion region = SharedRegion::create(3 * 4096 + 5);

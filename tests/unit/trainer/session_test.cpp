@@ -305,6 +305,18 @@ TEST(Session, AccumulatesAccuracyOverLanes) {
   EXPECT_EQ(outcome.samples, 16U);
 }
 
+TEST(Session, AModelKeepsItsParametersWhenTheSessionIsGone) {
+  auto net = testing::make_net<LinearNet>(1);
+  torch::Tensor before;
+  const torch::Tensor input = torch::ones({2, 6});
+  {
+    Session session(net, compute::Sgd{.lr = 0.1}, options(8, 2));
+    session.step(line_data(24), [&](Lane& lane) { train_lane(lane, *net); });
+    before = net->forward(input).detach().clone();
+  }
+  EXPECT_TRUE(torch::equal(net->forward(input), before));
+}
+
 TEST(SessionVerify, LanesThatAreComputedAgainAreTheSameAndChangeNothing) {
   const auto dataset = line_data(53);
   std::vector<std::string> hashes;
