@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
@@ -62,6 +64,8 @@ int main(int argc, char** argv) {
   // A file-size limit is a full disk to us: an error to report, not a signal that ends training.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+    // For tests of what happens when a process dies at a given place.
+    if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) muster::arm_failpoints(rules);
     return run(argc, argv);
   } catch (const muster::Error& error) {
     // A worker whose peer was lost is not the one to say so: the launcher knows which one it was, and why.

@@ -82,6 +82,8 @@ void ProgressView::started(const Start& start) {
   const std::lock_guard lock(mutex_);
   start_ = start;
   first_step_at_ = clock_.now();
+  active_ = true;
+  if (start.taken_over) return;
   emit(fmt::format("run    {}", start.run.string()));
   emit(fmt::format("data   {}", start.data));
   emit(fmt::format("model  {}, {} parameters", start.model, grouped(start.parameters)));

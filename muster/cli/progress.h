@@ -2,6 +2,7 @@
 // scripts, or nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,8 @@ class ProgressView final : public trainer::TrainingObserver {
   void checkpoint_written(std::uint64_t step, const std::filesystem::path& path) override;
   void warned(const std::string& message) override;
   void finished(const trainer::TrainingResult& result, const std::string& resume_command);
+  // Whether it has been told of a start.
+  bool active() const { return active_; }
 
  private:
   void emit(const std::string& line);  // a line that stays
@@ -42,6 +45,7 @@ class ProgressView final : public trainer::TrainingObserver {
   std::FILE* const err_;
   const int width_;
   const Clock& clock_;
+  std::atomic<bool> active_ = false;
   // guarded by mutex_
   std::mutex mutex_;
   Start start_;

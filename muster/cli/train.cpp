@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
@@ -37,31 +38,41 @@ std::string resume_command(const TrainFlags& flags, const std::string& run) {
 // This process as one of the job's workers, or the only one.
 void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
                 Outcome& outcome) {
-  const trainer::Worker worker = trainer::connect_worker(world);
-  const bool quiet = flags.quiet || !worker.is_first();
-  ProgressView view(style_for_output(quiet, flags.json && worker.is_first()), stdout, stderr, terminal_width());
-  trainer::TrainingObserver silent;
+  // Only the view of the worker that leads is told anything.
+  ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width());
   SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds),
                       [&](const std::string& message) {
-                        if (worker.is_first()) view.warned(message);
+                        if (view.active()) view.warned(message);
                       });
   Log log(LogLevel::kOff);  // people are told by the view; the run's log file gets everything
   trainer::TrainingOptions options;
   options.resume = flags.resume || !flags.run.empty();
   options.run = flags.run;
-  options.group = worker.group();
+  if (world.arena.empty())
+    options.group = trainer::connect_worker(world).group();
+  else
+    options.supervised = trainer::supervised_worker(world);
   options.verify_rate = flags.verify;
   options.stop_requested = [&signals] { return signals.stop_requested(); };
-  const trainer::TrainingResult result = trainer::train(resolved, options, worker.is_first() ? view : silent, log);
-  if (worker.is_first()) view.finished(result, resume_command(flags, result.run.string()));
+  const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
+  if (result.leads) view.finished(result, resume_command(flags, result.run.string()));
   if (result.end == trainer::TrainingResult::End::kInterrupted) outcome.exit_code = signals.exit_code();
 }
 
 // This process as the parent of the job's workers, which are this same program with the same arguments.
 void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::string>& arguments, Outcome& outcome) {
   const launch::Command command{own_program(), arguments, {}};
-  outcome.exit_code = watch_workers(command, static_cast<int>(resolved.job.parallel.workers),
-                                    std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds));
+  const auto workers = static_cast<int>(resolved.job.parallel.workers);
+  const std::chrono::duration<double> grace(resolved.job.checkpoint.grace_seconds);
+  // Where the state is shared a worker that is lost can be replaced; elsewhere the job ends with it.
+  if (resolved.job.parallel.strategy != "shared_sync") {
+    outcome.exit_code = watch_workers(command, workers, grace);
+    return;
+  }
+  outcome.exit_code = supervise_workers(command, workers, grace, [&](std::uint64_t step, int lane) {
+    return fmt::format("samples {}",
+                       fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));
+  });
 }
 
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {

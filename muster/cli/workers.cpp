@@ -1,5 +1,8 @@
 #include "muster/cli/workers.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -7,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/cli/signals.h"
 #include "muster/launch/local_workers.h"
+#include "muster/launch/supervisor.h"
 
 namespace muster::cli {
 
@@ -27,6 +31,20 @@ int watch_workers(const launch::Command& command, int workers, std::chrono::dura
                 fmt::format("worker {} (pid {}) was {}", lost->rank, lost->pid, to_string(lost->ending)), {},
                 "Nothing that was committed to a checkpoint is lost: start again with --resume.");
   return lost->ending.exit_code;
+}
+
+int supervise_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace,
+                      std::function<std::string(std::uint64_t step, int lane)> describe_lane) {
+  SignalWatch signals(grace + std::chrono::seconds(5), [](const std::string&) {});
+  launch::SupervisorOptions options;
+  options.workers = options.seats = workers;
+  options.describe_lane = std::move(describe_lane);
+  options.requested_signal = [&] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
+  // On a terminal the line that the progress bar stands in is cleared first.
+  options.tell = [](const std::string& message) {
+    fmt::print(stderr, "{}muster: {}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", message);
+  };
+  return launch::Supervisor(command, options).run();
 }
 
 }  // namespace muster::cli

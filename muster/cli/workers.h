@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "muster/launch/child_process.h"
@@ -15,5 +17,10 @@ std::string own_program();
 // the exit code that this process should end with: that of the first worker that ended badly. Throws kPeerLost naming
 // the worker when a signal that nobody asked for ended it.
 int watch_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace);
+
+// The same, but a worker that is lost is replaced and the job goes on. Throws as Supervisor::run. `describe_lane` as in
+// SupervisorOptions.
+int supervise_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace,
+                      std::function<std::string(std::uint64_t step, int lane)> describe_lane);
 
 }  // namespace muster::cli

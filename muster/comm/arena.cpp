@@ -18,7 +18,7 @@ namespace muster::comm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
-constexpr std::uint32_t kLayoutVersion = 1;
+constexpr std::uint32_t kLayoutVersion = 2;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr int kEnteredPhase = 0;
@@ -73,15 +73,25 @@ struct Arena::Control {
   static std::size_t arrivals() { return sizeof(Control); }
   static std::size_t lane_words(int ranks) { return arrivals() + kLine * static_cast<std::size_t>(ranks); }
   static std::size_t board(int ranks, int lanes) { return lane_words(ranks) + kLine * static_cast<std::size_t>(lanes); }
-  static std::size_t versions(const ArenaOptions& options) {
+  static std::size_t notes(const ArenaOptions& options) {
     return round_up(board(options.ranks, options.lanes) + Board::bytes(options.ranks), kPage);
   }
+  static std::size_t versions(const ArenaOptions& options) { return notes(options) + 2 * kPage; }
   static std::size_t areas(const ArenaOptions& options) {
     return versions(options) + 2 * round_up(options.version_bytes, kPage);
   }
 };
 
+// A page: the newer one of the two whose number is not 0 counts.
+struct Arena::Note {
+  std::atomic<std::uint64_t> number;  // 0 while it is written
+  std::uint64_t length;
+  std::uint64_t unused;
+  std::array<char, kMostNote> text;
+};
+
 std::size_t Arena::bytes(const ArenaOptions& options) {
+  static_assert(sizeof(Note) == kPage);
   static_assert(sizeof(Control) == 512 && offsetof(Control, commit) == 64 && offsetof(Control, closed) == 128 &&
                     offsetof(Control, members) == 192 && offsetof(Control, pins) == 256,
                 "docs/arena.md says where everything is");
@@ -287,6 +297,13 @@ void Arena::close() {
   observer_.ring_all();
 }
 
+void Arena::set_first_step(std::uint64_t step) {
+  MUSTER_CHECK(committed().generation == 0, "the first step is set before the first generation");
+  if (step > kMostStep) refuse(ErrorKind::kUnsupported, fmt::format("step {} is beyond {}", step, kMostStep));
+  options_.step = control().first_step = step_ = step;
+  control().commit.store(CommitWord{0, step, 0}.pack());
+}
+
 void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
   MUSTER_CHECK(rank_ != kAnyRank, "an observer enters nothing");
   CommitWord now = committed();
@@ -329,6 +346,26 @@ void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
   arrival_word(rank_).store(ArrivalWord{generation_, step_, kEnteredPhase}.pack());
   MUSTER_FAILPOINT("arena.enter.after_arrival");
   board_.announce();
+}
+
+void Arena::enter_next(const Deadline& deadline) {
+  for (const std::uint64_t old = generation_;;) {
+    const std::uint64_t now = committed().generation;
+    if (now > old && contains(read_members(now), rank_)) {
+      try {
+        return enter(now, deadline);
+      } catch (const Error&) {
+        if (committed().generation == now) throw;  // else overtaken by yet another one
+      }
+    }
+    if (control().closed.load() != 0) refuse(ErrorKind::kMismatch, "the arena is stale: its job has ended");
+    if (deadline.passed()) {
+      throw Error(ErrorKind::kTimeout,
+                  fmt::format("the deadline passed: no generation after {} with rank {} has begun", old, rank_),
+                  fmt::format("rank {}", rank_), "See whether the process that started the workers is alive.");
+    }
+    system_clock().sleep_for(kGenerationPoll);
+  }
 }
 
 bool Arena::superseded() const {
@@ -513,6 +550,34 @@ void Arena::commit(Outcome outcome, const Deadline& deadline) {
   if (!control().commit.compare_exchange_strong(word, after.pack()) && word != after.pack()) throw_if_superseded();
   MUSTER_FAILPOINT("arena.commit.after_flip");
   ++step_;
+}
+
+Arena::Note& Arena::note_slot(std::uint64_t index) const {
+  return *reinterpret_cast<Note*>(region_->bytes().data() + Control::notes(options_) + index * kPage);
+}
+
+void Arena::write_note(std::string_view text) {
+  if (text.size() > kMostNote)
+    refuse(ErrorKind::kInvalidInput, fmt::format("a note of {} bytes; {} are possible", text.size(), kMostNote));
+  const std::uint64_t last = std::max(note_slot(0).number.load(), note_slot(1).number.load());
+  Note& note = note_slot((last + 1) % 2);
+  note.number.store(0);
+  MUSTER_FAILPOINT("arena.note.before_write");
+  note.length = text.size();
+  std::copy(text.begin(), text.end(), note.text.begin());
+  MUSTER_FAILPOINT("arena.note.before_publish");
+  note.number.store(last + 1);
+}
+
+std::string Arena::note() const {
+  for (;;) {
+    const std::uint64_t number = std::max(note_slot(0).number.load(), note_slot(1).number.load());
+    if (number == 0) return {};
+    const Note& note = note_slot(number % 2);
+    std::string text(note.text.data(), std::min<std::uint64_t>(note.length, kMostNote));
+    // Written over meanwhile: there is a newer one.
+    if (note.number.load() == number) return text;
+  }
 }
 
 // --- Readers

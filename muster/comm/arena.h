@@ -62,6 +62,7 @@ class Arena {
   const ArenaOptions& options() const { return options_; }
   const std::shared_ptr<const SharedRegion>& region() const { return region_; }
   Board& board() { return board_; }  // heartbeats and seats
+  void beat() { board_.beat(); }     // a sign of life of this rank; from any thread
   CommitWord committed() const;
   std::uint64_t step() const { return step_; }  // that this rank works on
   std::uint64_t generation() const { return generation_; }
@@ -83,6 +84,16 @@ class Arena {
   void fail(int rank, std::string_view reason);
   // No one attaches or enters any more.
   void close();
+  // The step that version 0's buffer is filled for, once more. REQUIRES: no generation has begun.
+  void set_first_step(std::uint64_t step);
+
+  // Takes this rank's seat, so that whoever decides on members sees that it is ready to be one.
+  void ask_to_enter() { board_.sit(); }
+  // Waits for a later generation than this rank was in, and enters it as soon as this rank is a member. Throws
+  // kTimeout when no such generation begins, kMismatch when the arena is closed.
+  void enter_next(const Deadline& deadline);
+  // Throws kPeerLost when a later generation than this rank's has begun. Safe from any thread.
+  void throw_if_superseded() const;
 
   // --- A rank's own work. REQUIRES, of all that follow: enter() has returned.
   // Becomes a member of `generation` as soon as that has begun; once a generation. What this rank claimed before and
@@ -118,6 +129,12 @@ class Arena {
   // tells.
   void commit(Outcome outcome, const Deadline& deadline);
 
+  // --- A text beside the state, for those who come after everybody who knew it was lost. One member writes it, always
+  // the same one of a generation; a death while it writes leaves the text before. At most kMostNote bytes.
+  static constexpr std::size_t kMostNote = 4096 - 24;
+  void write_note(std::string_view text);
+  std::string note() const;  // empty: none was written
+
   // --- Readers, also observers.
   // Holds the version that is committed now. Throws kResource when 16 pins are held.
   VersionPin pin() const;
@@ -130,8 +147,9 @@ class Arena {
   Control& control() const;
   std::atomic<std::uint64_t>& lane_word(int lane) const;
   std::atomic<std::uint64_t>& arrival_word(int rank) const;
+  struct Note;
+  Note& note_slot(std::uint64_t index) const;
   bool superseded() const;  // a new generation has begun
-  void throw_if_superseded() const;
   bool change_lane(int lane, LaneWord from, LaneWord to);
   bool wait_lanes(int lanes, AskedFor asked_for, const Deadline& deadline);
   void wait_member(int rank, int phase, const Deadline& deadline);

@@ -166,6 +166,7 @@ void Board::wait_slowly(int peer, int woken_by, const std::function<bool()>& rea
     if (ready()) return;
     if (lost) fail(lost->rank, lost->kind, lost->reason + " and had not " + doing());
     throw_if_failed();
+    if (interruption_) interruption_();
     if (remaining.count() <= 0) throw_timeout(peer, doing);
   }
 }

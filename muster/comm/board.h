@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
@@ -104,6 +105,9 @@ class Board {
   void set_generation(std::uint32_t generation) { generation_ = generation; }
   // Wakes every sleeper, so that it looks at its condition again: after a new generation, for example.
   void ring_all();
+  // Called by this rank's waits about every 50 ms; what it throws ends the wait.
+  void set_interruption(std::function<void()> check) { interruption_ = std::move(check); }
+  const std::function<void()>& interruption() const { return interruption_; }
 
  private:
   struct Seat;
@@ -127,6 +131,7 @@ class Board {
   int spins_;
   int yields_;
   std::uint32_t generation_ = 0;
+  std::function<void()> interruption_;
 };
 
 }  // namespace muster::comm

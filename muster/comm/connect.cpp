@@ -189,7 +189,8 @@ std::unique_ptr<Backend> build_network(const BackendChoice& choice, const std::v
 std::unique_ptr<Backend> build(const BackendChoice& choice, const std::vector<Place>& places,
                                const GroupOptions& options, const std::shared_ptr<Store>& store,
                                const Deadline& deadline) {
-  if (choice.backend == "shm") return make_shm_backend(options.rank, options.size, store, deadline);
+  if (choice.backend == "shm")
+    return make_shm_backend(options.rank, options.size, store, deadline, options.interruption);
   if (choice.backend != "hierarchical") return build_network(choice, places, options, store, deadline);
   const std::vector<int> hosts = host_numbers(places);
   const HostLayout layout(hosts);
@@ -216,6 +217,7 @@ Group make_group(const GroupOptions& options) {
   if (used.backend == "mpi" && used.size > 1 && !used.mpi) used.mpi = start_mpi();
   Place mine = this_place();
   if (used.mpi) mine.mpi_rank = mpi_world(*used.mpi).rank;
+  if (used.store && used.interruption) used.store = with_interruption(used.store, used.interruption);
   const auto store = used.store ? with_prefix(used.store, used.name) : nullptr;
   const std::vector<Place> places =
       used.size == 1 ? std::vector<Place>{mine} : exchange_places(mine, used, *store, deadline);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,6 +67,9 @@ struct GroupOptions {
   std::string interface;
   // MPI, when the process runs it already. Started here when "mpi" is asked for.
   std::shared_ptr<MpiRuntime> mpi;
+  // Called now and then while this rank waits, for the others to come and, on one host, in every call of the group;
+  // what it throws ends the wait.
+  std::function<void()> interruption{};
   // Filled with what was decided and why, if given.
   BackendChoice* choice = nullptr;
 };

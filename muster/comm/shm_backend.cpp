@@ -63,13 +63,14 @@ struct SharedParts {
 
 class ShmBackend final : public Backend {
  public:
-  ShmBackend(SharedRegion region, int rank)
+  ShmBackend(SharedRegion region, int rank, std::function<void()> interruption)
       : region_(std::move(region)),
         layout_(region_.bytes()),
         board_(layout_.board(), layout_.sizes().ranks, rank),
         rank_(rank),
         size_(layout_.sizes().ranks),
         messages_(std::make_shared<ShmMessages>(layout_, board_)) {
+    board_.set_interruption(std::move(interruption));
     board_.sit();
   }
   ~ShmBackend() override { board_.leave(); }
@@ -480,14 +481,14 @@ std::unique_ptr<Backend> ShmBackend::split(const std::vector<int>& members, cons
   Address address{};
   if (new_rank > 0) {
     receive(leader, kSplitTag, std::span(address))->wait(deadline);
-    return join_shm_group(fetch_region(to_text(address), deadline), new_rank, deadline);
+    return join_shm_group(fetch_region(to_text(address), deadline), new_rank, deadline, board_.interruption());
   }
   SharedRegion region = create_shm_group_region(static_cast<int>(members.size()));
   const RegionServer server(region);
   address = to_address(server.address());
   for (std::size_t member = 1; member < members.size(); ++member)
     send(members[member], kSplitTag, std::span<const std::uint8_t>(address))->wait(deadline);
-  return join_shm_group(std::move(region), 0, deadline);
+  return join_shm_group(std::move(region), 0, deadline, board_.interruption());
 }
 
 }  // namespace
@@ -502,22 +503,24 @@ SharedRegion create_shm_group_region(int ranks) {
   return region;
 }
 
-std::unique_ptr<Backend> join_shm_group(SharedRegion region, int rank, const Deadline& deadline) {
+std::unique_ptr<Backend> join_shm_group(SharedRegion region, int rank, const Deadline& deadline,
+                                        std::function<void()> interruption) {
   const int ranks = ShmLayout(region.bytes()).sizes().ranks;
   if (rank < 0 || rank >= ranks)
     throw Error(ErrorKind::kMismatch, fmt::format("rank {} does not fit a group of {}", rank, ranks));
-  auto backend = std::make_unique<ShmBackend>(std::move(region), rank);
+  auto backend = std::make_unique<ShmBackend>(std::move(region), rank, std::move(interruption));
   backend->wait_for_everybody(deadline);
   return backend;
 }
 
 std::unique_ptr<Backend> make_shm_backend(int rank, int size, const std::shared_ptr<Store>& store,
-                                          const Deadline& deadline) {
-  if (rank > 0) return join_shm_group(fetch_region(store->get("shm", deadline), deadline), rank, deadline);
+                                          const Deadline& deadline, const std::function<void()>& interruption) {
+  if (rank > 0)
+    return join_shm_group(fetch_region(store->get("shm", deadline), deadline), rank, deadline, interruption);
   SharedRegion region = create_shm_group_region(size);
   const RegionServer server(region);
   store->set("shm", server.address());
-  return join_shm_group(std::move(region), 0, deadline);
+  return join_shm_group(std::move(region), 0, deadline, interruption);
 }
 
 void report_lost_rank(SharedRegion& region, int rank, std::string_view reason) {

@@ -8,6 +8,7 @@
 // Thread safety: one call at a time, but for abort().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,12 +24,14 @@ namespace muster::comm {
 SharedRegion create_shm_group_region(int ranks);
 
 // Rank `rank` of the group in `region`; returns when every rank has come. Throws kDamaged for a region that is not a
-// group's, kTimeout naming the ranks that have not come.
-std::unique_ptr<Backend> join_shm_group(SharedRegion region, int rank, const Deadline& deadline);
+// group's, kTimeout naming the ranks that have not come. `interruption`, if given, is called now and then by every wait
+// of the group and may end it by throwing.
+std::unique_ptr<Backend> join_shm_group(SharedRegion region, int rank, const Deadline& deadline,
+                                        std::function<void()> interruption = {});
 
 // The same where ranks have only a store in common: rank 0 makes the region and leaves its address there.
 std::unique_ptr<Backend> make_shm_backend(int rank, int size, const std::shared_ptr<Store>& store,
-                                          const Deadline& deadline);
+                                          const Deadline& deadline, const std::function<void()>& interruption = {});
 
 // For a parent that saw a rank die and is no rank itself: ends everybody's waits with kPeerLost at once.
 void report_lost_rank(SharedRegion& region, int rank, std::string_view reason);

@@ -163,6 +163,28 @@ class FileStore final : public Store {
   const std::filesystem::path folder_;
 };
 
+class InterruptibleStore final : public Store {
+ public:
+  InterruptibleStore(std::shared_ptr<Store> store, std::function<void()> check)
+      : store_(std::move(store)), check_(std::move(check)) {}
+  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
+  std::string get(std::string_view key, const Deadline& deadline) override {
+    for (;;) {
+      const auto part = std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::milliseconds(5));
+      try {
+        return store_->get(key, Deadline::after(part));
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout || deadline.passed()) throw;
+      }
+      check_();
+    }
+  }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::function<void()> check_;
+};
+
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::shared_ptr<Store> store, std::string prefix) : store_(std::move(store)), prefix_(std::move(prefix)) {
@@ -186,6 +208,10 @@ std::shared_ptr<Store> make_memory_store() {
 
 std::shared_ptr<Store> make_file_store(const std::filesystem::path& folder) {
   return std::make_shared<FileStore>(folder);
+}
+
+std::shared_ptr<Store> with_interruption(std::shared_ptr<Store> store, std::function<void()> check) {
+  return std::make_shared<InterruptibleStore>(std::move(store), std::move(check));
 }
 
 std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ std::shared_ptr<Store> make_memory_store();
 // Between processes that see the same folder, also over a network file system. The folder is made (0700) if it is not
 // there; the values are files in it, and whoever owns the folder removes it. Throws kIo, kNotFound, kResource.
 std::shared_ptr<Store> make_file_store(const std::filesystem::path& folder);
+
+// The same store, whose get() calls `check` every few milliseconds while it waits; what that throws ends the wait.
+std::shared_ptr<Store> with_interruption(std::shared_ptr<Store> store, std::function<void()> check);
 
 // The same store seen through a prefix: "prefix/key".
 std::shared_ptr<Store> with_prefix(std::shared_ptr<Store> store, std::string prefix);

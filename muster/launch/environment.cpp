@@ -56,7 +56,12 @@ World detect_world(const Lookup& lookup) {
       throw Error(ErrorKind::kInvalidInput, fmt::format("rank {} of {} processes", *rank, *size),
                   fmt::format("environment variable {}", launcher.rank));
     }
-    return {*rank, *size, launcher.name, lookup("MUSTER_STORE").value_or("")};
+    return {*rank,
+            *size,
+            launcher.name,
+            lookup("MUSTER_STORE").value_or(""),
+            lookup("MUSTER_ARENA").value_or(""),
+            read_number(lookup, "MUSTER_ATTEMPT", 0).value_or(0)};
   }
   return {};
 }

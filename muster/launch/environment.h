@@ -14,6 +14,10 @@ struct World {
   int size = 1;
   std::string launcher;  // "muster", "mpirun", "srun", or empty when nobody launched us
   std::string store;     // the folder by which the processes find each other (MUSTER_STORE); empty: none was given
+  // Of a worker that a supervisor watches and replaces (MUSTER_ARENA): "found", "join", or where the arena is to be
+  // had.
+  std::string arena;
+  int attempt = 0;  // how many processes had this rank before (MUSTER_ATTEMPT)
 };
 
 // Looks a variable up; nothing when it is not set. A parameter, so that tests need not touch the environment.

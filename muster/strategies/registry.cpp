@@ -26,6 +26,11 @@ constexpr std::array kStrategies{
 
 }  // namespace
 
+std::optional<StepOutcome> Strategy::rejoin() {
+  throw Error(ErrorKind::kUnsupported, "the workers of this job cannot be replaced", {},
+              "Start again with --resume, or use the strategy shared_sync.");
+}
+
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kStrategies)

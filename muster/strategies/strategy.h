@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@
 
 #include "muster/base/deadline.h"
 #include "muster/comm/group.h"
+#include "muster/comm/store.h"
 #include "muster/compute/buffer_layout.h"
 #include "muster/compute/lane_area.h"
 #include "muster/compute/slice_update.h"
@@ -70,6 +72,27 @@ struct LocalSgdOptions {
   bool average_state = true;         // average the optimizer's state too; false: each worker keeps its own
 };
 
+// A worker whose fellows may be lost and replaced while it trains (shared_sync alone): somebody outside watches the
+// processes and decides who is a member (launch/supervisor.h).
+struct Supervised {
+  std::shared_ptr<comm::Store> store;  // of the job
+  int seat = 0;                        // this worker's place, of `seats`
+  int seats = 1;
+  bool founder = false;  // makes the arena; the others find it
+  std::string arena{};   // where it is to be had; empty: ask the store
+  int attempt = 0;       // how many processes were on this seat before
+  // How long to wait for the supervisor's decision when a worker is lost or this one wants to begin.
+  std::chrono::nanoseconds patience = std::chrono::seconds(60);
+};
+
+// Those who train together now.
+struct Members {
+  std::uint64_t generation = 0;  // counts changes of members
+  comm::Group group{};           // this worker's place among them is its rank
+  int leader = 0;                // the rank of the one that has been a member longest: it writes and speaks for all
+  bool leads() const { return group.rank() == leader; }
+};
+
 // What a strategy is made from.
 struct StrategyOptions {
   model::FlatLayout layout;
@@ -80,6 +103,7 @@ struct StrategyOptions {
   Claims claims = Claims::kStatic;  // shared_sync alone: elsewhere a worker's lanes are its own
   AllReduceOptions all_reduce{};
   LocalSgdOptions local_sgd{};
+  std::optional<Supervised> supervised{};  // then `group` is not used
 };
 
 class Strategy {
@@ -94,8 +118,19 @@ class Strategy {
   virtual CommittedState committed() const = 0;
 
   // Sets the committed state: the model's first values, or a checkpoint's. Every worker calls it, and what the first
-  // one gives counts. REQUIRES: sizes of the layouts; between steps.
+  // one gives counts. REQUIRES: sizes of the layouts; between steps; under a supervisor: before meet().
   virtual void restore(const CommittedState& state) = 0;
+
+  // Becomes one of those who train, once, before the first step. Returns when this worker is a member. Nothing to do
+  // where the group is fixed. Throws Error{kTimeout}.
+  virtual void meet() {}
+  virtual Members members() const = 0;
+  // After kPeerLost: becomes a member of the next generation, with the committed state as it is. Gives the outcome of
+  // the step in work if that was committed after all. Throws kUnsupported where the group is fixed, kTimeout.
+  virtual std::optional<StepOutcome> rejoin();
+  // A text that outlives all workers, if the strategy's memory does: the leader writes it, its successor reads it.
+  virtual void write_note(const std::string& /*text*/) {}
+  virtual std::string note() const { return {}; }
 
   // Starts the step that `plan` describes; a step that was begun and not committed is forgotten.
   // REQUIRES: plan.at is the committed cursor.

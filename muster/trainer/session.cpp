@@ -140,7 +140,7 @@ struct Session::State {
         binding(std::move(module)),
         strategy(strategies::make_strategy(
             options.strategy, {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group,
-                               options.claims, options.all_reduce, options.local_sgd})) {
+                               options.claims, options.all_reduce, options.local_sgd, options.supervised})) {
     compute::validate(options.schedule);
     if (options.verify_rate > 0 && !strategy->shares_lanes())
       throw Error(ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options.strategy), {},
@@ -173,6 +173,23 @@ struct Session::State {
     binding.show(strategy->committed_version());
     binding.write_buffers(strategy->committed().buffers);
     cursor = strategy->committed().cursor;
+    // A worker that came later knows how many steps are committed, and the rest follows.
+    if (met && options.supervised) cursor = data::cursor_at_step(cursor.step, shape());
+  }
+
+  void meet() {
+    if (met) return;
+    strategy->meet();
+    met = true;
+    show_committed();
+  }
+
+  std::optional<strategies::StepOutcome> rejoin() {
+    abandon();
+    std::optional<strategies::StepOutcome> committed = strategy->rejoin();
+    if (committed) count(*committed);
+    show_committed();
+    return committed;
   }
 
   data::BatchShape shape() const { return {feed->dataset()->size(), options.batch, lanes}; }
@@ -229,7 +246,9 @@ struct Session::State {
                            .step = plan->at.step,
                            .lane = index});
       if (random.uniform() >= options.verify_rate) continue;
-      if ((strategy->lane_worker(index) + 1) % options.group.size() == options.group.rank()) return index;
+      // Lanes of a worker that is gone are the first one's.
+      const comm::Group group = strategy->members().group;
+      if ((strategy->lane_worker(index) + 1) % group.size() == group.rank()) return index;
     }
     return std::nullopt;
   }
@@ -249,7 +268,7 @@ struct Session::State {
           ErrorKind::kMismatch,
           fmt::format("lane {} of step {} is not the same when it is computed again (first by worker {}, then by "
                       "worker {}): {}",
-                      lane.index, lane.step, strategy->lane_worker(lane.index), options.group.rank(), what),
+                      lane.index, lane.step, strategy->lane_worker(lane.index), strategy->members().group.rank(), what),
           {}, "Draw random numbers with LibTorch's default generator only, and keep nothing from lane to lane.");
     };
     const auto& tensors = binding.layout().tensors();
@@ -326,13 +345,35 @@ struct Session::State {
     const Stopwatch watch(times.update);
     compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), options.clip_norm,
                              rules};
-    outcome = strategy->commit(rule, Deadline::after(options.step_timeout));
+    count(strategy->commit(rule, Deadline::after(options.step_timeout)));
     times.wait += outcome.waited;
     times.update -= outcome.waited;
-    if (!outcome.applied) ++skipped;
     plan.reset();
     done.clear();
     show_committed();
+  }
+
+  void count(const strategies::StepOutcome& committed) {
+    outcome = committed;
+    if (!outcome.applied) ++skipped;
+  }
+
+  // The next lane to compute, committing the step and starting another as needed; null at the end of the epoch.
+  Lane* advance() {
+    if (active) complete();
+    while (true) {
+      if (!plan) begin_step();
+      if (const std::optional<std::size_t> index = strategy->claim()) {
+        prepare(*index);
+        return &lane;
+      }
+      if (const std::optional<std::size_t> index = next_verification()) {
+        prepare(*index, true);
+        return &lane;
+      }
+      commit();
+      if (cursor.position == 0) return nullptr;
+    }
   }
 
   // constant after construction
@@ -346,6 +387,7 @@ struct Session::State {
   compute::ModuleBinding binding;
   std::unique_ptr<strategies::Strategy> strategy;
   data::Cursor cursor;
+  bool met = false;  // one of those who train
   // the step in work
   std::optional<LaneFeed> feed;
   std::optional<data::StepPlan> plan;
@@ -386,26 +428,43 @@ Session::LaneRange Session::lanes(const data::Dataset& dataset) {
 Lane* Session::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
   State& state = *state_;
   state.use(dataset);
-  if (state.active) state.complete();
+  state.meet();
   while (true) {
-    if (!state.plan) state.begin_step();
-    if (const std::optional<std::size_t> index = state.strategy->claim()) {
-      state.prepare(*index);
-      return &state.lane;
+    try {
+      return state.advance();
+    } catch (const Error& error) {
+      if (!state.options.supervised || error.kind() != ErrorKind::kPeerLost) throw;
     }
-    if (const std::optional<std::size_t> index = state.next_verification()) {
-      state.prepare(*index, true);
-      return &state.lane;
-    }
-    state.commit();
-    if (state.cursor.position == 0) return nullptr;
+    if (state.rejoin() && state.cursor.position == 0) return nullptr;
   }
+}
+
+void Session::meet(const std::shared_ptr<const data::Dataset>& dataset) {
+  state_->use(dataset);
+  state_->meet();
+}
+
+strategies::Members Session::members() const {
+  return state_->strategy->members();
+}
+
+void Session::write_note(const std::string& text) {
+  state_->strategy->write_note(text);
+}
+
+std::string Session::note() const {
+  return state_->strategy->note();
+}
+
+std::optional<strategies::StepOutcome> Session::rejoin() {
+  return state_->rejoin();
 }
 
 strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>& dataset,
                                       const LaneFunction& compute) {
   State& state = *state_;
   state.use(dataset);
+  state.meet();
   state.abandon();
   state.begin_step();
   const auto compute_lane = [&](std::size_t index, bool repeated) {

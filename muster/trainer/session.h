@@ -50,6 +50,8 @@ struct SessionOptions {
   std::size_t prefetch = 4;  // lanes that are read ahead
   std::chrono::seconds load_timeout{60};
   comm::Group group{};  // the workers that train together
+  // Instead of `group`: workers that may be lost and replaced while they train.
+  std::optional<strategies::Supervised> supervised{};
   strategies::Claims claims = strategies::Claims::kStatic;
   // This share of all lanes, chosen by the seed, is computed once more, by another worker where there is one, and
   // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
@@ -114,6 +116,20 @@ class Session {
   // One whole step: `compute` is called for each lane of this worker. What lanes() does, with the outcome.
   using LaneFunction = std::function<void(Lane&)>;
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const LaneFunction& compute);
+
+  // Becomes one of the workers that train: done by the first step if nobody calls it before. A worker that comes later
+  // than others has their committed state after it. All workers use the same data set.
+  void meet(const std::shared_ptr<const data::Dataset>& dataset);
+  // Those who train together now.
+  strategies::Members members() const;
+  // After kPeerLost, under a supervisor: goes on with those who are left or have come. The step in work is to be begun
+  // again, but for its finished lanes; if it was committed after all its outcome is given. lanes() does it by itself.
+  std::optional<strategies::StepOutcome> rejoin();
+
+  // A text beside the state that outlives the workers, under a supervisor: written by the one that leads, of at most
+  // 4,000 bytes. Empty where nobody keeps it.
+  void write_note(const std::string& text);
+  std::string note() const;
 
   // Makes the state of all workers the same, where the strategy lets them go apart between steps (local_sgd): before an
   // evaluation, a checkpoint or the end. Every worker calls it. Nothing to do for other strategies.

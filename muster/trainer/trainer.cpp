@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,7 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
+#include "muster/data/permutation.h"
 #include "muster/data/subset.h"
 #include "muster/model/make_model.h"
 #include "muster/observe/metrics_log.h"
@@ -29,6 +32,7 @@ namespace F = torch::nn::functional;
 // So many steps in a row without a finite gradient cannot be bad luck.
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
+constexpr std::chrono::minutes kDiskPatience{10};
 
 // What is known of the run beside the model: part of every checkpoint, so that a resumed run decides as one that went
 // on.
@@ -126,6 +130,7 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
   options.group = training.group;
+  options.supervised = training.supervised;
   options.verify_rate = training.verify_rate;
   options.all_reduce.bucket_bytes = static_cast<std::size_t>(job.parallel.bucket_kb) << 10;
   options.local_sgd.period = static_cast<std::uint64_t>(job.parallel.period);
@@ -153,25 +158,26 @@ class Training {
         session_(net_, optimizer_options(resolved), session_options(resolved, shape_, options)) {}
 
   TrainingResult run() {
-    open_run();
-    model::CheckpointOptions checkpoints;
-    checkpoints.keep = static_cast<std::size_t>(job_.checkpoint.keep);
-    model::CheckpointStore store(folder_->checkpoints(), checkpoints);
-    if (options_.resume) load_checkpoint(store);
-    announce();
-    if (first()) metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
-    CheckpointWriter writer(store, [this](const WrittenCheckpoint& written) { report(written); });
-    writer_ = &writer;
-    net_->train();
-
+    bool met = false;
     TrainingResult result;
-    result.end = loop();
-    if (!checkpointed_step_ || *checkpointed_step_ != session_.cursor().step) save(std::nullopt);
-    // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
-    if (!writer.wait(Deadline::after(std::chrono::minutes(10)))) warn("the last checkpoint is still being written");
-    if (result.end != TrainingResult::End::kInterrupted) test(result);
-    writer_ = nullptr;
-    summarize(store, result);
+    survive([&] {
+      // A loss while we meet is recovered from like any other: that is a meeting too.
+      if (!std::exchange(met, true)) meet();
+      result = TrainingResult();
+      result.leads = false;
+      if (finished_ && !took_part_) return;  // came when all was done
+      net_->train();
+      result.end = loop();
+      if (!checkpointed_step_ || *checkpointed_step_ != session_.cursor().step) save(std::nullopt);
+      // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
+      if (writer_ && !writer_->wait(Deadline::after(kDiskPatience))) warn("the last checkpoint is still being written");
+      if (result.end != TrainingResult::End::kInterrupted) test(result);
+      summarize(result);
+      finished_ = true;
+      leave_note();
+      // Nobody leaves before the leader has written everything: if it is lost another one can.
+      session_.members().group.barrier(Deadline::after(2 * kDiskPatience));
+    });
     return result;
   }
 
@@ -183,31 +189,152 @@ class Training {
   }
 
   // The worker that writes and speaks for all.
-  bool first() const { return options_.group.rank() == 0; }
+  bool leads() const { return session_.members().leads(); }
+
+  // Does `work`, and does it again, with those who are left, as often as somebody is lost: all of it goes by the
+  // committed state and the progress, so what was done before is not done again.
+  template <typename Work>
+  void survive(const Work& work) {
+    bool lost = false;
+    for (;;) {
+      try {
+        if (lost) recover();
+        lost = false;
+        return work();
+      } catch (const Error& error) {
+        if (!options_.supervised || error.kind() != ErrorKind::kPeerLost) throw;
+        log_.warning(
+            fmt::format("step {}: {}; going on with those who are left", session_.cursor().step + 1, error.message()));
+        lost = true;
+      }
+    }
+  }
+
+  void recover() {
+    const auto start = system_clock().now();
+    const std::optional<strategies::StepOutcome> outcome = session_.rejoin();
+    take_lead(true);
+    if (outcome && begun_) account(*outcome);
+    begun_.reset();
+    exchange_progress();
+    const strategies::Members members = session_.members();
+    log_.debug(fmt::format("generation {}: worker {} of {}, at step {}, after {:.0f} ms", members.generation,
+                           members.group.rank(), members.group.size(), session_.cursor().step,
+                           1e3 * std::chrono::duration<double>(system_clock().now() - start).count()));
+  }
 
   void write_metrics(const Json& row) {
     if (metrics_) metrics_->write(row);
   }
 
-  // The first worker finds or makes the folder; the others are told.
-  void open_run() {
-    std::string path;
-    if (first()) {
-      find_run();
-      path = folder_->path().string();
-    }
-    comm::Group group = options_.group;
-    std::uint64_t length = path.size();
-    group.broadcast(std::span(reinterpret_cast<std::int64_t*>(&length), 1), 0);
-    path.resize(length);
-    group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(path.data()), path.size()), 0);
-    if (!first()) folder_ = RunFolder::open(path);
-    log_.open_file(folder_->log_file(group.rank()));
+  // The first worker finds or makes the folder and, where the state is shared, fills it from the checkpoint; the others
+  // are told.
+  void meet() {
+    const bool founder = options_.supervised ? options_.supervised->founder : options_.group.rank() == 0;
+    const bool shared = options_.supervised.has_value();
+    speaks_ = founder;
+    if (founder) find_run();
+    if (founder && shared && options_.resume) load_checkpoint();
+    session_.meet(sets_.train);
+    if (leads() && !folder_) adopt_run();
+    exchange_progress();
+    if (!shared && options_.resume) load_checkpoint();
+    take_lead(false);
+  }
+
+  // What is known of the run beside the model, for the other workers and for those who come later.
+  std::string progress_text() const {
+    Json json{{"run", folder_->path().string()},
+              {"progress", progress_.to_json()},
+              {"first_step", first_step_},
+              {"stop", stop_agreed_},
+              {"finished", finished_},
+              {"last_validation", {{"loss", last_validation_.loss}, {"accuracy", last_validation_.accuracy}}}};
+    if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
+    if (validated_step_) json["validated_step"] = *validated_step_;
+    return json.dump();
+  }
+
+  void take_progress(const std::string& text) {
+    const std::string where = "the leader's progress";
+    const Json json = Json::parse(text);
+    const auto step = [&](const char* key) -> std::optional<std::uint64_t> {
+      if (!json.contains(key)) return std::nullopt;
+      return json_get<std::uint64_t>(json, key, where);
+    };
+    progress_ = Progress::from_json(json.at("progress"), where);
+    first_step_ = json_get<std::uint64_t>(json, "first_step", where);
+    stop_agreed_ = json_get<bool>(json, "stop", where);
+    finished_ = json_get<bool>(json, "finished", where);
+    last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
+    last_validation_.accuracy = json_get<double>(json.at("last_validation"), "accuracy", where);
+    checkpointed_step_ = step("checkpointed_step");
+    validated_step_ = step("validated_step");
+    if (!folder_) folder_ = RunFolder::open(json_get<std::string>(json, "run", where));
+  }
+
+  // What the leader knows of the run is what everybody knows.
+  void exchange_progress() {
+    const strategies::Members members = session_.members();
+    std::string text;
+    if (members.leads()) text = progress_text();
+    comm::Group group = members.group;
+    std::int64_t length = static_cast<std::int64_t>(text.size());
+    group.broadcast(std::span(&length, 1), members.leader);
+    text.resize(static_cast<std::size_t>(length));
+    group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), members.leader);
+    take_progress(text);
+    if (!logging_) open_log(group);
+  }
+
+  void open_log(const comm::Group& group) {
+    logging_ = true;
+    log_.open_file(folder_->log_file(options_.supervised ? options_.supervised->seat : group.rank()));
     const compute::ComputeLibraries libraries = compute::compute_libraries();
     log_.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
                            libraries.blas, libraries.aten_threads, libraries.blas_threads));
     log_.debug(
         fmt::format("worker {} of {}, pid {}, group over {}", group.rank(), group.size(), ::getpid(), group.backend()));
+  }
+
+  void leave_note() {
+    if (options_.supervised && leads()) session_.write_note(progress_text());
+  }
+
+  // If this worker leads now and did not before: it opens what a leader writes.
+  void take_lead(bool taken_over) {
+    speaks_ = leads();
+    if (!speaks_ || metrics_) return;
+    if (!folder_) adopt_run();
+    if (finished_ && !took_part_) return;  // nothing is left to write
+    if (!checkpoints_) open_checkpoints();
+    metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
+    writer_.emplace(*checkpoints_, [this](const WrittenCheckpoint& written) { report(written); });
+    // What the one before was writing when it was lost is written again.
+    const std::vector<std::uint64_t> written = checkpoints_->list();
+    if (checkpointed_step_ && (written.empty() || written.back() != *checkpointed_step_)) checkpointed_step_.reset();
+    announce(taken_over);
+    if (taken_over) {
+      log_.warning("the leader was lost: this worker writes the run's files from now on");
+      write_metrics({{"event", "leader"}, {"step", session_.cursor().step}});
+    } else if (first_step_ > 0) {
+      write_metrics({{"event", "resumed"}, {"step", first_step_}});
+    }
+  }
+
+  // Nobody of those who knew the run is left: it is taken from what they have left in the arena, if they came so far.
+  void adopt_run() {
+    const std::string note = session_.note();
+    if (note.empty())
+      find_run();
+    else
+      take_progress(note);
+  }
+
+  void open_checkpoints() {
+    model::CheckpointOptions options;
+    options.keep = static_cast<std::size_t>(job_.checkpoint.keep);
+    checkpoints_.emplace(folder_->checkpoints(), options);
   }
 
   void find_run() {
@@ -229,9 +356,10 @@ class Training {
     }
   }
 
-  void load_checkpoint(model::CheckpointStore& store) {
+  void load_checkpoint() {
+    open_checkpoints();
     std::vector<model::RejectedCheckpoint> rejected;
-    const std::optional<model::LoadedCheckpoint> loaded = store.load_newest(rejected);
+    const std::optional<model::LoadedCheckpoint> loaded = checkpoints_->load_newest(rejected);
     for (const model::RejectedCheckpoint& bad : rejected) {
       warn(fmt::format("checkpoint {} is not used: {}", bad.path.string(), bad.reason));
     }
@@ -252,7 +380,7 @@ class Training {
     first_step_ = session_.cursor().step;
   }
 
-  void announce() {
+  void announce(bool taken_over) {
     TrainingObserver::Start start;
     start.run = folder_->path();
     start.data = sets_.description;
@@ -264,19 +392,22 @@ class Training {
     start.first_step = first_step_;
     start.batch = resolved_.batch;
     start.lanes = resolved_.lanes;
-    start.workers = options_.group.size();
+    start.workers = session_.members().group.size();
+    start.taken_over = taken_over;
     log_.debug(fmt::format("{}: {} ({} parameters) on {}, batch {} in {} lanes, {} workers, {} steps, from step {}",
                            folder_->path().string(), start.model, start.parameters, start.data, start.batch,
                            start.lanes, start.workers, start.total_steps, start.first_step));
     observer_.started(start);
   }
 
+  // Of the leader only; the others tell nobody.
+  TrainingObserver& observer() { return speaks_ ? observer_ : silent_; }
+
   bool early_stop() const {
     return job_.patience && progress_.epochs_without_improvement >= static_cast<std::uint64_t>(*job_.patience);
   }
 
   TrainingResult::End loop() {
-    if (first_step_ > 0) write_metrics({{"event", "resumed"}, {"step", first_step_}});
     while (true) {
       const data::Cursor& cursor = session_.cursor();
       const bool last = cursor.step >= total_steps_;
@@ -302,10 +433,9 @@ class Training {
   }
 
   void step() {
-    const data::Cursor before = session_.cursor();
-    if (before.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
-    const double lr = session_.learning_rate();
-    const auto start = system_clock().now();
+    took_part_ = true;
+    begun_ = Begun{session_.cursor(), session_.learning_rate(), system_clock().now()};
+    if (begun_->at.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
     const double smoothing = job_.loss.label_smoothing;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
       if (options_.stop_requested()) lane.request_stop();
@@ -313,11 +443,9 @@ class Training {
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
       lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
     });
-    const double seconds = std::chrono::duration<double>(system_clock().now() - start).count();
-    seconds_ += seconds;
-    stop_agreed_ = outcome.stop;
-    trained_samples_ += outcome.samples;
-    account(before, outcome, lr, seconds);
+    account(outcome);
+    begun_.reset();
+    leave_note();
     if (job_.checkpoint.every_steps &&
         session_.cursor().step % static_cast<std::uint64_t>(*job_.checkpoint.every_steps) == 0 &&
         session_.cursor().position != 0) {
@@ -325,7 +453,13 @@ class Training {
     }
   }
 
-  void account(const data::Cursor& before, const strategies::StepOutcome& outcome, double lr, double seconds) {
+  // Of the step that was begun.
+  void account(const strategies::StepOutcome& outcome) {
+    const data::Cursor before = begun_->at;
+    const double seconds = std::chrono::duration<double>(system_clock().now() - begun_->start).count();
+    seconds_ += seconds;
+    stop_agreed_ = outcome.stop;
+    trained_samples_ += outcome.samples;
     if (outcome.applied) {
       progress_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
       progress_.correct += outcome.correct;
@@ -352,7 +486,7 @@ class Training {
                      {"step", before.step + 1},
                      {"loss", outcome.loss},
                      {"accuracy", outcome.correct / static_cast<double>(outcome.samples)},
-                     {"lr", lr},
+                     {"lr", begun_->lr},
                      {"gradient_norm", outcome.gradient_norm},
                      {"samples", outcome.samples},
                      {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
@@ -364,18 +498,18 @@ class Training {
     event.step_in_epoch = in_epoch;
     event.loss = progress_.mean_loss();
     event.accuracy = progress_.accuracy();
-    event.lr = lr;
+    event.lr = begun_->lr;
     event.samples = outcome.samples;
     event.skipped = progress_.skipped;
-    observer_.step_committed(event);
+    observer().step_committed(event);
   }
 
   std::optional<Evaluation> evaluate_on(const std::shared_ptr<const data::Dataset>& dataset) {
     EvaluationOptions options;
     options.loader_threads = static_cast<int>(job_.data.loader_threads);
-    options.group = options_.group;
+    options.group = session_.members().group;
     options.progress = [&](std::uint64_t done) {
-      observer_.validating(done, dataset->size());
+      observer().validating(done, dataset->size());
       return !options_.stop_requested();
     };
     return evaluate(
@@ -384,6 +518,7 @@ class Training {
 
   // False when a stop was requested meanwhile; then the validation counts as not done.
   bool validate() {
+    took_part_ = true;
     session_.synchronize();
     const std::optional<Evaluation> evaluation = evaluate_on(sets_.validation);
     if (!evaluation) return false;
@@ -418,9 +553,10 @@ class Training {
                    {"loss", event.loss},
                    {"accuracy", event.accuracy},
                    {"best", event.best}});
+    leave_note();
     log_.debug(fmt::format("epoch {}, step {}: {} loss {:.4f}, accuracy {:.4f}{}", event.epoch, event.step, event.set,
                            event.loss, event.accuracy, best ? ", best so far" : ""));
-    observer_.validated(event);
+    observer().validated(event);
     const bool due = cursor.epoch % static_cast<std::uint64_t>(job_.checkpoint.every_epochs) == 0;
     if (best) {
       save(evaluation->loss);
@@ -433,7 +569,7 @@ class Training {
   void save(std::optional<double> best_metric) {
     session_.synchronize();
     checkpointed_step_ = session_.cursor().step;
-    if (!first()) return;
+    if (!leads()) return;
     TrainingState state = capture(session_);
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
@@ -466,12 +602,14 @@ class Training {
     result.test_accuracy = evaluation->accuracy;
   }
 
-  void summarize(const model::CheckpointStore& store, TrainingResult& result) {
+  void summarize(TrainingResult& result) {
     const data::Cursor& cursor = session_.cursor();
+    result.leads = leads();
     result.run = folder_->path();
-    const std::vector<std::uint64_t> steps = store.list();
+    if (!checkpoints_) open_checkpoints();
+    const std::vector<std::uint64_t> steps = checkpoints_->list();
     if (std::find(steps.begin(), steps.end(), cursor.step) != steps.end())
-      result.checkpoint = store.path_of(cursor.step);
+      result.checkpoint = checkpoints_->path_of(cursor.step);
     result.steps = cursor.step;
     result.epochs = cursor.epoch;
     result.best_step = progress_.best_step;
@@ -499,7 +637,7 @@ class Training {
 
   void warn(const std::string& message) {
     log_.warning(message);
-    if (first()) observer_.warned(message);
+    observer().warned(message);
   }
 
   // constant after construction
@@ -516,8 +654,20 @@ class Training {
   Session session_;
   std::optional<RunFolder> folder_;
   std::optional<observe::MetricsLog> metrics_;
-  CheckpointWriter* writer_ = nullptr;  // lives in run()
+  std::optional<model::CheckpointStore> checkpoints_;
+  std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
+  TrainingObserver silent_;
   Progress progress_;
+  struct Begun {
+    data::Cursor at;
+    double lr = 0;
+    Clock::Instant start;
+  };
+  std::optional<Begun> begun_;  // the step in work
+  bool logging_ = false;
+  bool finished_ = false;             // everything is written
+  bool took_part_ = false;            // this worker has done something for the result
+  std::atomic<bool> speaks_ = false;  // the thread that writes checkpoints reads it
   std::uint64_t first_step_ = 0;
   std::optional<std::uint64_t> checkpointed_step_;
   std::optional<std::uint64_t> validated_step_;
@@ -528,6 +678,16 @@ class Training {
 };
 
 }  // namespace
+
+std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane) {
+  const data::BatchShape shape{open_data(resolved.job).train->size(), resolved.batch, resolved.lanes};
+  const data::StepPlan plan = data::plan_step(data::cursor_at_step(step, shape), shape);
+  const data::Permutation order(shape.samples, static_cast<std::uint64_t>(resolved.job.seed), plan.at.epoch);
+  std::vector<std::uint64_t> samples;
+  for (std::uint64_t position = plan.lanes.at(lane).begin; position < plan.lanes.at(lane).end; ++position)
+    samples.push_back(order(position));
+  return samples;
+}
 
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer,
                      Log& log) {

@@ -8,9 +8,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/base/log.h"
 #include "muster/comm/group.h"
+#include "muster/strategies/strategy.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
@@ -27,6 +29,7 @@ class TrainingObserver {
     std::uint64_t steps_per_epoch = 0;
     std::uint64_t total_steps = 0;
     std::uint64_t first_step = 0;  // above 0: resumed
+    bool taken_over = false;       // the worker that spoke before was lost
     std::uint64_t batch = 0;
     std::uint64_t lanes = 0;
     int workers = 1;
@@ -68,8 +71,10 @@ struct TrainingOptions {
   // Asked after each step and each batch of an evaluation; true ends training with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
   double verify_rate = 0;  // SessionOptions::verify_rate
-  // The workers that train together. Only the first writes the run's metrics and checkpoints.
+  // The workers that train together. Only one, the leader, writes the run's metrics and checkpoints and calls the
+  // observer; when it is lost another one does.
   comm::Group group{};
+  std::optional<strategies::Supervised> supervised{};  // instead of `group`: workers that may be lost and replaced
 };
 
 struct TrainingResult {
@@ -88,7 +93,11 @@ struct TrainingResult {
   double seconds = 0;  // of training steps, in this process
   double samples_per_s = 0;
   std::string weights_hash;
+  bool leads = true;  // this worker speaks for all
 };
+
+// The samples of a lane of step `step` (committed steps before it), as the training set numbers them. Throws as train().
+std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane);
 
 // Nothing is written before the job, its data and its model have been found good. Throws Error.
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer, Log& log);

@@ -44,6 +44,17 @@ Worker connect_worker(const launch::World& world) {
       "Set MUSTER_STORE to an empty folder that all of them share, or use muster run or mpirun.");
 }
 
+strategies::Supervised supervised_worker(const launch::World& world) {
+  strategies::Supervised supervised;
+  supervised.store = comm::make_file_store(world.store);
+  supervised.seat = world.rank;
+  supervised.seats = world.size;
+  supervised.attempt = world.attempt;
+  supervised.founder = world.arena == "found";
+  if (world.arena != "found" && world.arena != "join") supervised.arena = world.arena;
+  return supervised;
+}
+
 Worker join(int /*argc*/, char** /*argv*/) {
   return connect_worker(launch::detect_world());
 }

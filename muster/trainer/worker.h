@@ -5,6 +5,7 @@
 
 #include "muster/comm/group.h"
 #include "muster/launch/environment.h"
+#include "muster/strategies/strategy.h"
 
 namespace torch::nn {
 class Module;
@@ -52,6 +53,9 @@ class Worker {
 // kTimeout and kPeerLost naming a rank; kUnsupported when a launcher started several processes and there is no way to
 // connect them: several that know nothing of each other would be wrong silently.
 Worker connect_worker(const launch::World& world);
+
+// What a session of a worker under a supervisor is told. REQUIRES: world.arena is not empty.
+strategies::Supervised supervised_worker(const launch::World& world);
 
 // connect_worker(detect_world()). `argc` and `argv` are main's own.
 Worker join(int argc, char** argv);

@@ -307,9 +307,9 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-TEST_F(ProgramTest, ALostWorkerEndsTheJobWithItsNameAndLeavesNothing) {
+TEST_F(ProgramTest, ALostWorkerOfAFixedGroupEndsTheJobWithItsNameAndLeavesNothing) {
   Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2", "--set",
-                                   "job.epochs=100000", "--json"});
+                                   "job.epochs=100000", "--set", "parallel.strategy=all_reduce", "--json"});
   wait_until_printed(program, "started");
   const std::vector<pid_t> workers = children_of(program.pid());
   ASSERT_EQ(workers.size(), 2U);

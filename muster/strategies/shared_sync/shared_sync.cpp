@@ -1,15 +1,21 @@
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 #include <algorithm>
+#include <bit>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
-#include <random>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/comm/arena.h"
+#include "muster/comm/connect.h"
+#include "muster/strategies/shared_sync/arena_access.h"
 #include "muster/strategies/shared_sync/host_layout.h"
 
 namespace muster::strategies {
@@ -17,65 +23,23 @@ namespace {
 
 constexpr std::chrono::seconds kStartTimeout{60};
 constexpr std::uint64_t kGeneration = 1;
+constexpr std::chrono::milliseconds kHeartbeat{100};
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
 enum Phase : int { kReduced = 1, kMeasured = 2 };
 
-// The region that all workers of the group share: the first makes it, the others fetch it.
-comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
-  struct Announcement {
-    std::uint64_t nonce = 0;
-    std::array<std::uint8_t, 120> address{};
-  };
-  static_assert(sizeof(Announcement) == 128);
-  Announcement announcement;
-  const Deadline deadline = Deadline::after(kStartTimeout);
-  const auto bytes = [&] { return std::span(reinterpret_cast<std::uint8_t*>(&announcement), sizeof announcement); };
-  if (group.rank() != 0) {
-    group.broadcast(bytes(), 0, deadline);
-    const auto end = std::find(announcement.address.begin(), announcement.address.end(), 0);
-    const std::string address(announcement.address.begin(), end);
-    auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address, deadline));
-    comm::Arena arena = comm::Arena::attach(std::move(region), announcement.nonce, group.rank());
-    if (arena.options().version_bytes != wanted.version_bytes || arena.options().lane_bytes != wanted.lane_bytes ||
-        arena.options().lanes != wanted.lanes)
-      throw Error(ErrorKind::kMismatch, "this worker's model, optimizer or lanes are not those of the first worker", {},
-                  "Start every worker with the same program, arguments and job.");
-    group.barrier(deadline);
-    return arena;
-  }
-  comm::ArenaOptions options = wanted;
-  std::random_device random;
-  options.nonce = announcement.nonce = (std::uint64_t{random()} << 32) | random();
-  // Alone, nobody else has to see it.
-  auto region = std::make_shared<const comm::SharedRegion>(
-      comm::SharedRegion::create(comm::Arena::bytes(options), {.shared = group.size() > 1}));
-  comm::Arena::create(region, options);
-  std::optional<comm::RegionServer> server;
-  if (group.size() > 1) {
-    server.emplace(*region);
-    MUSTER_CHECK(server->address().size() < announcement.address.size(), "an address fits its message");
-    std::copy(server->address().begin(), server->address().end(), announcement.address.begin());
-  }
-  comm::Arena arena = comm::Arena::attach(std::move(region), options.nonce, 0);
-  group.broadcast(bytes(), 0, deadline);
-  group.barrier(deadline);
-  return arena;
-}
+// A step that may have been committed although this worker has not seen it.
+struct Uncertain {
+  std::uint64_t step = 0;
+  data::Cursor next;
+  StepOutcome outcome;
+};
 
 class SharedSync final : public Strategy {
   using Views = std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2>;
 
  public:
-  explicit SharedSync(StrategyOptions options)
-      : options_(std::move(options)),
-        rank_(options_.group.rank()),
-        workers_(static_cast<std::size_t>(options_.group.size())),
-        arena_(open_arena(options_.group, {.ranks = options_.group.size(),
-                                           .lanes = static_cast<int>(options_.lanes),
-                                           .version_bytes = version_bytes(options_),
-                                           .lane_bytes = lane_bytes(options_)})),
-        slice_(slice_of(options_.layout, static_cast<std::size_t>(rank_), workers_)) {
+  explicit SharedSync(StrategyOptions options) : options_(std::move(options)), arena_(open()) {
     for (std::size_t buffer = 0; buffer < 2; ++buffer) {
       versions_[buffer] = carve_version(options_, arena_.version(buffer));
       // The model sees its parameters through a mapping that cannot be written.
@@ -83,8 +47,11 @@ class SharedSync final : public Strategy {
     }
     for (std::size_t lane = 0; lane < options_.lanes; ++lane)
       lanes_.push_back(carve_lane(options_, arena_.lane(static_cast<int>(lane))));
-    if (rank_ == 0) arena_.begin_generation(kGeneration, all_members());
+    if (options_.supervised) return;
+    members_.group = options_.group;
+    if (options_.group.rank() == 0) arena_.begin_generation(kGeneration, all_ranks());
     arena_.enter(kGeneration, Deadline::after(kStartTimeout));
+    take_share();
   }
 
   std::array<std::span<const float>, 2> parameter_versions() override { return {view(0), view(1)}; }
@@ -103,6 +70,11 @@ class SharedSync final : public Strategy {
   }
 
   void restore(const CommittedState& state) override;
+  void meet() override;
+  Members members() const override { return members_; }
+  std::optional<StepOutcome> rejoin() override;
+  void write_note(const std::string& text) override { arena_.write_note(text); }
+  std::string note() const override { return arena_.note(); }
   void begin_step(const data::StepPlan& plan) override;
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
@@ -122,7 +94,16 @@ class SharedSync final : public Strategy {
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
 
  private:
-  std::uint64_t all_members() const { return workers_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << workers_) - 1; }
+  comm::Arena open();
+  // Whether it is this worker that writes the state before the first step.
+  bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
+  std::uint64_t all_ranks() const {
+    const int ranks = options_.group.size();
+    return ranks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1;
+  }
+  // Which lanes and which slice are this worker's among the present members.
+  void take_share();
+  void gather_members();
   std::span<const float> view(std::size_t buffer) const {
     const auto offset =
         reinterpret_cast<const std::byte*>(versions_[buffer].state.parameters.data()) - arena_.version(buffer).data();
@@ -140,54 +121,144 @@ class SharedSync final : public Strategy {
 
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
-  const int rank_;
-  const std::size_t workers_;
   comm::Arena arena_;
-  const compute::BlockRange slice_;
   std::array<HostVersion, 2> versions_;
   Views views_;
   std::vector<HostLane> lanes_;
+  // Of the present members.
+  Members members_;
+  std::uint64_t first_generation_ = 0;  // that this worker was in
+  std::size_t index_ = 0;               // of this worker among them
+  std::size_t workers_ = 1;
+  compute::BlockRange slice_;
+  std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
   // Of this worker.
+  std::optional<Uncertain> uncertain_;
   data::Cursor cursor_;
   std::optional<data::StepPlan> step_;
   std::size_t next_lane_ = 0;        // static claims: the next to try
   std::optional<std::size_t> held_;  // claimed and not finished
   double waited_ = 0;
+  std::optional<FailpointScope> scope_;
+  std::jthread heartbeat_;  // the last member: it is stopped before anything it uses goes
 };
+
+comm::Arena SharedSync::open() {
+  comm::ArenaOptions wanted;
+  wanted.ranks = options_.supervised ? options_.supervised->seats : options_.group.size();
+  wanted.lanes = static_cast<int>(options_.lanes);
+  wanted.version_bytes = version_bytes(options_);
+  wanted.lane_bytes = lane_bytes(options_);
+  if (!options_.supervised) return open_arena(options_.group, wanted);
+  return open_arena(*options_.supervised, wanted, Deadline::after(options_.supervised->patience));
+}
+
+void SharedSync::take_share() {
+  // Of the arena's ranks some may be empty; members are counted in the order of their ranks.
+  const std::uint64_t below = (std::uint64_t{1} << arena_.board().self()) - 1;
+  index_ = static_cast<std::size_t>(std::popcount(arena_.members() & below));
+  workers_ = static_cast<std::size_t>(std::popcount(arena_.members()));
+  slice_ = slice_of(options_.layout, index_, workers_);
+}
+
+// The members of a generation as a group, and who of them is the longest there.
+void SharedSync::gather_members() {
+  const Supervised& supervised = *options_.supervised;
+  comm::GroupOptions group;
+  group.rank = static_cast<int>(index_);
+  group.size = static_cast<int>(workers_);
+  group.store = supervised.store;
+  group.name = fmt::format("generation-{}", arena_.generation());
+  group.backend = "shm";
+  group.interruption = [this] { arena_.throw_if_superseded(); };
+  members_.group = comm::make_group(group);
+  std::vector<std::int64_t> since(workers_);
+  const auto own = static_cast<std::int64_t>(first_generation_);
+  members_.group.all_gather(std::span(&own, 1), std::span(since));
+  members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
+  members_.generation = arena_.generation();
+}
+
+void SharedSync::meet() {
+  if (!options_.supervised) return;
+  server_ = serve_arena(*options_.supervised, arena_);
+  arena_.ask_to_enter();
+  heartbeat_ = std::jthread([this](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    do
+      arena_.beat();
+    while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); }));
+  });
+  rejoin();
+}
+
+std::optional<StepOutcome> SharedSync::rejoin() {
+  if (!options_.supervised) return Strategy::rejoin();
+  held_.reset();
+  step_.reset();
+  for (;;) {
+    arena_.enter_next(Deadline::after(options_.supervised->patience));
+    if (first_generation_ == 0) first_generation_ = arena_.generation();
+    take_share();
+    try {
+      gather_members();
+      break;
+    } catch (const Error& error) {
+      // Somebody was lost while we met, or somebody came: there will be another generation.
+      if (error.kind() != ErrorKind::kPeerLost) throw;
+    }
+  }
+  std::optional<StepOutcome> committed;
+  if (uncertain_ && arena_.step() > uncertain_->step) {
+    committed = uncertain_->outcome;
+    cursor_ = uncertain_->next;
+  }
+  uncertain_.reset();
+  cursor_.step = arena_.step();
+  return committed;
+}
 
 void SharedSync::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");
   const Deadline deadline = Deadline::after(kStartTimeout);
-  options_.group.barrier(deadline);
+  const bool fixed = !options_.supervised;
+  MUSTER_CHECK(fixed || !founds() || arena_.generation() == 0, "under a supervisor restore() comes before meet()");
+  if (!fixed && founds()) arena_.set_first_step(state.cursor.step);
+  if (fixed) options_.group.barrier(deadline);
   // Both versions: what no step ever changes (frozen tensors) must be right in either.
   for (HostVersion& version : versions_) {
-    if (rank_ != 0) break;
+    if (!founds()) break;
     std::ranges::copy(state.parameters, version.state.parameters.begin());
     for (std::size_t slot = 0; slot < version.state.state.size(); ++slot)
       std::ranges::copy(state.state[slot], version.state.state[slot].begin());
     std::ranges::copy(state.updates, version.state.updates.begin());
     std::ranges::copy(state.buffers, version.buffers.begin());
   }
-  options_.group.barrier(deadline);
+  if (fixed) options_.group.barrier(deadline);
   cursor_ = state.cursor;
   step_.reset();
 }
 
 void SharedSync::begin_step(const data::StepPlan& plan) {
-  MUSTER_CHECK(plan.at == cursor_, "a plan for another step");
+  MUSTER_CHECK(plan.at.step == cursor_.step, "a plan for another step");
   MUSTER_CHECK(plan.lanes.size() <= options_.lanes, "more lanes than there are areas");
   // A lane that was begun and given up is anybody's again.
   if (held_) arena_.release(static_cast<int>(*held_));
   held_.reset();
+  if (options_.supervised)
+    scope_.emplace(options_.supervised->seat, static_cast<std::int64_t>(plan.at.step), options_.supervised->attempt);
+  cursor_ = plan.at;
   step_ = plan;
-  next_lane_ = static_cast<std::size_t>(rank_);
+  next_lane_ = index_;
   waited_ = 0;
 }
 
 std::vector<std::size_t> SharedSync::expected_lanes(const data::StepPlan& plan) const {
   std::vector<std::size_t> lanes;
-  for (std::size_t lane = static_cast<std::size_t>(rank_); lane < plan.lanes.size(); lane += workers_)
+  for (std::size_t lane = index_; lane < plan.lanes.size(); lane += workers_)
     lanes.push_back(lane);
   return lanes;
 }
@@ -199,7 +270,8 @@ std::optional<std::size_t> SharedSync::claim() {
   for (; !held_ && next_lane_ < count; next_lane_ += workers_) {
     if (arena_.claim(static_cast<int>(next_lane_))) held_ = next_lane_;
   }
-  if (!held_ && options_.claims == Claims::kDynamic) {
+  // Under a supervisor a lane of a worker that was lost is anybody's as well.
+  if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > kGeneration)) {
     if (const std::optional<int> lane = arena_.claim_next(static_cast<int>(count)))
       held_ = static_cast<std::size_t>(*lane);
   }
@@ -234,11 +306,13 @@ StepOutcome SharedSync::commit(const compute::UpdateRule& rule, Deadline deadlin
       meet(kMeasured);
     }
     compute::update_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
-    if (rank_ == 0) merge(count, next.buffers);
+    if (index_ == 0) merge(count, next.buffers);
   }
   // Before the commit: the lanes belong to the next step after it.
   StepOutcome outcome = summarize(verdict, count);
+  uncertain_ = Uncertain{arena_.step(), step_->next, outcome};
   timed([&] { arena_.commit(verdict.apply ? comm::Outcome::kFlip : comm::Outcome::kKeep, deadline); });
+  uncertain_.reset();
   outcome.waited = waited_;
   cursor_ = step_->next;
   step_.reset();

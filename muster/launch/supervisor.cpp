@@ -1,0 +1,299 @@
+#include "muster/launch/supervisor.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/clock.h"
+#include "muster/base/error.h"
+#include "muster/comm/arena.h"
+#include "muster/comm/arena_address.h"
+#include "muster/comm/region.h"
+#include "muster/comm/store.h"
+#include "muster/launch/membership.h"
+
+namespace muster::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kPollInterval{2};
+constexpr std::chrono::milliseconds kArenaPollInterval{20};
+constexpr std::chrono::seconds kFetchTimeout{5};
+constexpr int kDeathsOfALane = 2;
+
+struct Seat {
+  std::optional<ChildProcess> process;
+  Clock::Instant started;
+  Clock::Instant entered;  // as a member
+  Clock::Instant failed;
+  int processes = 0;  // so far
+  int failures = 0;
+  bool lost = false;  // was a member of the present generation
+};
+
+struct LaneOfStep {
+  std::uint64_t step = 0;
+  int lane = 0;
+  auto operator<=>(const LaneOfStep&) const = default;
+};
+
+}  // namespace
+
+struct Supervisor::State {
+  State(Command its_command, SupervisorOptions its_options)
+      : command(std::move(its_command)),
+        options(std::move(its_options)),
+        folder("muster-job-"),
+        store(comm::make_file_store(folder.path())),
+        seats(static_cast<std::size_t>(options.seats)) {}
+
+  bool member(std::size_t seat) const { return (members >> seat & 1) != 0; }
+
+  void start(std::size_t index) {
+    Seat& seat = seats[index];
+    Command own = command;
+    own.environment["MUSTER_RANK"] = std::to_string(index);
+    own.environment["MUSTER_SIZE"] = std::to_string(options.seats);
+    own.environment["MUSTER_STORE"] = folder.path().string();
+    // The first process makes the arena; those that start with it find it in the store, later ones are told.
+    own.environment["MUSTER_ARENA"] = server ? address.text() : founded ? "join" : "found";
+    own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes++);
+    own.own_group = true;
+    if (!std::exchange(founded, true)) founder = index;
+    seat.process.emplace(own);
+    seat.started = system_clock().now();
+  }
+
+  // As soon as the first worker has made it.
+  void look_for_arena() {
+    const auto now = system_clock().now();
+    if (arena || now - looked < kArenaPollInterval) return;
+    looked = now;
+    try {
+      address = comm::ArenaAddress::parse(store->get("arena", Deadline::after(std::chrono::nanoseconds(0))));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kTimeout) return;
+      throw;
+    }
+    auto region =
+        std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, Deadline::after(kFetchTimeout)));
+    arena.emplace(comm::Arena::attach(region, address.nonce, comm::kAnyRank));
+    // From here on the arena outlives any worker, and newcomers get it from here.
+    server.emplace(*region);
+    address.server = server->address();
+  }
+
+  bool ready(std::size_t index) const {
+    if (!arena || !seats[index].process) return false;
+    const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index));
+    return occupant && occupant->pid == seats[index].process->pid();
+  }
+  const comm::Board& observer() const { return const_cast<comm::Arena&>(*arena).board(); }
+
+  // The lanes that a dead worker had begun: one that kills every worker that computes it must not kill all of them.
+  void count_lanes_of(std::size_t index) {
+    if (!arena || !member(index)) return;
+    const comm::Arena now = comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank);
+    for (int lane = 0; lane < now.options().lanes; ++lane) {
+      const comm::LaneWord word = now.lane_state(lane);
+      if (word.state != comm::LaneState::kStarted || word.rank != static_cast<int>(index)) continue;
+      if (++deaths[{now.step(), lane}] >= kDeathsOfALane) deadly = LaneOfStep{now.step(), lane};
+    }
+  }
+
+  void bury(std::size_t index, const Ending& ending) {
+    Seat& seat = seats[index];
+    const pid_t pid = seat.process->pid();
+    const bool was_member = member(index);
+    const bool was_ready = ready(index);
+    const auto now = system_clock().now();
+    if (ending.good()) {
+      finishing = true;
+    } else if (passed_on != 0) {
+      if (index == 0 || exit_code == 0) exit_code = ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
+    } else if (finishing) {
+      // One that came too late, or did not leave in time.
+    } else if (!was_member && !was_ready && ending.signal == 0) {
+      // It gave up by itself before it could train, and has said why: another one would do the same.
+      hopeless = hopeless == 0 ? ending.exit_code : hopeless;
+    } else {
+      options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, to_string(ending)));
+      count_lanes_of(index);
+      if (was_member && ending.signal == 0) last_exit_code = ending.exit_code;
+      if (was_member && now - seat.entered > kForgiven) seat.failures = 0;
+      ++seat.failures;
+    }
+    if (!arena && index == founder) founded = false;  // the next process has to make the arena
+    seat.process.reset();
+    seat.failed = now;
+    seat.lost = was_member;
+    members &= ~(std::uint64_t{1} << index);
+  }
+
+  void bury_the_dead() {
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if (!seats[index].process) continue;
+      if (const std::optional<Ending> ending = seats[index].process->poll()) bury(index, *ending);
+    }
+  }
+
+  // A process that gives no sign of life may wake up and write: it has to be dead before others take its place.
+  void kill_the_silent() {
+    const auto now = system_clock().now();
+    const bool stalled = now - last_look > options.liveness / 4;  // then this process judges nobody
+    if (stalled) judging_since = now;
+    last_look = now;
+    if (!arena || now - judging_since < options.liveness) return;
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if (!seats[index].process) continue;
+      if (!ready(index)) {
+        if (generation == 0 || now - seats[index].started < kStartPatience) continue;
+        options.tell(fmt::format("worker {} (pid {}) has not begun to train within {} s: it is killed", index,
+                                 seats[index].process->pid(), kStartPatience.count()));
+        seats[index].process->kill(SIGKILL);
+        continue;
+      }
+      const std::chrono::nanoseconds beat = observer().last_beat(static_cast<int>(index));
+      if (beat.count() == 0 || now.time_since_epoch() - beat < options.liveness) continue;
+      options.tell(fmt::format("worker {} (pid {}) gave no sign of life for {:.1f} s: it is killed", index,
+                               seats[index].process->pid(), std::chrono::duration<double>(options.liveness).count()));
+      seats[index].process->kill(SIGKILL);
+      judging_since = now;
+    }
+  }
+
+  JobView view() const {
+    JobView job;
+    const auto now = system_clock().now();
+    job.generation = generation;
+    job.target = options.workers;
+    job.arena = arena.has_value();
+    job.failed = last_exit_code != 0;
+    job.finishing = finishing || passed_on != 0 || hopeless != 0;
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      const Seat& seat = seats[index];
+      SeatView one;
+      one.failures = seat.failures;
+      one.since_failure = now - seat.failed;
+      one.since_start = now - seat.started;
+      one.lost = seat.lost;
+      if (seat.process)
+        one.state = member(index) ? SeatState::kMember : ready(index) ? SeatState::kReady : SeatState::kStarting;
+      job.seats.push_back(one);
+    }
+    return job;
+  }
+
+  void act(const MembershipDecision& decision) {
+    // Without members the old generation stays until somebody is ready.
+    if (decision.new_generation && decision.members != 0) {
+      const auto now = system_clock().now();
+      for (std::size_t index = 0; index < seats.size(); ++index) {
+        if ((decision.members >> index & 1) != 0 && !member(index)) seats[index].entered = now;
+      }
+      arena->begin_generation(++generation, decision.members);
+      members = decision.members;
+    }
+    for (Seat& seat : seats)
+      seat.lost = false;
+    for (const int seat : decision.start)
+      start(static_cast<std::size_t>(seat));
+  }
+
+  void signal_all(int signal) const {
+    for (const Seat& seat : seats)
+      if (seat.process) seat.process->kill(signal);
+  }
+
+  bool anybody() const {
+    return std::any_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.process.has_value(); });
+  }
+
+  void pass_signal_on() {
+    const int requested = options.requested_signal();
+    if (requested == 0 || requested == passed_on) return;
+    signal_all(requested);
+    passed_on = requested;
+  }
+
+  // Once the job ends everybody has `grace`; a signal has its own grace, the workers'.
+  void hurry_the_last() {
+    if (!finishing && hopeless == 0) return;
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      // Those that were still getting ready came for nothing.
+      if (seats[index].process && !member(index)) seats[index].process->kill(SIGKILL);
+    }
+    if (!patience) patience = Deadline::after(options.grace);
+    if (patience->passed() && passed_on == 0) signal_all(SIGKILL);
+  }
+
+  void throw_if_deadly() {
+    if (!deadly) return;
+    const std::string samples = options.describe_lane(deadly->step, deadly->lane);
+    throw Error(ErrorKind::kCompute,
+                fmt::format("lane {} of step {} has killed {} workers{}{}", deadly->lane, deadly->step + 1,
+                            kDeathsOfALane, samples.empty() ? "" : "; ", samples),
+                {}, "Look at these samples, at the workers' logs and at the memory that is free.");
+  }
+
+  // constant after construction
+  const Command command;
+  const SupervisorOptions options;
+  TemporaryFolder folder;
+  const std::shared_ptr<comm::Store> store;
+  // the workers
+  std::vector<Seat> seats;
+  std::uint64_t generation = 0;
+  std::uint64_t members = 0;
+  bool founded = false;  // somebody was told to make the arena:
+  std::size_t founder = 0;
+  std::map<LaneOfStep, int> deaths;
+  std::optional<LaneOfStep> deadly;
+  // the arena
+  std::optional<comm::Arena> arena;
+  std::optional<comm::RegionServer> server;
+  comm::ArenaAddress address;
+  Clock::Instant looked;
+  Clock::Instant last_look;
+  Clock::Instant judging_since;
+  // how it ends
+  bool finishing = false;
+  int hopeless = 0;  // exit code of a worker that could not begin
+  int passed_on = 0;
+  int exit_code = 0;
+  int last_exit_code = 0;
+  std::optional<Deadline> patience;
+};
+
+Supervisor::Supervisor(Command command, SupervisorOptions options)
+    : state_(std::make_unique<State>(std::move(command), std::move(options))) {
+}
+Supervisor::~Supervisor() = default;
+
+int Supervisor::run() {
+  State& state = *state_;
+  for (;;) {
+    state.bury_the_dead();
+    state.throw_if_deadly();
+    state.look_for_arena();
+    state.kill_the_silent();
+    const MembershipDecision decision = decide_members(state.view());
+    if (decision.all_lost) {
+      // Workers that all ended by themselves have said why.
+      if (state.last_exit_code != 0) return state.last_exit_code;
+      throw Error(ErrorKind::kPeerLost, "all workers are lost", {},
+                  "Nothing that was committed to a checkpoint is lost: start again with --resume.");
+    }
+    state.act(decision);
+    if (!state.anybody() && decision.start.empty() && (state.finishing || state.hopeless != 0 || state.passed_on != 0))
+      return state.hopeless != 0 ? state.hopeless : state.exit_code;
+    state.pass_signal_on();
+    state.hurry_the_last();
+    system_clock().sleep_for(kPollInterval);
+  }
+}
+
+}  // namespace muster::launch

@@ -1,0 +1,56 @@
+// The supervisor of a job's workers on this machine: it starts them, sees a death at once, and decides who trains.
+//
+// Workers find the arena and say that they are ready by taking their seat in it; the supervisor, which only observes
+// the arena, lets them in by beginning a generation. When a worker dies the others go on in the next generation, which
+// begins as soon as the death is confirmed, and a new process is started in its place. A worker without a sign of life
+// for `liveness` is killed first (comm/arena.h says why). Decisions: membership.h. Thread safety: one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/temporary_folder.h"
+#include "muster/launch/child_process.h"
+
+namespace muster::launch {
+
+struct SupervisorOptions {
+  int workers = 1;  // wanted
+  int seats = 1;    // most that may ever train at once; at least `workers`
+  std::chrono::nanoseconds liveness = std::chrono::seconds(2);
+  // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run.
+  std::function<int()> requested_signal = [] { return 0; };
+  // How long workers may take to end by themselves once the job ends; they are killed then.
+  std::chrono::milliseconds grace{5000};
+  // What is known of a lane of a step, for the error when it has killed two workers: its samples.
+  std::function<std::string(std::uint64_t step, int lane)> describe_lane = [](std::uint64_t, int) {
+    return std::string();
+  };
+  // What happened, for people.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
+};
+
+class Supervisor {
+ public:
+  // `command` starts a worker, which is told its seat and how to find the others by MUSTER_RANK, MUSTER_SIZE,
+  // MUSTER_STORE and MUSTER_ARENA (environment.h).
+  Supervisor(Command command, SupervisorOptions options);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor();
+
+  // Until the job has ended; its exit code. Throws kPeerLost when all workers are lost, kCompute when a lane has killed
+  // two of them; no process is left then.
+  int run();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::launch

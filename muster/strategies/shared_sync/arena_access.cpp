@@ -1,0 +1,86 @@
+#include "muster/strategies/shared_sync/arena_access.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+#include "muster/comm/arena_address.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr std::chrono::seconds kStartTimeout{60};
+
+comm::Arena make_arena(const comm::ArenaOptions& wanted, bool shared, int rank) {
+  comm::ArenaOptions options = wanted;
+  std::random_device random;
+  options.nonce = (std::uint64_t{random()} << 32) | random();
+  auto region = std::make_shared<const comm::SharedRegion>(
+      comm::SharedRegion::create(comm::Arena::bytes(options), {.shared = shared}));
+  comm::Arena::create(region, options);
+  return comm::Arena::attach(std::move(region), options.nonce, rank);
+}
+
+comm::Arena fetch_arena(const comm::ArenaAddress& address, const comm::ArenaOptions& wanted, int rank,
+                        const Deadline& deadline) {
+  auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, deadline));
+  comm::Arena arena = comm::Arena::attach(std::move(region), address.nonce, rank);
+  const comm::ArenaOptions& found = arena.options();
+  if (found.version_bytes != wanted.version_bytes || found.lane_bytes != wanted.lane_bytes ||
+      found.lanes != wanted.lanes || found.ranks != wanted.ranks)
+    throw Error(ErrorKind::kMismatch, "this worker's model, optimizer or lanes are not those of the first worker", {},
+                "Start every worker with the same program, arguments and job.");
+  return arena;
+}
+
+}  // namespace
+
+comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
+  struct Announcement {
+    std::array<std::uint8_t, 128> address{};
+  } announcement;
+  const Deadline deadline = Deadline::after(kStartTimeout);
+  if (group.rank() != 0) {
+    group.broadcast(std::span<std::uint8_t>(announcement.address), 0, deadline);
+    const auto end = std::find(announcement.address.begin(), announcement.address.end(), 0);
+    const std::string text(announcement.address.begin(), end);
+    comm::Arena arena = fetch_arena(comm::ArenaAddress::parse(text), wanted, group.rank(), deadline);
+    group.barrier(deadline);
+    return arena;
+  }
+  // Alone, nobody else has to see it.
+  comm::Arena arena = make_arena(wanted, group.size() > 1, 0);
+  std::optional<comm::RegionServer> server;
+  if (group.size() > 1) {
+    server.emplace(*arena.region());
+    const std::string text = comm::ArenaAddress{server->address(), arena.options().nonce}.text();
+    MUSTER_CHECK(text.size() < announcement.address.size(), "an address fits its message");
+    std::copy(text.begin(), text.end(), announcement.address.begin());
+  }
+  group.broadcast(std::span<std::uint8_t>(announcement.address), 0, deadline);
+  group.barrier(deadline);
+  return arena;
+}
+
+comm::Arena open_arena(const Supervised& supervised, const comm::ArenaOptions& wanted, const Deadline& deadline) {
+  if (supervised.founder) return make_arena(wanted, true, supervised.seat);
+  const std::string text =
+      supervised.arena.empty() ? supervised.store->get("arena", deadline) : std::string(supervised.arena);
+  return fetch_arena(comm::ArenaAddress::parse(text), wanted, supervised.seat, deadline);
+}
+
+std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena) {
+  auto server = std::make_unique<comm::RegionServer>(*arena.region());
+  const std::string text = comm::ArenaAddress{server->address(), arena.options().nonce}.text();
+  supervised.store->set(fmt::format("server/{}", ::getpid()), text);
+  if (supervised.founder) supervised.store->set("arena", text);
+  return server;
+}
+
+}  // namespace muster::strategies

@@ -1,0 +1,27 @@
+// How the workers of a host come to the arena they share: the first one makes it, the others fetch it.
+//
+// With a fixed group the address goes through the group. With a supervisor (strategy.h, Supervised) it goes through the
+// job's store, or was given to this worker when it was started; every worker then serves the region in its turn, so
+// that whoever comes later, or takes over the supervision, finds it as long as one worker lives.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "muster/base/deadline.h"
+#include "muster/comm/arena.h"
+#include "muster/comm/group.h"
+#include "muster/comm/region.h"
+#include "muster/strategies/strategy.h"
+
+namespace muster::strategies {
+
+// All ranks of `group` call it. Throws kMismatch when a worker's sizes are not the first one's.
+comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted);
+
+// This worker's arena under a supervisor: made if it is the founder, else fetched as soon as it is to be had.
+comm::Arena open_arena(const Supervised& supervised, const comm::ArenaOptions& wanted, const Deadline& deadline);
+// Serves the region and says so in the store: "server/<pid>", and "arena" if this worker is the founder.
+std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena);
+
+}  // namespace muster::strategies

@@ -1,0 +1,188 @@
+// Workers that die or hang while they train: the others go on, others take their place, and the result is the same.
+#include <signal.h>
+
+#include <array>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/process.h"
+#include "muster/base/random.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+
+// With everything that has state: momentum, BatchNorm, dropout, a schedule, a short last batch, the best checkpoint.
+constexpr const char* kJob = R"([job]
+name = "hurt"
+epochs = 2
+lanes = 4
+[data]
+source = "synthetic"
+shape = [1, 12, 12]
+samples = 500
+test_samples = 200
+batch = 64
+[model]
+name = "cnn"
+[optimizer]
+name = "sgd"
+lr = 0.02
+momentum = 0.9
+schedule = "cosine"
+[checkpoint]
+every_steps = 3
+)";
+
+class Recovery : public ::testing::Test {
+ protected:
+  Recovery() { testing::spill(folder_ / "job.toml", kJob); }
+
+  std::vector<std::string> arguments(int workers, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all{"train", "job.toml", "--json", "--set", fmt::format("parallel.workers={}", workers)};
+    for (const std::string& assignment : more) {
+      all.emplace_back("--set");
+      all.push_back(assignment);
+    }
+    return all;
+  }
+  // What a run that nobody touches ends with.
+  Json undisturbed(const std::vector<std::string>& more = {}) {
+    const Finished result = run_program(folder_.path(), arguments(1, more));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return rows(result.out).back();
+  }
+  static void expect_same_end(const Finished& result, const Json& expected, const std::string& what) {
+    ASSERT_EQ(result.exit_code, 0) << what << "\n" << result.err;
+    const Json actual = rows(result.out).back();
+    for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
+      EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
+  }
+  static std::vector<pid_t> workers_of(const Program& program) {
+    std::ifstream file(fmt::format("/proc/{}/task/{}/children", program.pid(), program.pid()));
+    std::vector<pid_t> children;
+    for (pid_t child = 0; file >> child;)
+      children.push_back(child);
+    return children;
+  }
+  static void wait_until_printed(const Program& program, const std::string& text) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (program.out().find(text) == std::string::npos && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(2));
+    ASSERT_NE(program.out().find(text), std::string::npos) << program.out();
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+// The stores of a step that others see, for the leader and for another worker, in the middle of an epoch and where it
+// ends. `attempt=0`: the process that takes its place is left alone.
+TEST_F(Recovery, ADeathAtAnyPointOfAStepChangesNothing) {
+  const Json expected = undisturbed();
+  // Three in a run: two workers, then the leader, which alone writes notes.
+  const std::vector<std::array<const char*, 3>> runs{
+      {"arena.claim.after", "arena.arrive.before", "arena.commit.before_arrival"},
+      {"arena.start.after", "arena.arrive.after", "arena.note.before_write"},
+      {"arena.finish.before", "arena.commit.after_arrival", "arena.note.before_publish"},
+      {"arena.finish.after", "arena.commit.after_flip", "arena.commit.before_flip"}};
+  for (const auto& points : runs) {
+    const std::string rules = fmt::format(
+        "{}=kill@rank=2,step=3,attempt=0;{}=kill@rank=1,step=5,attempt=0;"
+        "{}=kill@rank=0,step=8,attempt=0",
+        points[0], points[1], points[2]);
+    ::setenv("MUSTER_FAILPOINTS", rules.c_str(), 1);
+    const Finished result = run_program(folder_.path(), arguments(4, {"parallel.claims=static"}));
+    ::unsetenv("MUSTER_FAILPOINTS");
+    for (const int rank : {0, 1, 2})
+      EXPECT_THAT(result.err, HasSubstr(fmt::format("worker {} ", rank))) << rules << ": it was not killed";
+    expect_same_end(result, expected, rules);
+  }
+}
+
+TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
+  const std::vector<std::string> longer{"job.epochs=60"};
+  const Json expected = undisturbed(longer);
+  RandomStream random({.seed = 2026});
+  for (int run = 0; run < 3; ++run) {
+    Program program(folder_.path(), arguments(3, {"job.epochs=60", fmt::format("job.runs=run-{}", run)}));
+    wait_until_printed(program, fmt::format("run-{}", run));
+    for (int kill = 0; kill < 3; ++kill) {
+      system_clock().sleep_for(std::chrono::milliseconds(random.below(700)));
+      const std::vector<pid_t> workers = workers_of(program);
+      if (workers.empty()) break;
+      const pid_t victim = workers[random.below(workers.size())];
+      ::kill(victim, SIGKILL);
+      system_clock().sleep_for(std::chrono::milliseconds(50));
+      const std::vector<pid_t> after = workers_of(program);
+      for (const pid_t worker : workers) {
+        // A job that has ended meanwhile has no workers.
+        if (worker == victim || after.empty()) continue;
+        EXPECT_NE(std::find(after.begin(), after.end(), worker), after.end()) << "a survivor is gone";
+      }
+    }
+    expect_same_end(program.wait(), expected, fmt::format("run {}", run));
+  }
+}
+
+TEST_F(Recovery, TheStateOutlivesAllWorkers) {
+  const std::vector<std::string> longer{"job.epochs=60"};
+  const Json expected = undisturbed(longer);
+  Program program(folder_.path(), arguments(2, {"job.epochs=60", "job.runs=all"}));
+  wait_until_printed(program, "\"validation\"");
+  for (const pid_t worker : workers_of(program))
+    ::kill(worker, SIGKILL);
+  const Finished result = program.wait();
+  expect_same_end(result, expected, "all workers killed");
+  // No step was done twice: the run's rows never go back.
+  std::uint64_t last = 0;
+  for (const auto& run : std::filesystem::directory_iterator(folder_ / "all")) {
+    for (const Json& row : rows(testing::slurp(run.path() / "metrics.jsonl"))) {
+      if (row.at("event") != "step") continue;
+      EXPECT_GT(row.at("step").get<std::uint64_t>(), last);
+      last = row.at("step").get<std::uint64_t>();
+    }
+  }
+  EXPECT_EQ(last, expected.at("step").get<std::uint64_t>());
+}
+
+TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {
+  const std::vector<std::string> longer{"job.epochs=30"};
+  const Json expected = undisturbed(longer);
+  Program program(folder_.path(), arguments(2, {"job.epochs=30", "job.runs=stopped"}));
+  wait_until_printed(program, "stopped/hurt");
+  const std::vector<pid_t> workers = workers_of(program);
+  ASSERT_EQ(workers.size(), 2U);
+  ::kill(workers[1], SIGSTOP);
+  const Finished result = program.wait();
+  expect_same_end(result, expected, "a stopped worker");
+  EXPECT_THAT(result.err, HasSubstr(fmt::format("worker 1 (pid {}) gave no sign of life", workers[1])));
+  EXPECT_EQ(state_of({workers[1], 0}), ProcessState::kGone);
+}
+
+TEST_F(Recovery, ALaneThatKillsTwoWorkersEndsTheJobAndNamesItsSamples) {
+  ::setenv("MUSTER_FAILPOINTS", "arena.start.after=kill@step=5", 1);
+  const Finished result = run_program(folder_.path(), arguments(2));
+  ::unsetenv("MUSTER_FAILPOINTS");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err,
+              ::testing::ContainsRegex("lane [0-3] of step 6 has killed 2 workers; samples [0-9]+, [0-9]+"));
+}
+
+TEST_F(Recovery, AWorkerThatFailsByItselfForAReasonThatStaysEndsTheJobWithItsCode) {
+  const Finished result = run_program(folder_.path(), arguments(2, {"optimizer.lr=1e30", "job.epochs=20"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("not finite"));
+}
+
+}  // namespace
+}  // namespace muster
