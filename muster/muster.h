@@ -18,6 +18,7 @@
 #include "muster/data/sources.h"
 #include "muster/data/subset.h"
 #include "muster/model/make_model.h"
+#include "muster/model/script_net.h"
 #include "muster/model/zoo/cnn.h"
 #include "muster/model/zoo/mlp.h"
 #include "muster/model/zoo/resnet.h"
@@ -36,6 +37,7 @@ using compute::Sgd;
 using data::Dataset;
 using data::open_source;
 using data::SampleSpec;
+using model::load_script;
 using trainer::evaluate;
 using trainer::Evaluation;
 using trainer::join;

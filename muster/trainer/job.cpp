@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostLanes = 64;
 constexpr std::int64_t kDefaultBatch = 64;
+constexpr const char* kDefaultModel = "cnn";
 
 std::vector<std::string> source_names() {
   std::vector<std::string> names;
@@ -119,6 +120,21 @@ void check_data(const Schema& schema, const Job& job) {
   }
 }
 
+void resolve_model(const Schema& schema, Job& job) {
+  if (job.model.script.empty()) {
+    if (!job.model.name) job.model.name = kDefaultModel;
+    return;
+  }
+  if (job.model.name) {
+    throw schema.invalid("model.script", "cannot stand beside model.name",
+                         "Give the name of a zoo model or a TorchScript file, not both.");
+  }
+  for (const char* key : {"model.hidden", "model.dropout"}) {
+    if (schema.changed(key))
+      throw schema.invalid(key, "has no effect with model.script", "The script decides: remove the key.");
+  }
+}
+
 // Defaults of the chosen optimizer, written into the job so that the resolved job shows them.
 void complete_optimizer(Job& job) {
   auto& o = job.optimizer;
@@ -176,6 +192,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
                          "Set optimizer.scaling = \"linear\".");
   }
   check_data(schema, job);
+  resolve_model(schema, job);
   resolve_lanes(schema, resolved);
   complete_optimizer(job);
   resolved.lr =
@@ -244,7 +261,9 @@ Schema job_schema(Job& job) {
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
   Section& m = schema.section("model", "What is trained.");
-  m.field("name", &job.model.name, "Model of the zoo.").one_of(model_names());
+  m.field("name", &job.model.name, "Model of the zoo. Not set: cnn, unless there is a script.").one_of(model_names());
+  m.field("script", &job.model.script,
+          "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
   m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
   m.field("dropout", &job.model.dropout,
           "Probability of dropping an activation, for mlp and cnn. Not set: the model's own.")

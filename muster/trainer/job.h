@@ -49,7 +49,8 @@ struct Job {
   } data;
 
   struct {
-    std::string name = "cnn";
+    std::optional<std::string> name;
+    std::string script;
     std::vector<std::int64_t> hidden;
     std::optional<double> dropout;
   } model;

@@ -103,7 +103,8 @@ Datasets open_data(const Job& job) {
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
   model::ModelOptions options;
-  options.name = job.model.name;
+  options.name = job.model.name.value_or("");
+  options.script = job.model.script;
   options.input_shape = spec.shape;
   options.classes = spec.classes;
   if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
@@ -256,7 +257,7 @@ class Training {
     TrainingObserver::Start start;
     start.run = folder_->path();
     start.data = sets_.description;
-    start.model = job_.model.name;
+    start.model = job_.model.name.value_or(job_.model.script);
     start.parameters = session_.parameter_count();
     start.train_samples = sets_.train->size();
     start.steps_per_epoch = data::steps_per_epoch(shape_);

@@ -26,6 +26,18 @@ TEST(Job, AnEmptyFileIsAJobWithDefaults) {
   EXPECT_EQ(resolved.job.model.name, "cnn");
 }
 
+TEST(Job, AScriptTakesThePlaceOfTheName) {
+  const ResolvedJob resolved = parse_job("[model]\nscript = \"model.ts\"", "job.toml");
+  EXPECT_EQ(resolved.job.model.script, "model.ts");
+  EXPECT_FALSE(resolved.job.model.name);
+  EXPECT_EQ(parse_job(resolved.text, "again.toml").text, resolved.text);
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nname = \"cnn\""),
+              AllOf(HasSubstr("job.toml:2: model.script"), HasSubstr("model.name")));
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\ndropout = 0.5"),
+              AllOf(HasSubstr("model.dropout"), HasSubstr("model.script")));
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nhidden = [5]"), HasSubstr("model.hidden"));
+}
+
 TEST(Job, TheResolvedTextReadsBackToTheSameJob) {
   const ResolvedJob first = parse_job(
       "[data]\nbatch = 256\nmean = [0.5]\nstd = [0.25]\n[optimizer]\nname = \"lars\"\nclip_norm = 1.5\n"
