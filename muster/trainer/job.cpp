@@ -135,6 +135,30 @@ void resolve_model(const Schema& schema, Job& job) {
   }
 }
 
+void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
+  const Job& job = resolved.job;
+  if (!job.parallel.sync_batch_norm) return;
+  const char* const key = "parallel.sync_batch_norm";
+  if (job.parallel.strategy == "shared_sync") {
+    throw schema.invalid(
+        key, "cannot go with shared_sync, whose lanes are computed each for itself, in any order",
+        "Set parallel.strategy = \"all_reduce\". Or lower job.lanes: larger lanes are what it is for.");
+  }
+  if (job.parallel.strategy != "all_reduce") {
+    throw schema.invalid(key, fmt::format("cannot go with {}, whose workers train alone", job.parallel.strategy),
+                         "Set parallel.strategy = \"all_reduce\".");
+  }
+  if (resolved.lanes != static_cast<std::uint64_t>(job.parallel.workers)) {
+    throw schema.invalid(
+        key,
+        fmt::format("needs one lane a worker; there are {} lanes and {} workers", resolved.lanes, job.parallel.workers),
+        "Set job.lanes to the number of workers.");
+  }
+  if (!job.model.script.empty()) {
+    throw schema.invalid(key, "cannot reach the batch norms inside a script", "Use a model of the zoo.");
+  }
+}
+
 // Defaults of the chosen optimizer, written into the job so that the resolved job shows them.
 void complete_optimizer(Job& job) {
   auto& o = job.optimizer;
@@ -194,6 +218,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   check_data(schema, job);
   resolve_model(schema, job);
   resolve_lanes(schema, resolved);
+  check_batch_norm(schema, resolved);
   complete_optimizer(job);
   resolved.lr =
       job.optimizer.scaling == "linear"
@@ -312,6 +337,8 @@ Schema job_schema(Job& job) {
       .one_of({"static", "dynamic"});
   p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
       .range(64, 1 << 20);
+  p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
+          "all_reduce, one lane a worker: batch norms of zoo models use the samples of all workers.");
   p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
   p.field("averaged_steps", &job.parallel.averaged_steps,
           "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")

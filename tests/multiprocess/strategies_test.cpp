@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/model/safetensors.h"
@@ -12,6 +13,8 @@
 
 namespace muster {
 namespace {
+
+using ::testing::HasSubstr;
 
 // BatchNorm and dropout are in the cnn; 4 lanes on 2 workers are a power of two each.
 constexpr const char* kJob = R"([job]
@@ -80,8 +83,6 @@ TEST(Strategies, AllReduceGivesTheBitsOfSharedSync) {
   ASSERT_FALSE(shared.hash.empty());
   EXPECT_EQ(replicas.hash, shared.hash);
   EXPECT_EQ(replicas.test_loss, shared.test_loss);
-  const Trained small_buckets = train({"parallel.strategy=all_reduce", "parallel.bucket_kb=64"});
-  EXPECT_EQ(small_buckets.hash, shared.hash);
 }
 
 TEST(Strategies, LocalSgdThatAveragesEveryStepIsSynchronousSgd) {
@@ -100,6 +101,38 @@ TEST(Strategies, LocalSgdThatAveragesEveryStepIsSynchronousSgd) {
   EXPECT_NEAR(every_step.test_loss, shared.test_loss, 1e-4);
   // And the comparison can tell: workers that stay apart for three steps end elsewhere.
   EXPECT_GT(largest_difference(local("3"), shared), 1e-3);
+}
+
+TEST(Strategies, SynchronizedBatchNormTrainsAsOneLaneWithTheWholeBatch) {
+  const std::string no_dropout = "model.dropout=0";  // which belongs to lanes
+  const Trained whole = train({no_dropout, "parallel.workers=1", "job.lanes=1"});
+  const std::vector<std::string> replicas{no_dropout, "parallel.strategy=all_reduce", "job.lanes=2"};
+  std::vector<std::string> synchronized = replicas;
+  synchronized.emplace_back("parallel.sync_batch_norm=true");
+  const Trained together = train(synchronized);
+  ASSERT_FALSE(together.tensors.empty());
+  EXPECT_LT(largest_difference(together, whole), 1e-4);
+  EXPECT_NEAR(together.test_loss, whole.test_loss, 1e-4);
+  EXPECT_GT(largest_difference(train(replicas), whole), 1e-3) << "each worker by itself";
+}
+
+TEST(Strategies, SynchronizedBatchNormIsRefusedWhereWorkersCouldNotMeet) {
+  const testing::TemporaryFolder folder;
+  testing::spill(folder / "job.toml", kJob);
+  const auto refusal = [&](const std::vector<std::string>& assignments) {
+    std::vector<std::string> arguments{"train", "job.toml", "--set", "parallel.sync_batch_norm=true"};
+    for (const std::string& assignment : assignments)
+      arguments.insert(arguments.end(), {"--set", assignment});
+    const testing::Finished result = testing::run_program(folder.path(), arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(folder / "runs")) << "a refused job leaves nothing behind";
+    return result.err;
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("cannot go with shared_sync"));
+  const std::string all_reduce = "parallel.strategy=all_reduce";
+  EXPECT_THAT(refusal({all_reduce}), HasSubstr("needs one lane a worker"));
+  EXPECT_THAT(refusal({all_reduce, "job.lanes=2", "model.name=mlp"}), HasSubstr("no batch norm"));
+  EXPECT_THAT(refusal({all_reduce, "job.lanes=2", "data.samples=257"}), HasSubstr("last batch"));
 }
 
 }  // namespace

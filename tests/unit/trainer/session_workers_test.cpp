@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/error.h"
 #include "muster/data/permutation.h"
+#include "muster/model/sync_batch_norm.h"
 #include "muster/trainer/session.h"
 #include "support/groups.h"
 #include "support/small_nets.h"
@@ -211,6 +213,28 @@ TEST(SessionWorkers, ReplicasFollowThePlainLibTorchLoopToo) {
       }
     }
   }
+}
+
+TEST(SessionWorkers, SynchronizedBatchNormNeedsWorkersThatMeetInEveryLane) {
+  testing::run_group(2, testing::Network::kShm, [](int, comm::Group group) {
+    struct Net : torch::nn::Module {};
+    const auto net = std::make_shared<Net>();
+    net->register_module("norm", model::SyncBatchNorm2d(3))->synchronize(group);
+    SessionOptions options;
+    options.batch = 8;
+    options.lanes = 2;
+    options.group = group;
+    EXPECT_THROW(Session(net, compute::Sgd{}, options), Error) << "shared_sync";
+    group.barrier();
+    options.strategy = "all_reduce";
+    options.lanes = 4;
+    EXPECT_THROW(Session(net, compute::Sgd{}, options), Error) << "two lanes a worker";
+    group.barrier();
+    options.lanes = 2;
+    Session session(net, compute::Sgd{}, options);
+    EXPECT_THROW(session.step(testing::line_data(17), [](Lane&) {}), Error) << "a last batch of one sample";
+    group.barrier();
+  });
 }
 
 }  // namespace
