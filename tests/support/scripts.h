@@ -26,7 +26,8 @@ inline torch::jit::Module script_linear(const std::string& name, std::int64_t in
 }
 
 // A classifier of flattened samples with everything that makes bits hard to keep: BatchNorm (whose count is a new
-// tensor each time, as older versions of LibTorch script it) and dropout.
+// tensor each time, as older versions of LibTorch script it) and a dropout that the executor, where it optimises, draws
+// in another way.
 inline torch::jit::Module script_classifier(std::int64_t inputs, std::int64_t classes, double dropout) {
   torch::jit::Module norm = script_module("Norm");
   norm.register_parameter("weight", torch::ones({16}).requires_grad_(), false);
@@ -48,7 +49,9 @@ def forward(self, x: Tensor) -> Tensor:
   net.define(R"(
 def forward(self, x: Tensor) -> Tensor:
     hidden = torch.relu(self.norm.forward(self.first.forward(torch.flatten(x, 1))))
-    return self.second.forward(torch.dropout(hidden, self.p, self.training))
+    if self.training:
+        hidden = torch.dropout(hidden, self.p, True)
+    return self.second.forward(hidden)
 )");
   return net;
 }
