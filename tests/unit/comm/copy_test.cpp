@@ -12,7 +12,8 @@ TEST(CopyBytes, CopiesExactlyTheBytesThatItIsTold) {
   // Around the block of the kernel, the reach of its prefetch, and at every kind of misalignment.
   const std::vector<std::size_t> lengths{0, 1, 7, 31, 32, 33, 255, 256, 257, 511, 512, 513, 4095, 4096, 4097, 100'003};
   for (const std::size_t length : lengths) {
-    for (const auto& [to_offset, from_offset] : {std::pair(0U, 0U), {1U, 0U}, {0U, 1U}, {3U, 5U}, {63U, 32U}}) {
+    for (const auto& [to_offset, from_offset] :
+         {std::pair(0U, 0U), std::pair(1U, 0U), std::pair(0U, 1U), std::pair(3U, 5U), std::pair(63U, 32U)}) {
       std::vector<std::uint8_t> from(length + 64);
       for (std::size_t i = 0; i < from.size(); ++i)
         from[i] = static_cast<std::uint8_t>(i * 131 + i / 256 + 1);

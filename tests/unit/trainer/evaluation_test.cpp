@@ -51,11 +51,11 @@ TEST(Evaluation, RunsInEvaluationModeAndPutsTheModeBack) {
 
 TEST(Evaluation, WorkersTogetherGetTheBitsOfOneAlone) {
   // Batches that do not divide by the workers, a short last one, and fewer batches than workers.
-  for (const auto& [samples, batch] : {std::pair(103, 10), {40, 10}, {7, 10}}) {
-    const auto dataset = testing::line_data(static_cast<std::uint64_t>(samples));
+  for (const std::uint64_t samples : {103, 40, 7}) {
+    const auto dataset = testing::line_data(samples);
     const auto evaluate_with = [&](testing::BatchNormNet& net, const comm::Group& group) {
       return evaluate(net, [&](const torch::Tensor& x) { return net.forward(x); }, dataset,
-                      {.batch = static_cast<std::uint64_t>(batch), .group = group});
+                      {.batch = 10, .group = group});
     };
     const auto alone = evaluate_with(*testing::make_net<testing::BatchNormNet>(1), {});
     ASSERT_TRUE(alone);
@@ -68,7 +68,7 @@ TEST(Evaluation, WorkersTogetherGetTheBitsOfOneAlone) {
         ASSERT_TRUE(together);
         EXPECT_EQ(together->loss, alone->loss) << workers << " workers, " << samples << " samples";
         EXPECT_EQ(together->accuracy, alone->accuracy);
-        EXPECT_EQ(together->samples, static_cast<std::uint64_t>(samples));
+        EXPECT_EQ(together->samples, samples);
       });
     }
   }

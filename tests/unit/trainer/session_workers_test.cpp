@@ -187,10 +187,9 @@ TEST(SessionWorkers, FollowThePlainLibTorchLoopWithTheSameBitsForAnyNumberOfWork
     const Plain plain = train_plain(c, *dataset);
     const Distributed alone = train_workers(c, dataset, 1, "shared_sync", strategies::Claims::kStatic).front();
     expect_close(alone, plain, c.name + ", alone");
-    for (const auto& [workers, claims] : {std::pair(2, strategies::Claims::kStatic),
-                                          {2, strategies::Claims::kDynamic},
-                                          {3, strategies::Claims::kStatic},
-                                          {3, strategies::Claims::kDynamic}}) {
+    for (const auto& [workers, claims] :
+         {std::pair(2, strategies::Claims::kStatic), std::pair(2, strategies::Claims::kDynamic),
+          std::pair(3, strategies::Claims::kStatic), std::pair(3, strategies::Claims::kDynamic)}) {
       for (const Distributed& worker : train_workers(c, dataset, workers, "shared_sync", claims)) {
         EXPECT_EQ(worker.hash, alone.hash) << c.name << ", " << workers << " workers";
         EXPECT_EQ(worker.norms, alone.norms) << c.name << ", " << workers << " workers";
