@@ -18,6 +18,8 @@
 #include "muster/data/sources.h"
 #include "muster/data/subset.h"
 #include "muster/model/make_model.h"
+#include "muster/model/script_net.h"
+#include "muster/model/sync_batch_norm.h"
 #include "muster/model/zoo/cnn.h"
 #include "muster/model/zoo/mlp.h"
 #include "muster/model/zoo/resnet.h"
@@ -36,6 +38,9 @@ using compute::Sgd;
 using data::Dataset;
 using data::open_source;
 using data::SampleSpec;
+using model::load_script;
+using model::SyncBatchNorm2d;
+using model::synchronize_batch_norm;
 using trainer::evaluate;
 using trainer::Evaluation;
 using trainer::join;

@@ -52,6 +52,12 @@ std::uint64_t steps_per_epoch(const BatchShape& shape) {
   return shape.samples / shape.batch + (shape.samples % shape.batch != 0 ? 1 : 0);
 }
 
+std::uint64_t fewest_lanes(const BatchShape& shape) {
+  check(shape);
+  const std::uint64_t left = shape.samples % shape.batch;
+  return lanes_of(left == 0 ? shape.batch : left, shape);
+}
+
 Cursor cursor_at_step(std::uint64_t step, const BatchShape& shape) {
   const std::uint64_t steps = steps_per_epoch(shape);
   return {.epoch = step / steps, .position = step % steps * shape.batch, .step = step};

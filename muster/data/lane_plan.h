@@ -55,6 +55,9 @@ StepPlan plan_step(const Cursor& at, const BatchShape& shape);
 
 std::uint64_t steps_per_epoch(const BatchShape& shape);
 
+// Lanes of the last step of an epoch, which may have the fewest.
+std::uint64_t fewest_lanes(const BatchShape& shape);
+
 // The cursor after `step` committed steps of the same shape.
 Cursor cursor_at_step(std::uint64_t step, const BatchShape& shape);
 

@@ -1,4 +1,4 @@
-// A model by its name, with initial weights that are a function of the seed.
+// A model by its name, with initial weights that are a function of the seed; or a TorchScript file as it is.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace muster::model {
 
 // Seeds torch's default generator from (`seed`, Purpose::kModelInit) and builds the model, in training mode. Throws
 // kInvalidInput: an unknown name (says the nearest and all), an input shape that the model cannot take, an option that
-// it does not have.
+// it does not have. A script has its weights already; it throws as load_script() and require_fit() (script_net.h).
 std::shared_ptr<Net> make_model(const ModelOptions& options, std::uint64_t seed);
 
 }  // namespace muster::model

@@ -9,6 +9,7 @@
 #include "muster/base/random.h"
 #include "muster/base/text.h"
 #include "muster/model/make_model.h"
+#include "muster/model/script_net.h"
 #include "muster/model/zoo/cnn.h"
 #include "muster/model/zoo/mlp.h"
 #include "muster/model/zoo/resnet.h"
@@ -17,7 +18,8 @@ namespace muster::model {
 namespace {
 
 [[noreturn]] void refuse(const ModelOptions& options, const std::string& reason) {
-  throw Error(ErrorKind::kInvalidInput, fmt::format("model {}: {}", options.name, reason));
+  throw Error(ErrorKind::kInvalidInput,
+              fmt::format("model {}: {}", options.script.empty() ? options.name : options.script, reason));
 }
 
 void refuse_hidden(const ModelOptions& options) {
@@ -99,6 +101,13 @@ std::vector<ModelEntry> models() {
 }
 
 std::shared_ptr<Net> make_model(const ModelOptions& options, std::uint64_t seed) {
+  if (!options.script.empty()) {
+    refuse_hidden(options);
+    refuse_dropout(options);
+    const std::shared_ptr<Net> net = load_script(options.script);
+    require_fit(*net, options.input_shape, options.classes, options.script);
+    return net;
+  }
   std::vector<std::string> names;
   for (const Row& row : kRows) {
     if (options.name == row.name) {

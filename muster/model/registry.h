@@ -10,6 +10,7 @@ namespace muster::model {
 
 struct ModelOptions {
   std::string name = {};
+  std::string script = {};                     // instead of a name: a TorchScript file
   std::vector<std::int64_t> input_shape = {};  // of one sample: {channels, height, width}, or any for mlp
   std::int64_t classes = 10;
   // Empty: the model's own. A model that has no such option refuses it.

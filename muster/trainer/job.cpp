@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostLanes = 64;
 constexpr std::int64_t kDefaultBatch = 64;
+constexpr const char* kDefaultModel = "cnn";
 
 std::vector<std::string> source_names() {
   std::vector<std::string> names;
@@ -119,6 +120,45 @@ void check_data(const Schema& schema, const Job& job) {
   }
 }
 
+void resolve_model(const Schema& schema, Job& job) {
+  if (job.model.script.empty()) {
+    if (!job.model.name) job.model.name = kDefaultModel;
+    return;
+  }
+  if (job.model.name) {
+    throw schema.invalid("model.script", "cannot stand beside model.name",
+                         "Give the name of a zoo model or a TorchScript file, not both.");
+  }
+  for (const char* key : {"model.hidden", "model.dropout"}) {
+    if (schema.changed(key))
+      throw schema.invalid(key, "has no effect with model.script", "The script decides: remove the key.");
+  }
+}
+
+void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
+  const Job& job = resolved.job;
+  if (!job.parallel.sync_batch_norm) return;
+  const char* const key = "parallel.sync_batch_norm";
+  if (job.parallel.strategy == "shared_sync") {
+    throw schema.invalid(
+        key, "cannot go with shared_sync, whose lanes are computed each for itself, in any order",
+        "Set parallel.strategy = \"all_reduce\". Or lower job.lanes: larger lanes are what it is for.");
+  }
+  if (job.parallel.strategy != "all_reduce") {
+    throw schema.invalid(key, fmt::format("cannot go with {}, whose workers train alone", job.parallel.strategy),
+                         "Set parallel.strategy = \"all_reduce\".");
+  }
+  if (resolved.lanes != static_cast<std::uint64_t>(job.parallel.workers)) {
+    throw schema.invalid(
+        key,
+        fmt::format("needs one lane a worker; there are {} lanes and {} workers", resolved.lanes, job.parallel.workers),
+        "Set job.lanes to the number of workers.");
+  }
+  if (!job.model.script.empty()) {
+    throw schema.invalid(key, "cannot reach the batch norms inside a script", "Use a model of the zoo.");
+  }
+}
+
 // Defaults of the chosen optimizer, written into the job so that the resolved job shows them.
 void complete_optimizer(Job& job) {
   auto& o = job.optimizer;
@@ -176,7 +216,9 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
                          "Set optimizer.scaling = \"linear\".");
   }
   check_data(schema, job);
+  resolve_model(schema, job);
   resolve_lanes(schema, resolved);
+  check_batch_norm(schema, resolved);
   complete_optimizer(job);
   resolved.lr =
       job.optimizer.scaling == "linear"
@@ -244,7 +286,9 @@ Schema job_schema(Job& job) {
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
   Section& m = schema.section("model", "What is trained.");
-  m.field("name", &job.model.name, "Model of the zoo.").one_of(model_names());
+  m.field("name", &job.model.name, "Model of the zoo. Not set: cnn, unless there is a script.").one_of(model_names());
+  m.field("script", &job.model.script,
+          "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
   m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
   m.field("dropout", &job.model.dropout,
           "Probability of dropping an activation, for mlp and cnn. Not set: the model's own.")
@@ -293,6 +337,8 @@ Schema job_schema(Job& job) {
       .one_of({"static", "dynamic"});
   p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
       .range(64, 1 << 20);
+  p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
+          "all_reduce, one lane a worker: batch norms of zoo models use the samples of all workers.");
   p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
   p.field("averaged_steps", &job.parallel.averaged_steps,
           "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")

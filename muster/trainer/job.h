@@ -49,7 +49,8 @@ struct Job {
   } data;
 
   struct {
-    std::string name = "cnn";
+    std::optional<std::string> name;
+    std::string script;
     std::vector<std::int64_t> hidden;
     std::optional<double> dropout;
   } model;
@@ -88,6 +89,7 @@ struct Job {
     std::int64_t workers = 1;
     std::string claims = "dynamic";
     std::int64_t bucket_kb = 4096;
+    bool sync_batch_norm = false;
     std::int64_t period = 8;
     std::int64_t averaged_steps = 0;
     double outer_lr = 1;

@@ -17,6 +17,7 @@
 #include "muster/data/loader.h"
 #include "muster/data/permutation.h"
 #include "muster/model/checkpoint.h"
+#include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
 #include "muster/trainer/training_state.h"
 
@@ -145,6 +146,12 @@ struct Session::State {
     if (options.verify_rate > 0 && !strategy->shares_lanes())
       throw Error(ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options.strategy), {},
                   "Use the strategy shared_sync, or do not verify.");
+    meets_in_lanes = model::has_synchronized_batch_norm(binding.module());
+    if (meets_in_lanes &&
+        (options.strategy != "all_reduce" || lanes != static_cast<std::size_t>(options.group.size()))) {
+      throw Error(ErrorKind::kUnsupported, "a synchronized batch norm needs all workers to compute one lane each", {},
+                  "Use the strategy all_reduce with as many lanes as workers, or plain batch norm.");
+    }
     compute::set_threads(options.threads);
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
@@ -197,6 +204,14 @@ struct Session::State {
   void use(const std::shared_ptr<const data::Dataset>& dataset) {
     if (feed && feed->dataset() == dataset) return;
     if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
+    const std::uint64_t fewest = data::fewest_lanes({dataset->size(), options.batch, lanes});
+    if (meets_in_lanes && fewest < lanes) {
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("the last batch of an epoch is enough for {} of {} workers, and all meet in every batch "
+                              "norm",
+                              fewest, lanes),
+                  {}, "Choose another batch, or leave samples out.");
+    }
     feed.emplace(dataset, options);
     plan.reset();
   }
@@ -382,6 +397,7 @@ struct Session::State {
   const std::unique_ptr<const compute::Optimizer> optimizer;
   const std::vector<std::string> slot_names;
   const double base_lr;
+  bool meets_in_lanes = false;  // a lane of one worker waits for the lanes of all others
   std::vector<compute::TensorRule> rules;
   // the model and its state
   compute::ModuleBinding binding;

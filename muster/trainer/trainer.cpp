@@ -17,6 +17,7 @@
 #include "muster/data/permutation.h"
 #include "muster/data/subset.h"
 #include "muster/model/make_model.h"
+#include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/evaluation.h"
@@ -107,7 +108,8 @@ Datasets open_data(const Job& job) {
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
   model::ModelOptions options;
-  options.name = job.model.name;
+  options.name = job.model.name.value_or("");
+  options.script = job.model.script;
   options.input_shape = spec.shape;
   options.classes = spec.classes;
   if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
@@ -185,7 +187,15 @@ class Training {
   std::shared_ptr<model::Net> build_model_with_threads() const {
     // Before the first tensor: initialisation draws its numbers with the same threads on every run.
     compute::set_threads(static_cast<int>(job_.threads));
-    return build_model(job_, sets_.train->spec());
+    std::shared_ptr<model::Net> net = build_model(job_, sets_.train->spec());
+    if (!job_.parallel.sync_batch_norm) return net;
+    const auto refuse = [](const std::string& reason) {
+      throw Error(ErrorKind::kInvalidInput, "parallel.sync_batch_norm: " + reason);
+    };
+    if (data::fewest_lanes(shape_) < shape_.lanes)
+      refuse("the last batch of an epoch is too small for a lane on every worker; choose another data.batch");
+    if (model::synchronize_batch_norm(*net, options_.group) == 0) refuse("the model has no batch norm");
+    return net;
   }
 
   // The worker that writes and speaks for all.
@@ -384,7 +394,7 @@ class Training {
     TrainingObserver::Start start;
     start.run = folder_->path();
     start.data = sets_.description;
-    start.model = job_.model.name;
+    start.model = job_.model.name.value_or(job_.model.script);
     start.parameters = session_.parameter_count();
     start.train_samples = sets_.train->size();
     start.steps_per_epoch = data::steps_per_epoch(shape_);

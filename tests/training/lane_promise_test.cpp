@@ -12,6 +12,7 @@
 
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/scripts.h"
 
 namespace muster {
 namespace {
@@ -71,6 +72,7 @@ void expect_promise(const std::string& model, int steps, const std::vector<std::
   testing::spill(folder / "job.toml",
                  fmt::format(fmt::runtime(kJob), fmt::arg("steps", steps), fmt::arg("model", model)));
   make_pictures(folder / "pictures");
+  testing::save_script_classifier(folder / "model.ts", 784, 10, 0.3);
   const Json alone = train(folder, 1, "static");
   for (const auto& [workers, claims] : ways) {
     const Json together = train(folder, workers, claims);
@@ -87,6 +89,13 @@ TEST(LanePromise, HoldsWithBatchNorm) {
 
 TEST(LanePromise, HoldsWithDropout) {
   expect_promise("name = \"cnn\"\ndropout = 0.3", 12, {{2, "dynamic"}, {3, "dynamic"}, {4, "static"}});
+}
+
+TEST(LanePromise, HoldsForATorchScriptModelWithBatchNormAndDropout) {
+  // One worker again is the re-run.
+  expect_promise(
+      "script = \"model.ts\"", 12,
+      {{1, "static"}, {2, "static"}, {2, "dynamic"}, {3, "static"}, {3, "dynamic"}, {4, "static"}, {4, "dynamic"}});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "muster/model/zoo/cnn.h"
 
+#include "muster/model/sync_batch_norm.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -22,9 +23,9 @@ class Cnn final : public model::Net {
  public:
   explicit Cnn(const CnnOptions& options)
       : conv1_(register_module("conv1", convolution(options.channels, options.filters[0], 5, 2))),
-        bn1_(register_module("bn1", torch::nn::BatchNorm2d(options.filters[0]))),
+        bn1_(register_module("bn1", model::SyncBatchNorm2d(options.filters[0]))),
         conv2_(register_module("conv2", convolution(options.filters[0], options.filters[1], 3, 1))),
-        bn2_(register_module("bn2", torch::nn::BatchNorm2d(options.filters[1]))),
+        bn2_(register_module("bn2", model::SyncBatchNorm2d(options.filters[1]))),
         fc1_(register_module(
             "fc1", torch::nn::Linear(options.filters[1] * quartered(options.height) * quartered(options.width),
                                      options.hidden))),
@@ -43,9 +44,9 @@ class Cnn final : public model::Net {
 
  private:
   torch::nn::Conv2d conv1_;
-  torch::nn::BatchNorm2d bn1_;
+  model::SyncBatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
-  torch::nn::BatchNorm2d bn2_;
+  model::SyncBatchNorm2d bn2_;
   torch::nn::Linear fc1_;
   torch::nn::Linear fc2_;
   const double dropout_;

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/model/sync_batch_norm.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -63,14 +64,14 @@ class BasicBlock final : public torch::nn::Module {
  public:
   BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride, Shortcut shortcut)
       : conv1_(register_module("conv1", convolution(inputs, outputs, 3, stride))),
-        bn1_(register_module("bn1", torch::nn::BatchNorm2d(outputs))),
+        bn1_(register_module("bn1", model::SyncBatchNorm2d(outputs))),
         conv2_(register_module("conv2", convolution(outputs, outputs, 3, 1))),
-        bn2_(register_module("bn2", torch::nn::BatchNorm2d(outputs))),
+        bn2_(register_module("bn2", model::SyncBatchNorm2d(outputs))),
         stride_(stride),
         new_channels_(outputs - inputs) {
     if ((stride != 1 || inputs != outputs) && shortcut == Shortcut::kProjection) {
       downsample_ = register_module("downsample", torch::nn::Sequential(convolution(inputs, outputs, 1, stride),
-                                                                        torch::nn::BatchNorm2d(outputs)));
+                                                                        model::SyncBatchNorm2d(outputs)));
     }
   }
 
@@ -90,9 +91,9 @@ class BasicBlock final : public torch::nn::Module {
   }
 
   torch::nn::Conv2d conv1_;
-  torch::nn::BatchNorm2d bn1_;
+  model::SyncBatchNorm2d bn1_;
   torch::nn::Conv2d conv2_;
-  torch::nn::BatchNorm2d bn2_;
+  model::SyncBatchNorm2d bn2_;
   torch::nn::Sequential downsample_{nullptr};
   const std::int64_t stride_;
   const std::int64_t new_channels_;
@@ -126,7 +127,7 @@ class ResNet final : public model::Net {
         conv1_(register_module("conv1", stem_ == Stem::kImageNet
                                             ? convolution(options.channels, architecture.width, 7, 2)
                                             : convolution(options.channels, architecture.width, 3, 1))),
-        bn1_(register_module("bn1", torch::nn::BatchNorm2d(architecture.width))) {
+        bn1_(register_module("bn1", model::SyncBatchNorm2d(architecture.width))) {
     std::int64_t inputs = architecture.width;
     for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
       const std::int64_t outputs = architecture.width << i;
@@ -160,7 +161,7 @@ class ResNet final : public model::Net {
 
   const Stem stem_;
   torch::nn::Conv2d conv1_;
-  torch::nn::BatchNorm2d bn1_;
+  model::SyncBatchNorm2d bn1_;
   std::vector<std::shared_ptr<Stage>> stages_;
   torch::nn::Linear fc_{nullptr};
 };

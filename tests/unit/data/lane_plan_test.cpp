@@ -43,6 +43,7 @@ TEST(LanePlan, EverySampleOfAnEpochIsInExactlyOneLane) {
     EXPECT_EQ(cursor.position, 0U);
     EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int times) { return times == 1; }));
     EXPECT_EQ(steps, steps_per_epoch(shape));
+    EXPECT_EQ(plan_step(cursor_at_step(steps - 1, shape), shape).lanes.size(), fewest_lanes(shape));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/groups.h"
 #include "support/small_nets.h"
 
 namespace muster::trainer {
@@ -46,6 +47,43 @@ TEST(Evaluation, RunsInEvaluationModeAndPutsTheModeBack) {
       dataset);
   EXPECT_TRUE(net->is_training());
   EXPECT_EQ(net->norm->num_batches_tracked.item<std::int64_t>(), 0);
+}
+
+TEST(Evaluation, WorkersTogetherGetTheBitsOfOneAlone) {
+  // Batches that do not divide by the workers, a short last one, and fewer batches than workers.
+  for (const std::uint64_t samples : {103, 40, 7}) {
+    const auto dataset = testing::line_data(samples);
+    const auto evaluate_with = [&](testing::BatchNormNet& net, const comm::Group& group) {
+      return evaluate(net, [&](const torch::Tensor& x) { return net.forward(x); }, dataset,
+                      {.batch = 10, .group = group});
+    };
+    const auto alone = evaluate_with(*testing::make_net<testing::BatchNormNet>(1), {});
+    ASSERT_TRUE(alone);
+    for (const int workers : {2, 3}) {
+      std::vector<std::shared_ptr<testing::BatchNormNet>> nets;
+      for (int rank = 0; rank < workers; ++rank)
+        nets.push_back(testing::make_net<testing::BatchNormNet>(1));
+      testing::run_group(workers, testing::Network::kShm, [&](int rank, comm::Group group) {
+        const auto together = evaluate_with(*nets[static_cast<std::size_t>(rank)], group);
+        ASSERT_TRUE(together);
+        EXPECT_EQ(together->loss, alone->loss) << workers << " workers, " << samples << " samples";
+        EXPECT_EQ(together->accuracy, alone->accuracy);
+        EXPECT_EQ(together->samples, samples);
+      });
+    }
+  }
+}
+
+TEST(Evaluation, OneWorkerThatEndsItEndsItForAll) {
+  const auto dataset = testing::line_data(100);
+  std::vector<std::shared_ptr<testing::LinearNet>> nets{testing::make_net<testing::LinearNet>(1),
+                                                        testing::make_net<testing::LinearNet>(1)};
+  testing::run_group(2, testing::Network::kShm, [&](int rank, comm::Group group) {
+    testing::LinearNet& net = *nets[static_cast<std::size_t>(rank)];
+    const auto result = evaluate(net, [&](const torch::Tensor& x) { return net.forward(x); }, dataset,
+                                 {.batch = 10, .group = group, .progress = [&](std::uint64_t) { return rank != 1; }});
+    EXPECT_FALSE(result);
+  });
 }
 
 TEST(Evaluation, AnObserverCanEndIt) {

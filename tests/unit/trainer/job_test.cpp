@@ -26,6 +26,32 @@ TEST(Job, AnEmptyFileIsAJobWithDefaults) {
   EXPECT_EQ(resolved.job.model.name, "cnn");
 }
 
+TEST(Job, SynchronizedBatchNormGoesWithAllReduceAndOneLaneAWorker) {
+  const auto job = [](const std::string& parallel, const std::string& more = "") {
+    return "[job]\nlanes = 2\n" + more + "[parallel]\nworkers = 2\nsync_batch_norm = true\n" + parallel;
+  };
+  EXPECT_TRUE(parse_job(job("strategy = \"all_reduce\""), "j").job.parallel.sync_batch_norm);
+  EXPECT_THAT(error_of(job("")), AllOf(HasSubstr("job.toml:5: parallel.sync_batch_norm"), HasSubstr("shared_sync"),
+                                       HasSubstr("all_reduce")));
+  EXPECT_THAT(error_of(job("strategy = \"local_sgd\"")), HasSubstr("train alone"));
+  EXPECT_THAT(error_of(job("strategy = \"all_reduce\""), {"job.lanes=4", "data.batch=128"}),
+              HasSubstr("4 lanes and 2 workers"));
+  EXPECT_THAT(error_of(job("strategy = \"all_reduce\"", "[model]\nscript = \"model.ts\"\n")),
+              HasSubstr("inside a script"));
+}
+
+TEST(Job, AScriptTakesThePlaceOfTheName) {
+  const ResolvedJob resolved = parse_job("[model]\nscript = \"model.ts\"", "job.toml");
+  EXPECT_EQ(resolved.job.model.script, "model.ts");
+  EXPECT_FALSE(resolved.job.model.name);
+  EXPECT_EQ(parse_job(resolved.text, "again.toml").text, resolved.text);
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nname = \"cnn\""),
+              AllOf(HasSubstr("job.toml:2: model.script"), HasSubstr("model.name")));
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\ndropout = 0.5"),
+              AllOf(HasSubstr("model.dropout"), HasSubstr("model.script")));
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nhidden = [5]"), HasSubstr("model.hidden"));
+}
+
 TEST(Job, TheResolvedTextReadsBackToTheSameJob) {
   const ResolvedJob first = parse_job(
       "[data]\nbatch = 256\nmean = [0.5]\nstd = [0.25]\n[optimizer]\nname = \"lars\"\nclip_norm = 1.5\n"

@@ -1,0 +1,28 @@
+// A TorchScript file as a Net: the network, its weights and its mode are the file's, and everything that trains torch
+// modules (ModuleBinding, sessions, checkpoints, evaluation) trains it.
+//
+// Parameters and buffers keep the names they have in the script. The graph executor does not optimise: it would profile
+// the first runs of every process and then compute with other kernels, and so with other bits. A file is code: load
+// only files that you would also run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "muster/model/net.h"
+
+namespace muster::model {
+
+// In training mode. Weights that were tied when the file was saved are tied again. Throws kNotFound or kIo; kDamaged
+// for a file that is cut or is no TorchScript; kUnsupported naming a parameter that is not fp32, for a script without
+// parameters (frozen, or made of constants), and for a forward() that is not of one tensor.
+std::shared_ptr<Net> load_script(const std::filesystem::path& path);
+
+// Tries one batch in evaluation mode, on zeros: that scripts fit the data is known only so. Throws kMismatch unless
+// `net` takes samples of `input_shape` and gives at least `classes` scores for each.
+void require_fit(Net& net, const std::vector<std::int64_t>& input_shape, std::int64_t classes,
+                 const std::filesystem::path& path);
+
+}  // namespace muster::model

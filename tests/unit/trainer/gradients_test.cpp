@@ -1,0 +1,155 @@
+// The two calls of programs that keep their own optimizer, against one process with the whole batch.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "muster/base/error.h"
+#include "muster/trainer/worker.h"
+#include "support/groups.h"
+#include "support/small_nets.h"
+
+namespace muster::trainer {
+namespace {
+
+namespace F = torch::nn::functional;
+using testing::BatchNormNet;
+using testing::LinearNet;
+using testing::make_net;
+using testing::Network;
+using testing::run_group;
+
+constexpr std::int64_t kShard = 8;  // samples of a worker and step
+
+Worker worker_of(int rank, const comm::Group& group) {
+  return {launch::World{rank, group.size(), "test", ""}, group};
+}
+
+// The batch of a step, the same wherever it is made: no random numbers, because ranks are threads of one generator.
+torch::Tensor inputs(int step, std::int64_t samples) {
+  return torch::sin(torch::arange(samples * 6, torch::kFloat32).reshape({samples, 6}) * 1.7 + step);
+}
+torch::Tensor targets(std::int64_t samples) {
+  return torch::arange(samples).remainder(3);
+}
+
+template <typename Net>
+std::vector<std::shared_ptr<Net>> nets_of(int ranks, bool alike) {
+  std::vector<std::shared_ptr<Net>> nets;
+  for (int rank = 0; rank < ranks; ++rank)
+    nets.push_back(make_net<Net>(alike ? 1 : static_cast<std::uint64_t>(rank + 1)));
+  return nets;
+}
+
+TEST(AllReduceGradients, TrainsAsOneProcessWithTheWholeBatch) {
+  for (const int ranks : {1, 2, 3}) {
+    const std::int64_t all = ranks * kShard;
+    const auto theirs = make_net<LinearNet>(1);
+    torch::optim::SGD optimizer(theirs->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int step = 0; step < 5; ++step) {
+      optimizer.zero_grad();
+      F::cross_entropy(theirs->forward(inputs(step, all)), targets(all)).backward();
+      optimizer.step();
+    }
+    const auto nets = nets_of<LinearNet>(ranks, true);
+    run_group(ranks, Network::kShm, [&](int rank, comm::Group group) {
+      const Worker worker = worker_of(rank, group);
+      LinearNet& net = *nets[static_cast<std::size_t>(rank)];
+      torch::optim::SGD own(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      for (int step = 0; step < 5; ++step) {
+        own.zero_grad();
+        const auto shard = [&](const torch::Tensor& whole) { return whole.narrow(0, rank * kShard, kShard); };
+        F::cross_entropy(net.forward(shard(inputs(step, all))), shard(targets(all))).backward();
+        worker.all_reduce_gradients(net);
+        own.step();
+      }
+    });
+    for (const auto& net : nets) {
+      for (const auto& item : net->named_parameters()) {
+        EXPECT_TRUE(torch::allclose(item.value(), theirs->named_parameters()[item.key()], 1e-5, 1e-6))
+            << item.key() << ", " << ranks << " ranks";
+        EXPECT_TRUE(torch::equal(item.value(), nets.front()->named_parameters()[item.key()])) << "the same bits";
+      }
+    }
+  }
+}
+
+// One weight under two names, one that is frozen, and two that only some or no workers use.
+struct OddNet final : torch::nn::Module {
+  OddNet() {
+    weight = register_parameter("weight", torch::ones({3}));
+    register_parameter("same", weight);
+    frozen = register_parameter("frozen", torch::ones({3}), false);
+    some = register_parameter("some", torch::ones({3}));
+    none = register_parameter("none", torch::ones({3}));
+  }
+  torch::Tensor weight, frozen, some, none;
+};
+
+TEST(AllReduceGradients, TakesTheMeanOverAllWorkersAlsoOfGradientsThatSomeDoNotHave) {
+  for (const int ranks : {2, 3}) {
+    run_group(ranks, Network::kShm, [&](int rank, comm::Group group) {
+      OddNet net;
+      torch::Tensor loss = (net.weight * net.frozen).sum() * (rank + 1);
+      if (rank == ranks - 1) loss = loss + net.some.sum() * 6;
+      loss.backward();
+      const torch::Tensor held = net.weight.grad();
+      worker_of(rank, group).all_reduce_gradients(net);
+      EXPECT_TRUE(torch::allclose(net.weight.grad(), torch::full({3}, (ranks + 1) / 2.0F)));
+      EXPECT_TRUE(held.is_same(net.weight.grad())) << "in place";
+      ASSERT_TRUE(net.some.grad().defined());
+      EXPECT_TRUE(torch::allclose(net.some.grad(), torch::full({3}, 6.0F / static_cast<float>(ranks))));
+      EXPECT_FALSE(net.none.grad().defined());
+      EXPECT_FALSE(net.frozen.grad().defined());
+    });
+  }
+}
+
+TEST(AllReduceGradients, RefusesWorkersThatStartFromDifferentParameters) {
+  const auto nets = nets_of<LinearNet>(3, false);
+  run_group(3, Network::kShm, [&](int rank, comm::Group group) {
+    LinearNet& net = *nets[static_cast<std::size_t>(rank)];
+    F::cross_entropy(net.forward(inputs(0, kShard)), targets(kShard)).backward();
+    try {
+      worker_of(rank, group).all_reduce_gradients(net);
+      ADD_FAILURE() << "rank " << rank;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+      EXPECT_NE(std::string(error.what()).find("broadcast_parameters"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(BroadcastParameters, GivesTheFirstWorkersParametersAndBuffersToAll) {
+  for (const int ranks : {1, 2, 3}) {
+    const auto nets = nets_of<BatchNormNet>(ranks, false);
+    for (int rank = 0; rank < ranks; ++rank)
+      nets[static_cast<std::size_t>(rank)]->forward(inputs(rank, kShard));  // other running statistics on each
+    const auto first = make_net<BatchNormNet>(1);
+    first->forward(inputs(0, kShard));
+    run_group(ranks, Network::kShm, [&](int rank, comm::Group group) {
+      BatchNormNet& net = *nets[static_cast<std::size_t>(rank)];
+      const torch::Tensor held = net.first->weight;
+      worker_of(rank, group).broadcast_parameters(net);
+      for (const auto& item : net.named_parameters())
+        EXPECT_TRUE(torch::equal(item.value(), first->named_parameters()[item.key()])) << item.key();
+      for (const auto& item : net.named_buffers())
+        EXPECT_TRUE(torch::equal(item.value(), first->named_buffers()[item.key()])) << item.key();
+      EXPECT_TRUE(held.is_same(net.first->weight)) << "in place";
+      EXPECT_TRUE(held.requires_grad());
+    });
+  }
+}
+
+TEST(BroadcastParameters, ReachesTensorsThatAreNotContiguous) {
+  run_group(2, Network::kShm, [](int rank, comm::Group group) {
+    torch::nn::Linear net(2, 3);
+    net->weight.set_data(torch::arange(6, torch::kFloat32).reshape({2, 3}).t() * (rank + 1));
+    worker_of(rank, group).broadcast_parameters(*net);
+    EXPECT_TRUE(torch::equal(net->weight, torch::arange(6, torch::kFloat32).reshape({2, 3}).t()));
+  });
+}
+
+}  // namespace
+}  // namespace muster::trainer

@@ -1,0 +1,240 @@
+// Sessions of several workers against the plain LibTorch loop over the whole batch: the same model, the same order of
+// samples, torch::optim. And against each other: the same bits for any number of workers.
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/data/permutation.h"
+#include "muster/model/sync_batch_norm.h"
+#include "muster/trainer/session.h"
+#include "support/groups.h"
+#include "support/small_nets.h"
+
+namespace muster::trainer {
+namespace {
+
+namespace F = torch::nn::functional;
+
+constexpr std::uint64_t kSamples = 50;  // a short last batch
+constexpr std::uint64_t kEpochs = 3;
+
+// Everything that makes gradients irregular, in a form that does not depend on how the batch is cut:
+//   encode, decode  one weight under two names
+//   frozen          takes part and is not trained
+//   rare            used by samples with a large first feature: absent from most lanes and from some whole batches
+//   never           used by nobody
+struct IrregularNet final : testing::SmallNet {
+  IrregularNet() {
+    encode = register_parameter("encode", torch::randn({6, 6}).mul_(0.5));
+    decode = register_parameter("decode", encode);
+    frozen = register_parameter("frozen", torch::randn({6}), /*requires_grad=*/false);
+    rare = register_parameter("rare", torch::randn({3}));
+    never = register_parameter("never", torch::randn({4}));
+    last = register_module("last", torch::nn::Linear(6, 3));
+  }
+  torch::Tensor forward(const torch::Tensor& x) override {
+    const torch::Tensor hidden = torch::tanh(torch::linear(x, encode)) * frozen;
+    torch::Tensor scores = last->forward(torch::linear(hidden, decode));
+    const torch::Tensor chosen = x.select(1, 0).gt(threshold);
+    if (chosen.any().item<bool>()) scores = scores + chosen.to(torch::kFloat32).unsqueeze(1) * rare;
+    return scores;
+  }
+  static constexpr double threshold = 1.6;
+  torch::Tensor encode, decode, frozen, rare, never;
+  torch::nn::Linear last{nullptr};
+};
+
+struct Case {
+  std::string name;
+  compute::OptimizerOptions optimizer;
+  std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)> theirs;
+  std::optional<double> clip_norm;
+};
+
+std::vector<Case> cases() {
+  const auto sgd = [](std::vector<torch::Tensor> parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+    return std::make_unique<torch::optim::SGD>(std::move(parameters),
+                                               torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(0.01));
+  };
+  const auto adam = [](std::vector<torch::Tensor> parameters) -> std::unique_ptr<torch::optim::Optimizer> {
+    return std::make_unique<torch::optim::Adam>(std::move(parameters),
+                                                torch::optim::AdamOptions(0.01).weight_decay(0.01));
+  };
+  const compute::Sgd our_sgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01};
+  const compute::Adam our_adam{.lr = 0.01, .weight_decay = 0.01};
+  return {{"sgd", our_sgd, sgd, {}},
+          {"sgd, clipped", our_sgd, sgd, 0.3},
+          {"adam", our_adam, adam, {}},
+          {"adam, clipped", our_adam, adam, 0.3}};
+}
+
+SessionOptions session_options(const Case& c, const std::string& strategy) {
+  SessionOptions options;
+  options.batch = 12;
+  options.lanes = 6;  // more than there are workers: gradients accumulate over lanes of two samples
+  options.seed = 3;
+  options.clip_norm = c.clip_norm;
+  options.strategy = strategy;
+  return options;
+}
+
+// What the plain loop did, for the reader to see that the case is not an easy one.
+struct Plain {
+  std::map<std::string, torch::Tensor> parameters;
+  std::vector<double> norms;
+  int steps_without_rare = 0;
+  int steps_clipped = 0;
+};
+
+Plain train_plain(const Case& c, const data::Dataset& dataset) {
+  const SessionOptions o = session_options(c, "shared_sync");
+  const auto net = testing::make_net<IrregularNet>(1);
+  std::vector<torch::Tensor> trained;  // each once, as a user would pass tied weights
+  for (const torch::Tensor& parameter : {net->encode, net->rare, net->never, net->last->weight, net->last->bias})
+    trained.push_back(parameter);
+  const auto optimizer = c.theirs(trained);
+  Plain plain;
+  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    const data::Permutation order(dataset.size(), o.seed, epoch);
+    for (std::uint64_t begin = 0; begin < dataset.size(); begin += o.batch) {
+      const std::uint64_t count = std::min(o.batch, dataset.size() - begin);
+      torch::Tensor input = torch::empty({static_cast<std::int64_t>(count), 6});
+      torch::Tensor target = torch::empty({static_cast<std::int64_t>(count)}, torch::kInt64);
+      for (std::uint64_t i = 0; i < count; ++i)
+        target[static_cast<std::int64_t>(i)] = dataset.read(order(begin + i), {input.data_ptr<float>() + i * 6, 6});
+      for (torch::Tensor& parameter : trained)
+        parameter.mutable_grad() = torch::Tensor();
+      F::cross_entropy(net->forward(input), target).backward();
+      plain.steps_without_rare += net->rare.grad().defined() ? 0 : 1;
+      const double norm = torch::nn::utils::clip_grad_norm_(trained, c.clip_norm.value_or(1e9));
+      plain.steps_clipped += c.clip_norm && norm > *c.clip_norm ? 1 : 0;
+      plain.norms.push_back(norm);
+      optimizer->step();
+    }
+  }
+  for (const auto& item : net->named_parameters())
+    plain.parameters[item.key()] = item.value().detach().clone();
+  return plain;
+}
+
+struct Distributed {
+  std::map<std::string, torch::Tensor> parameters;
+  std::vector<double> norms;
+  std::vector<double> losses;
+  std::string hash;
+};
+
+// What each worker ended with.
+std::vector<Distributed> train_workers(const Case& c, const std::shared_ptr<const data::Dataset>& dataset, int workers,
+                                       const std::string& strategy, strategies::Claims claims) {
+  std::vector<std::shared_ptr<IrregularNet>> nets;  // here, because threads would share the generator
+  for (int rank = 0; rank < workers; ++rank)
+    nets.push_back(testing::make_net<IrregularNet>(static_cast<std::uint64_t>(rank + 1)));  // the first one's count
+  std::vector<Distributed> results(static_cast<std::size_t>(workers));
+  testing::run_group(workers, testing::Network::kShm, [&](int rank, comm::Group group) {
+    SessionOptions options = session_options(c, strategy);
+    options.group = group;
+    options.claims = claims;
+    IrregularNet& net = *nets[static_cast<std::size_t>(rank)];
+    Session session(nets[static_cast<std::size_t>(rank)], c.optimizer, options);
+    Distributed& result = results[static_cast<std::size_t>(rank)];
+    while (session.cursor().epoch < kEpochs) {
+      const strategies::StepOutcome outcome = session.step(
+          dataset, [&](Lane& lane) { lane.backward(F::cross_entropy(net.forward(lane.data), lane.target)); });
+      result.norms.push_back(outcome.gradient_norm);
+      result.losses.push_back(outcome.loss);
+    }
+    for (const auto& item : net.named_parameters())
+      result.parameters[item.key()] = item.value().detach().clone();
+    result.hash = session.weights_hash();
+    group.barrier();
+  });
+  return results;
+}
+
+void expect_close(const Distributed& ours, const Plain& theirs, const std::string& where) {
+  EXPECT_EQ(ours.parameters.size(), 7U);
+  for (const auto& [name, tensor] : ours.parameters) {
+    const double difference = (tensor - theirs.parameters.at(name)).abs().max().item<double>();
+    EXPECT_LT(difference, 2e-6) << where << ": " << name;
+  }
+  ASSERT_EQ(ours.norms.size(), theirs.norms.size());
+  for (std::size_t step = 0; step < ours.norms.size(); ++step)
+    EXPECT_NEAR(ours.norms[step], theirs.norms[step], 1e-5 * theirs.norms[step] + 1e-6) << where << ", step " << step;
+}
+
+TEST(SessionWorkers, TheCasesAreWhatTheyClaim) {
+  const auto dataset = testing::line_data(kSamples);
+  const auto first = testing::make_net<IrregularNet>(1);
+  for (const Case& c : cases()) {
+    const Plain plain = train_plain(c, *dataset);
+    const auto steps = static_cast<int>(plain.norms.size());
+    EXPECT_GT(plain.steps_without_rare, 0) << c.name;
+    EXPECT_LT(plain.steps_without_rare, steps) << c.name;
+    EXPECT_EQ(plain.steps_clipped > 0, c.clip_norm.has_value()) << c.name;
+    // As torch::optim treats them: no gradient, no change, not even by weight decay.
+    EXPECT_TRUE(torch::equal(plain.parameters.at("never"), first->never)) << c.name;
+    EXPECT_FALSE(torch::equal(plain.parameters.at("rare"), first->rare)) << c.name;
+  }
+}
+
+TEST(SessionWorkers, FollowThePlainLibTorchLoopWithTheSameBitsForAnyNumberOfWorkers) {
+  const auto dataset = testing::line_data(kSamples);
+  for (const Case& c : cases()) {
+    const Plain plain = train_plain(c, *dataset);
+    const Distributed alone = train_workers(c, dataset, 1, "shared_sync", strategies::Claims::kStatic).front();
+    expect_close(alone, plain, c.name + ", alone");
+    for (const auto& [workers, claims] :
+         {std::pair(2, strategies::Claims::kStatic), std::pair(2, strategies::Claims::kDynamic),
+          std::pair(3, strategies::Claims::kStatic), std::pair(3, strategies::Claims::kDynamic)}) {
+      for (const Distributed& worker : train_workers(c, dataset, workers, "shared_sync", claims)) {
+        EXPECT_EQ(worker.hash, alone.hash) << c.name << ", " << workers << " workers";
+        EXPECT_EQ(worker.norms, alone.norms) << c.name << ", " << workers << " workers";
+        EXPECT_EQ(worker.losses, alone.losses) << c.name << ", " << workers << " workers";
+        EXPECT_TRUE(torch::equal(worker.parameters.at("encode"), alone.parameters.at("decode")));
+      }
+    }
+  }
+}
+
+TEST(SessionWorkers, ReplicasFollowThePlainLibTorchLoopToo) {
+  const auto dataset = testing::line_data(kSamples);
+  for (const Case& c : cases()) {
+    const Plain plain = train_plain(c, *dataset);
+    for (const int workers : {2, 3}) {
+      const auto results = train_workers(c, dataset, workers, "all_reduce", strategies::Claims::kStatic);
+      for (const Distributed& worker : results) {
+        expect_close(worker, plain, fmt::format("{}, {} replicas", c.name, workers));
+        EXPECT_EQ(worker.hash, results.front().hash) << c.name << ", " << workers << " workers";
+      }
+    }
+  }
+}
+
+TEST(SessionWorkers, SynchronizedBatchNormNeedsWorkersThatMeetInEveryLane) {
+  testing::run_group(2, testing::Network::kShm, [](int, comm::Group group) {
+    struct Net : torch::nn::Module {};
+    const auto net = std::make_shared<Net>();
+    net->register_module("norm", model::SyncBatchNorm2d(3))->synchronize(group);
+    SessionOptions options;
+    options.batch = 8;
+    options.lanes = 2;
+    options.group = group;
+    EXPECT_THROW(Session(net, compute::Sgd{}, options), Error) << "shared_sync";
+    group.barrier();
+    options.strategy = "all_reduce";
+    options.lanes = 4;
+    EXPECT_THROW(Session(net, compute::Sgd{}, options), Error) << "two lanes a worker";
+    group.barrier();
+    options.lanes = 2;
+    Session session(net, compute::Sgd{}, options);
+    EXPECT_THROW(session.step(testing::line_data(17), [](Lane&) {}), Error) << "a last batch of one sample";
+    group.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace muster::trainer
