@@ -13,7 +13,7 @@
 namespace muster::data {
 namespace {
 
-constexpr std::uint64_t kMostEpochSamples = std::uint64_t{1} << 36;  // a bit for each is 8 GiB
+constexpr std::uint64_t kMostEpochSamples = std::uint64_t{1} << 33;  // a bit for each is 1 GiB
 
 // Thrown inside this file to leave the check at the first thing that is wrong.
 struct Violation {
@@ -80,7 +80,8 @@ class Check {
                                     files_.front().path.filename().string(), report_.epoch_samples)};
     }
     if (report_.epoch_samples == 0 || report_.epoch_samples > kMostEpochSamples)
-      throw Violation{fmt::format("an epoch of {} samples", report_.epoch_samples)};
+      throw Violation{
+          fmt::format("an epoch of {} samples; 1 to {} can be checked", report_.epoch_samples, kMostEpochSamples)};
   }
 
   bool is_void(const LedgerRecord& record) const {

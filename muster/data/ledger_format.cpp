@@ -115,7 +115,9 @@ std::optional<LedgerRecord> read_record(LedgerFile& file, std::uint64_t offset, 
     return damaged("was altered, or is not the one that was written here");
   // From here on the header is what a writer wrote; what follows guards against a writer that was not ours.
   const bool known = kind >= 1 && kind <= 4 && (record.id_bytes == 4 || record.id_bytes == 8);
-  if (!known || record.number != number || record.ids > kMostLedgerIds) return damaged("says what no writer writes");
+  const bool endless = record.step == UINT64_MAX || record.lane == UINT64_MAX;
+  if (!known || endless || record.number != number || record.ids > kMostLedgerIds)
+    return damaged("says what no writer writes");
   const std::uint64_t size = std::uint64_t{record.ids} * record.id_bytes;
   if (size > file.file.size - record.offset) {
     file.torn = true;
