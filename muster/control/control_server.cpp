@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
 
 #include <chrono>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "muster/base/error.h"
 #include "muster/base/mutex.h"
 #include "muster/control/access_token.h"
+#include "muster/control/local_listener.h"
 #include "muster/control/wire.h"
 
 namespace muster::control {
@@ -21,7 +23,6 @@ namespace {
 constexpr std::chrono::seconds kRefusalInterval{10};
 constexpr int kMostThreads = 8;
 constexpr int kMostMetadataBytes = 4 * 1024;
-constexpr int kHandshakeMilliseconds = 5000;
 constexpr std::size_t kMostAssignmentBytes = 1024;
 
 // At most one line in the log for each interval, with the number of calls it stands for.
@@ -35,7 +36,7 @@ class RefusalLog {
     const Clock::Instant now = clock_.now();
     if (last_ && now - *last_ < kRefusalInterval) return;
     last_ = now;
-    log_.warning(fmt::format("refused {} call(s) without the run's token; the last came from {}", unreported_, peer));
+    log_.warning(fmt::format("refused {} call(s) that had no right to; the last came from {}", unreported_, peer));
     unreported_ = 0;
   }
 
@@ -51,6 +52,9 @@ class Service final : public v1::Control::Service {
  public:
   Service(JobRecord& record, ControlCallbacks callbacks, std::string token, Log& log, const Clock& clock)
       : record_(record), callbacks_(std::move(callbacks)), token_(std::move(token)), refusals_(log, clock) {}
+
+  // Notes a call or a connection that was refused.
+  void refuse(const std::string& peer) { refusals_.refused(peer); }
 
   grpc::Status Status(grpc::ServerContext* context, const v1::StatusRequest*, v1::StatusReply* reply) override {
     return serve(*context, [&] { to_wire(callbacks_.status(), *reply); });
@@ -91,7 +95,7 @@ class Service final : public v1::Control::Service {
   template <typename Body>
   grpc::Status serve(const grpc::ServerContext& context, const Body& body) {
     if (!authorized(context)) {
-      refusals_.refused(context.peer());
+      refuse("this user or root, without the run's token");
       const grpc::Status told =
           to_status(Error(ErrorKind::kInvalidInput, "the token is not the run's", {},
                           "Use the account that started the run; its token is in control.token."));
@@ -118,13 +122,15 @@ class Service final : public v1::Control::Service {
 struct ControlServer::Parts {
   std::string address;
   std::unique_ptr<Service> service;
-  std::unique_ptr<grpc::Server> server;  // ended before the service
+  std::unique_ptr<grpc::Server> server;     // ended before the service
+  std::unique_ptr<LocalListener> listener;  // ended before the server
 };
 
 ControlServer::ControlServer(JobRecord& record, const std::filesystem::path& run, ControlCallbacks callbacks, Log& log,
                              const Clock& clock)
     : parts_(std::make_unique<Parts>()) {
-  parts_->address = "unix-abstract:muster-" + random_hex(16);
+  const std::string name = "muster-" + random_hex(16);
+  parts_->address = "unix-abstract:" + name;
   parts_->service = std::make_unique<Service>(record, std::move(callbacks), make_token(token_file(run)), log, clock);
   grpc::ResourceQuota quota;
   quota.SetMaxThreads(kMostThreads);
@@ -136,20 +142,24 @@ ControlServer::ControlServer(JobRecord& record, const std::filesystem::path& run
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.SetMaxSendMessageSize(kMostReplyBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostThreads);
-  // No encryption: the bytes stay inside this machine's kernel, and the client looks who is at the other end.
-  builder.AddListeningPort(parts_->address, grpc::InsecureServerCredentials());
   builder.RegisterService(parts_->service.get());
   parts_->server = builder.BuildAndStart();
   if (!parts_->server)
-    throw Error(ErrorKind::kIo, "cannot listen for commands", parts_->address,
+    throw Error(ErrorKind::kIo, "the service for commands cannot be started", run.string(),
                 "The machine may be out of descriptors or memory.");
+  // No encryption: the bytes stay inside this machine's kernel, and both sides look who is at the other end.
+  parts_->listener = std::make_unique<LocalListener>(
+      name, LocalListener::Callbacks{
+                [server = parts_->server.get()](FileDescriptor connection) {
+                  grpc::AddInsecureChannelFromFd(server, connection.release());
+                },
+                [service = parts_->service.get()](uid_t user) { service->refuse(fmt::format("user {}", user)); }});
   record.put_endpoint(parts_->address);
 }
 
 ControlServer::~ControlServer() {
-  if (!parts_->server) return;
+  parts_->listener.reset();
   parts_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   parts_->server->Wait();
 }

@@ -1,9 +1,10 @@
 // ControlServer: the coordinator's service for `muster status`, `scale`, `stop` and `set` (proto/control.proto).
 //
 // It listens on an abstract Unix socket with a random name, so no file is left behind, whatever ends the process, and
-// no port is opened. The name is in the job's record. Whoever has the run's token (access_token.h) may command; others
-// are refused, with a line in the log now and then. A command is durable in the record before it is acknowledged.
-// Requests are at most 16 KiB, metadata 4 KiB; 8 threads at most serve them.
+// no port is opened. The name is in the job's record. Connections of other users are closed unread (local_listener.h);
+// of the rest, whoever has the run's token (access_token.h) may command. Refusals give a line in the log now and then.
+// A command is durable in the record before it is acknowledged. Requests are at most 16 KiB, metadata 4 KiB; 8 threads
+// at most serve them.
 #pragma once
 
 #include <filesystem>

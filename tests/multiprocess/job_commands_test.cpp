@@ -77,9 +77,6 @@ TEST_F(JobCommandsTest, NothingRuns) {
   const Finished no_record = muster({"scale", "small", "2"});
   EXPECT_EQ(no_record.exit_code, 2);
   EXPECT_THAT(no_record.err, HasSubstr("control.db"));
-  const Finished unknown = muster({"stop", "other"});
-  EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, AllOf(HasSubstr("no run \"other\""), HasSubstr("small-20261115-193427")));
 }
 
 TEST_F(JobCommandsTest, StatusScaleAndSetReachTheCoordinator) {
@@ -135,7 +132,6 @@ TEST_F(JobCommandsTest, CoordinatorThatIsGoneIsAFailureThatIsExplained) {
 TEST_F(JobCommandsTest, LogsShowsTheLogOfARank) {
   spill(run() / "log.txt", "first\n");
   spill(run() / "log.2.txt", "third\n");
-  EXPECT_EQ(muster({"logs", "small"}).out, "first\n");
   EXPECT_EQ(muster({"logs", "small", "2", "--follow"}).out, "third\n");  // nothing runs: it ends
   const Finished missing = muster({"logs", "small", "1"});
   EXPECT_EQ(missing.exit_code, 2);
@@ -157,7 +153,6 @@ TEST_F(JobCommandsTest, LogsFollowsUntilTheJobIsOver) {
 }
 
 TEST_F(JobCommandsTest, LedgerCheckProvesAndRefutes) {
-  EXPECT_EQ(muster({"ledger", "check", "small"}).exit_code, 2);  // there is none
   {
     data::LedgerWriter writer(run() / "ledger", {.epoch_samples = 4});
     for (std::uint64_t step = 0; step < 4; ++step) {

@@ -331,6 +331,20 @@ TEST_F(ControlServerTest, TokenIsNotSentToAnotherUsersProcess) {
   EXPECT_FALSE(record_->wanted().stop);
 }
 
+TEST_F(ControlServerTest, ConnectionsOfOtherUsersAreClosedUnread) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  start();
+  const int status = muster::testing::status_of_child([&] {
+    if (::seteuid(65534) != 0) return 9;
+    const int fd = raw_connection(server_->address());
+    char byte = 0;
+    return ::read(fd, &byte, 1) == 0 ? 0 : 1;  // closed, where gRPC would begin with its settings
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(slurp(folder_ / "log.txt"), HasSubstr("user 65534"));
+  EXPECT_EQ(client().status(soon()).job, "fashion");
+}
+
 TEST(ControlClient, SaysWhenARunHasNoRecord) {
   const TemporaryFolder folder;
   EXPECT_EQ(error_of([&] { ControlClient client(folder.path()); }).kind(), ErrorKind::kNotFound);
