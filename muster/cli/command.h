@@ -16,6 +16,13 @@ struct Outcome {
 // `arguments` are the program's own, without its name: the workers of a job are started with the same.
 void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome& outcome);
 void add_run(CLI::App& app, Outcome& outcome);
+// Jobs that run: what they do, and commands to them.
+void add_status(CLI::App& app);
+void add_scale(CLI::App& app);
+void add_stop(CLI::App& app);
+void add_set(CLI::App& app);
+void add_logs(CLI::App& app);
+void add_ledger(CLI::App& app, Outcome& outcome);
 void add_check(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);

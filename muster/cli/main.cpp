@@ -33,11 +33,19 @@ int run(int argc, char** argv) {
       "  muster train job.toml --resume                go on where the newest run stopped\n"
       "  muster check job.toml                         validate, and print every default\n"
       "  muster run -n 4 ./my_program                  a LibTorch program of your own as 4 workers\n"
+      "  muster status                                 the jobs that run here\n"
+      "  muster scale fashion 3                        the same job with 3 workers\n"
       "\nmuster COMMAND --help tells more.");
   muster::cli::Outcome outcome;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   muster::cli::add_train(app, arguments, outcome);
   muster::cli::add_run(app, outcome);
+  muster::cli::add_status(app);
+  muster::cli::add_scale(app);
+  muster::cli::add_stop(app);
+  muster::cli::add_set(app);
+  muster::cli::add_logs(app);
+  muster::cli::add_ledger(app, outcome);
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);

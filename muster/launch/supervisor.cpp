@@ -14,7 +14,7 @@
 #include "muster/comm/arena_address.h"
 #include "muster/comm/region.h"
 #include "muster/comm/store.h"
-#include "muster/launch/membership.h"
+#include "muster/control/membership.h"
 
 namespace muster::launch {
 namespace {
@@ -123,7 +123,7 @@ struct Supervisor::State {
       options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, to_string(ending)));
       count_lanes_of(index);
       if (was_member && ending.signal == 0) last_exit_code = ending.exit_code;
-      if (was_member && now - seat.entered > kForgiven) seat.failures = 0;
+      if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
       ++seat.failures;
     }
     if (!arena && index == founder) founded = false;  // the next process has to make the arena
@@ -150,9 +150,9 @@ struct Supervisor::State {
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (!seats[index].process) continue;
       if (!ready(index)) {
-        if (generation == 0 || now - seats[index].started < kStartPatience) continue;
+        if (generation == 0 || now - seats[index].started < control::kStartPatience) continue;
         options.tell(fmt::format("worker {} (pid {}) has not begun to train within {} s: it is killed", index,
-                                 seats[index].process->pid(), kStartPatience.count()));
+                                 seats[index].process->pid(), control::kStartPatience.count()));
         seats[index].process->kill(SIGKILL);
         continue;
       }
@@ -165,8 +165,8 @@ struct Supervisor::State {
     }
   }
 
-  JobView view() const {
-    JobView job;
+  control::JobView view() const {
+    control::JobView job;
     const auto now = system_clock().now();
     job.generation = generation;
     job.target = options.workers;
@@ -175,19 +175,21 @@ struct Supervisor::State {
     job.finishing = finishing || passed_on != 0 || hopeless != 0;
     for (std::size_t index = 0; index < seats.size(); ++index) {
       const Seat& seat = seats[index];
-      SeatView one;
+      control::SeatView one;
       one.failures = seat.failures;
       one.since_failure = now - seat.failed;
       one.since_start = now - seat.started;
       one.lost = seat.lost;
       if (seat.process)
-        one.state = member(index) ? SeatState::kMember : ready(index) ? SeatState::kReady : SeatState::kStarting;
+        one.state = member(index)  ? control::SeatState::kMember
+                    : ready(index) ? control::SeatState::kReady
+                                   : control::SeatState::kStarting;
       job.seats.push_back(one);
     }
     return job;
   }
 
-  void act(const MembershipDecision& decision) {
+  void act(const control::MembershipDecision& decision) {
     // Without members the old generation stays until somebody is ready.
     if (decision.new_generation && decision.members != 0) {
       const auto now = system_clock().now();
@@ -280,7 +282,7 @@ int Supervisor::run() {
     state.throw_if_deadly();
     state.look_for_arena();
     state.kill_the_silent();
-    const MembershipDecision decision = decide_members(state.view());
+    const control::MembershipDecision decision = control::decide_members(state.view());
     if (decision.all_lost) {
       // Workers that all ended by themselves have said why.
       if (state.last_exit_code != 0) return state.last_exit_code;

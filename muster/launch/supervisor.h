@@ -3,7 +3,7 @@
 // Workers find the arena and say that they are ready by taking their seat in it; the supervisor, which only observes
 // the arena, lets them in by beginning a generation. When a worker dies the others go on in the next generation, which
 // begins as soon as the death is confirmed, and a new process is started in its place. A worker without a sign of life
-// for `liveness` is killed first (comm/arena.h says why). Decisions: membership.h. Thread safety: one thread.
+// for `liveness` is killed first (comm/arena.h says why). Decisions: control/membership.h. Thread safety: one thread.
 #pragma once
 
 #include <chrono>

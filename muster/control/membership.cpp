@@ -1,10 +1,10 @@
-#include "muster/launch/membership.h"
+#include "muster/control/membership.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-namespace muster::launch {
+namespace muster::control {
 namespace {
 
 std::string seat_list(std::uint64_t members) {
@@ -73,4 +73,4 @@ MembershipDecision decide_members(const JobView& job) {
   return decision;
 }
 
-}  // namespace muster::launch
+}  // namespace muster::control

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace muster::launch {
+namespace muster::control {
 
 enum class SeatState { kEmpty, kStarting, kReady, kMember };
 
@@ -51,4 +51,4 @@ std::chrono::nanoseconds back_off(int failures);
 
 MembershipDecision decide_members(const JobView& job);
 
-}  // namespace muster::launch
+}  // namespace muster::control

@@ -1,0 +1,53 @@
+#include "muster/cli/job_changes.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/trainer/job.h"
+
+namespace muster::cli {
+namespace {
+
+// Why a key cannot change, and what to do instead.
+std::string reason_for_fixed(const std::string& key) {
+  if (key == "parallel.workers") return "Use muster scale JOB N.";
+  if (key == "job.lanes" || key == "job.threads" || key == "job.seed" || key.starts_with("data.") ||
+      key.starts_with("model.") || key.starts_with("loss."))
+    return "It says what is trained, and every step so far was computed with it. Start a new run.";
+  if (key == "optimizer.name") return "The optimizer's state belongs to it. Start a new run.";
+  return "It is read once, when the run begins. Stop the job and resume it with --set.";
+}
+
+}  // namespace
+
+const std::vector<std::string>& changeable_keys() {
+  static const std::vector<std::string> keys{
+      "checkpoint.every_epochs", "checkpoint.every_steps", "checkpoint.grace_seconds", "checkpoint.keep",
+      "optimizer.beta1",         "optimizer.beta2",        "optimizer.clip_norm",      "optimizer.dampening",
+      "optimizer.eps",           "optimizer.lr",           "optimizer.momentum",       "optimizer.trust",
+      "optimizer.weight_decay"};
+  return keys;
+}
+
+void check_change(std::string_view job_text, const std::vector<std::string>& earlier, const std::string& assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" is not of the form key=value", excerpt(assignment, 100)),
+                {}, "For example: muster set JOB optimizer.lr=0.01");
+  const std::string key = assignment.substr(0, equals);
+  const std::vector<std::string>& keys = changeable_keys();
+  std::vector<std::string> assignments = earlier;
+  assignments.push_back(assignment);
+  if (!std::binary_search(keys.begin(), keys.end(), key)) {
+    // What the job's own rules say of an unknown key is better than what can be said here.
+    trainer::parse_job(job_text, "the run's job", assignments);
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} cannot change while a job runs", key), {},
+                fmt::format("{} Keys that can: {}.", reason_for_fixed(key), join_words(keys)));
+  }
+  trainer::parse_job(job_text, "the run's job", assignments);
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,136 @@
+// muster scale, stop and set: commands to a job that runs. Each is stored by the coordinator before it is acknowledged.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/cli/command.h"
+#include "muster/cli/job_changes.h"
+#include "muster/cli/runs.h"
+#include "muster/control/control_client.h"
+#include "muster/trainer/run_folder.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr std::chrono::seconds kCommandTime{10};
+constexpr std::chrono::milliseconds kLookInterval{200};
+constexpr std::chrono::seconds kAnswerTime{2};
+
+struct CommandFlags {
+  std::string job;
+  std::string runs = "runs";
+  int workers = 0;
+  std::string assignment;
+  bool no_wait = false;
+  double timeout_seconds = 300;
+};
+
+void add_job(CLI::App* command, CommandFlags& flags) {
+  command->add_option("job", flags.job, "A run's folder, its name, or the beginning of it")->required();
+  command->add_option("--runs", flags.runs, "Folder that holds the runs")->capture_default_str();
+}
+
+void run_scale(const CommandFlags& flags) {
+  const control::ControlClient client(find_run(flags.job, flags.runs));
+  const control::WantedState wanted = client.scale(flags.workers, Deadline::after(kCommandTime));
+  fmt::print("The job wants {} worker{} from now on.\n", wanted.target_workers, wanted.target_workers == 1 ? "" : "s");
+}
+
+void run_set(const CommandFlags& flags) {
+  const trainer::RunFolder run = trainer::RunFolder::open(find_run(flags.job, flags.runs));
+  const control::ControlClient client(run.path());
+  std::vector<std::string> earlier;
+  for (const control::Change& change : client.record().changes())
+    earlier.push_back(change.assignment);
+  check_change(run.job(), earlier, flags.assignment);
+  const control::Change change = client.set(flags.assignment, Deadline::after(kCommandTime));
+  fmt::print("Change {} is stored: {}. It takes effect at the next step, and again when the run is resumed.\n",
+             change.number, change.assignment);
+}
+
+// Until nothing of the job runs any more; tells what it waits for whenever that changes. Gives how the job ended.
+control::Standing wait_for_end(const control::ControlClient& client, const Deadline& deadline) {
+  std::string told;
+  while (is_alive(client.record())) {
+    if (deadline.passed())
+      throw Error(ErrorKind::kTimeout, "the job was told to stop and has not ended yet", {},
+                  "Look at it with muster status; it goes on stopping.");
+    const control::JobStatus status =
+        client.status(Deadline::after(std::min<std::chrono::nanoseconds>(kAnswerTime, deadline.remaining())));
+    const auto running = std::count_if(status.members.begin(), status.members.end(),
+                                       [](const control::MemberStatus& member) { return member.state == "running"; });
+    std::string line =
+        fmt::format("{}: step {}, {} worker{} left", status.state, status.step, running, running == 1 ? "" : "s");
+    if (line != told) fmt::print(stderr, "{}\n", line);
+    told = std::move(line);
+    system_clock().sleep_for(kLookInterval);
+  }
+  return client.record().standing();
+}
+
+void run_stop(const CommandFlags& flags) {
+  const std::filesystem::path run = find_run(flags.job, flags.runs);
+  const control::ControlClient client(run);
+  const control::Standing before = client.record().standing();
+  if (is_over(before.phase) && !is_alive(client.record())) {
+    fmt::print("The job is over already: {}.\n", to_string(before.phase));
+    return;
+  }
+  client.stop(Deadline::after(kCommandTime));
+  if (flags.no_wait) {
+    fmt::print("The job has been told to stop; it writes a checkpoint first.\n");
+    return;
+  }
+  const auto limit = std::chrono::duration<double>(flags.timeout_seconds);
+  const control::Standing end =
+      wait_for_end(client, Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(limit)));
+  if (end.phase != control::JobPhase::kStopped && end.phase != control::JobPhase::kFinished)
+    throw Error(ErrorKind::kPeerLost,
+                fmt::format("the job ended, but not as it should: {}{}", to_string(end.phase),
+                            end.reason.empty() ? "" : " (" + end.reason + ")"),
+                run.string(), fmt::format("Its log says more: muster logs {}.", run.string()));
+  fmt::print("The job has {} at step {}.\n", to_string(end.phase), end.step);
+}
+
+}  // namespace
+
+void add_scale(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("scale", "Change how many workers a running job has. The result stays.");
+  auto flags = std::make_shared<CommandFlags>();
+  add_job(command, *flags);
+  command->add_option("workers", flags->workers, "Workers, within the job's limits")->required();
+  command->footer("Examples:\n  muster scale fashion 3");
+  command->callback([flags] { run_scale(*flags); });
+}
+
+void add_stop(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("stop", "Stop a running job after a checkpoint.");
+  auto flags = std::make_shared<CommandFlags>();
+  add_job(command, *flags);
+  command->add_flag("--no-wait", flags->no_wait, "Return as soon as the job was told");
+  command->add_option("--timeout", flags->timeout_seconds, "Longest wait in seconds; the job goes on stopping")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
+  command->footer("Examples:\n  muster stop fashion\n  muster stop fashion --no-wait");
+  command->callback([flags] { run_stop(*flags); });
+}
+
+void add_set(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("set", "Change a key of a running job, such as its learning rate.");
+  auto flags = std::make_shared<CommandFlags>();
+  add_job(command, *flags);
+  command->add_option("assignment", flags->assignment, "section.key=value")->required();
+  command->footer(
+      fmt::format("Keys that can change: {}.\n"
+                  "\nExamples:\n"
+                  "  muster set fashion optimizer.lr=0.01",
+                  join_words(changeable_keys())));
+  command->callback([flags] { run_set(*flags); });
+}
+
+}  // namespace muster::cli

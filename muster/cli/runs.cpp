@@ -1,0 +1,91 @@
+#include "muster/cli/runs.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/control/access_token.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr std::size_t kMostNamed = 5;
+
+bool is_run(const std::filesystem::path& path) {
+  std::error_code code;
+  return std::filesystem::is_regular_file(path / "job.toml", code);
+}
+
+// "a, b and 3 more", newest first.
+std::string some_of(const std::vector<std::filesystem::path>& runs) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& run : runs) {
+    if (names.size() == kMostNamed) break;
+    names.push_back(run.filename().string());
+  }
+  if (runs.size() > kMostNamed) names.push_back(fmt::format("{} more", runs.size() - kMostNamed));
+  return join_words(names);
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> list_runs(const std::filesystem::path& runs) {
+  std::vector<std::pair<std::filesystem::file_time_type, std::filesystem::path>> found;
+  std::error_code code;
+  for (const auto& entry : std::filesystem::directory_iterator(runs, code)) {
+    if (!is_run(entry.path())) continue;
+    // The job's file is written when the run begins, and never again.
+    found.emplace_back(std::filesystem::last_write_time(entry.path() / "job.toml", code), entry.path());
+  }
+  std::sort(found.begin(), found.end(), std::greater<>());
+  std::vector<std::filesystem::path> paths;
+  for (auto& [time, path] : found)
+    paths.push_back(std::move(path));
+  return paths;
+}
+
+bool is_alive(const control::JobRecord& record) {
+  const auto lives = [](const ProcessId& process) {
+    return process.pid != 0 && state_of(process) != ProcessState::kGone;
+  };
+  const auto lease = record.lease();
+  if (lease && lives(lease->holder)) return true;
+  const auto members = record.membership().members;
+  return std::any_of(members.begin(), members.end(),
+                     [&](const control::Member& member) { return lives(member.process); });
+}
+
+bool is_alive(const std::filesystem::path& run) {
+  std::error_code code;
+  const std::filesystem::path store = control::store_file(run);
+  if (!std::filesystem::exists(store, code)) return false;
+  return is_alive(control::JobRecord(control::make_sqlite_store(store, {.create = false})));
+}
+
+std::filesystem::path find_run(const std::string& job, const std::filesystem::path& runs) {
+  if (is_run(job)) return std::filesystem::path(job);
+  const std::vector<std::filesystem::path> all = list_runs(runs);
+  std::vector<std::filesystem::path> matches;
+  for (const std::filesystem::path& run : all) {
+    if (run.filename() == job) return run;
+    if (!job.empty() && run.filename().string().starts_with(job)) matches.push_back(run);
+  }
+  if (matches.size() == 1) return matches.front();
+  if (matches.size() > 1) {
+    std::vector<std::filesystem::path> alive;
+    std::copy_if(matches.begin(), matches.end(), std::back_inserter(alive),
+                 [](const std::filesystem::path& run) { return is_alive(run); });
+    if (alive.size() == 1) return alive.front();
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("\"{}\" could be {}", excerpt(job, 100), some_of(alive.empty() ? matches : alive)), {},
+                "Give more of the name.");
+  }
+  throw Error(ErrorKind::kNotFound, fmt::format("there is no run \"{}\"", excerpt(job, 100)), runs.string(),
+              all.empty() ? "Name a run's folder, or the folder of the runs with --runs."
+                          : fmt::format("Runs there: {}.", some_of(all)));
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,80 @@
+// muster status: the jobs that run here, or one job in full.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/cli/command.h"
+#include "muster/cli/runs.h"
+#include "muster/cli/status_view.h"
+#include "muster/control/control_client.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr std::chrono::seconds kAnswerTime{3};
+
+struct StatusFlags {
+  std::string job;
+  std::string runs = "runs";
+  bool all = false;
+  bool json = false;
+};
+
+control::JobStatus status_of(const std::filesystem::path& run) {
+  control::JobStatus status = control::ControlClient(run).status(Deadline::after(kAnswerTime));
+  status.run = run.string();  // as seen from here, not from where the coordinator was started
+  return status;
+}
+
+void run_status_of_all(const StatusFlags& flags) {
+  std::vector<control::JobStatus> jobs;
+  for (const std::filesystem::path& run : list_runs(flags.runs)) {
+    try {
+      if (flags.all || is_alive(run)) jobs.push_back(status_of(run));
+    } catch (const Error& error) {
+      // One run that cannot be read must not hide the others. Runs without a record are of no interest here.
+      if (error.kind() != ErrorKind::kNotFound) fmt::print(stderr, "muster: warning: {}\n", error.what());
+    }
+  }
+  if (flags.json) {
+    for (const control::JobStatus& status : jobs)
+      fmt::print("{}\n", to_json(status).dump());
+  } else if (jobs.empty()) {
+    fmt::print("No job runs under {}.{}\n", flags.runs, flags.all ? "" : " --all shows those that are over.");
+  } else {
+    fmt::print("{}", jobs_table(jobs));
+  }
+}
+
+void run_status(const StatusFlags& flags) {
+  if (flags.job.empty()) return run_status_of_all(flags);
+  const control::JobStatus status = status_of(find_run(flags.job, flags.runs));
+  if (flags.json)
+    fmt::print("{}\n", to_json(status).dump());
+  else
+    fmt::print("{}", job_page(status));
+}
+
+}  // namespace
+
+void add_status(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("status", "Jobs that run here: step, rate, members, what they wait for.");
+  auto flags = std::make_shared<StatusFlags>();
+  command->add_option("job", flags->job, "A run's folder, its name, or the beginning of it. None: all jobs that run");
+  command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
+  command->add_flag("--all", flags->all, "Also jobs that are over");
+  command->add_flag("--json", flags->json, "One JSON object a line for each job");
+  command->footer(
+      "Without a coordinator the run's record answers, and says so.\n"
+      "\nExamples:\n"
+      "  muster status\n"
+      "  muster status fashion\n"
+      "  muster status fashion --json | jq '.members[].waits_for'");
+  command->callback([flags] { run_status(*flags); });
+}
+
+}  // namespace muster::cli

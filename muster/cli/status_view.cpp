@@ -1,0 +1,118 @@
+#include "muster/cli/status_view.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "muster/base/text.h"
+
+namespace muster::cli {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns as wide as their longest text, two spaces apart.
+std::string table(const std::vector<Row>& rows, const std::string& indent) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = indent;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string steps(const control::JobStatus& status) {
+  if (status.total_steps == 0) return fmt::format("{}", status.step);
+  return fmt::format("{} of {} ({:.0f} %)", status.step, status.total_steps,
+                     100.0 * static_cast<double>(status.step) / static_cast<double>(status.total_steps));
+}
+
+std::string workers(const control::JobStatus& status) {
+  const auto running = std::count_if(status.members.begin(), status.members.end(),
+                                     [](const control::MemberStatus& member) { return member.state == "running"; });
+  std::string text = fmt::format("{} of {}", running, status.target_workers);
+  if (status.min_workers != status.max_workers)
+    text += fmt::format(" (may be {} to {})", status.min_workers, status.max_workers);
+  return text;
+}
+
+std::string rate(const control::JobStatus& status) {
+  return status.live && status.samples_per_second > 0 ? fmt::format("{:.0f}", status.samples_per_second) : "-";
+}
+
+std::string coordinator(const control::JobStatus& status) {
+  if (status.coordinator_pid == 0) return "none";
+  return fmt::format("pid {}{}", status.coordinator_pid, status.live ? "" : ", does not answer");
+}
+
+std::string alarms(const control::JobStatus& status, const std::string& indent) {
+  std::string text;
+  for (const std::string& alarm : status.alarms)
+    text += fmt::format("{}! {}\n", indent, alarm);
+  return text;
+}
+
+std::string optional_number(const std::optional<std::uint64_t>& number) {
+  return number ? fmt::format("{}", *number) : "-";
+}
+
+std::string duration(double seconds) {
+  return human_duration(std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e9))));
+}
+
+}  // namespace
+
+std::string jobs_table(const std::vector<control::JobStatus>& jobs) {
+  std::vector<Row> rows{{"JOB", "RUN", "STATE", "STEP", "EPOCH", "SAMPLES/S", "WORKERS"}};
+  std::string below;
+  for (const control::JobStatus& status : jobs) {
+    const std::string run = std::filesystem::path(status.run).filename().string();
+    rows.push_back({status.job, run, status.state, steps(status), status.live ? fmt::format("{}", status.epoch) : "-",
+                    rate(status), workers(status)});
+    for (const std::string& alarm : status.alarms)
+      below += fmt::format("! {}: {}\n", run, alarm);
+  }
+  return table(rows, "") + below;
+}
+
+std::string job_page(const control::JobStatus& status) {
+  std::string text = fmt::format("{}  {}\n", status.job, status.run);
+  std::vector<Row> facts{
+      {"state", status.reason.empty() ? status.state : fmt::format("{}: {}", status.state, status.reason)},
+      {"step", steps(status)}};
+  if (status.live) {
+    facts.push_back({"epoch", fmt::format("{}", status.epoch)});
+    facts.push_back({"rate", rate(status) + " samples/s"});
+  }
+  facts.push_back({"workers", workers(status)});
+  facts.push_back({"generation", fmt::format("{}", status.generation)});
+  facts.push_back({"coordinator", coordinator(status)});
+  text += table(facts, "  ");
+  if (!status.members.empty()) {
+    std::vector<Row> rows{{"RANK", "PID", "STATE", "RESTARTS", "STEP", "LANE", "WAITS FOR"}};
+    for (const control::MemberStatus& member : status.members) {
+      std::string waits = member.waits_for.empty() ? "-" : member.waits_for;
+      if (!member.waits_for.empty() && member.seconds > 0) waits += " for " + duration(member.seconds);
+      rows.push_back({fmt::format("{}", member.rank), fmt::format("{}", member.process.pid), member.state,
+                      fmt::format("{}", member.restarts), optional_number(member.step), optional_number(member.lane),
+                      waits});
+    }
+    text += "\n" + table(rows, "  ");
+  }
+  if (!status.alarms.empty()) text += "\n" + alarms(status, "  ");
+  return text;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,208 @@
+#include "muster/control/control_client.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "control.grpc.pb.h"
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+#include "muster/base/text.h"
+#include "muster/control/access_token.h"
+#include "muster/control/wire.h"
+
+namespace muster::control {
+namespace {
+
+constexpr std::string_view kScheme = "unix-abstract:";
+constexpr std::chrono::milliseconds kRetryPause{50};
+
+std::vector<std::string> names_of_living(const Membership& membership) {
+  std::vector<std::string> names;
+  for (const Member& member : membership.members)
+    if (state_of(member.process) != ProcessState::kGone)
+      names.push_back(fmt::format("{} (pid {})", member.rank, member.process.pid));
+  return names;
+}
+
+// A connection to the abstract socket of that name, made by hand so that the other end can be looked at.
+FileDescriptor connect_to(const std::string& address, const Deadline& deadline) {
+  const std::string name = address.substr(std::min(kScheme.size(), address.size()));
+  sockaddr_un place{};
+  if (!address.starts_with(kScheme) || name.empty() || name.size() + 1 > sizeof place.sun_path)
+    throw Error(ErrorKind::kDamaged, fmt::format("\"{}\" is no address of a coordinator", excerpt(address, 80)));
+  place.sun_family = AF_UNIX;
+  std::memcpy(place.sun_path + 1, name.data(), name.size());
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) throw_system_error("no socket for", address);
+  // For a Unix socket this also bounds the time that connect may wait for a listener that is too busy.
+  const auto left = std::max<std::int64_t>(1000, deadline.remaining().count() / 1000);
+  const timeval limit{static_cast<time_t>(left / 1'000'000), static_cast<suseconds_t>(left % 1'000'000)};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&place), length) != 0)
+    throw Error(ErrorKind::kPeerLost, "the coordinator cannot be reached", address, "Try again.");
+  ::fcntl(socket.get(), F_SETFL, O_NONBLOCK);
+  return socket;
+}
+
+// Names of abstract sockets are seen by every user, and free once their owner has died: the token is only for a process
+// of the user whose token it is.
+void require_owner(const FileDescriptor& socket, const std::filesystem::path& token) {
+  struct stat status {};
+  if (::stat(token.c_str(), &status) != 0) throw_system_error("cannot be examined", token);
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != status.st_uid)
+    throw Error(ErrorKind::kPeerLost,
+                fmt::format("process {} of user {} listens where the coordinator of user {} should", peer.pid, peer.uid,
+                            status.st_uid));
+}
+
+}  // namespace
+
+ControlClient::ControlClient(std::filesystem::path run)
+    : run_(std::move(run)), record_(make_sqlite_store(store_file(run_), {.create = false})) {
+}
+
+std::string ControlClient::new_request() {
+  return random_hex(16);
+}
+
+// Calls until it succeeds, the coordinator says no, or the deadline passes.
+template <typename Call>
+void ControlClient::call(const Deadline& deadline, const Call& call) const {
+  while (true) {
+    const std::optional<Lease> lease = record_.lease();
+    if (!lease || state_of(lease->holder) == ProcessState::kGone || lease->holder.pid == 0) {
+      const std::vector<std::string> living = names_of_living(record_.membership());
+      throw Error(ErrorKind::kPeerLost,
+                  lease && lease->holder.pid != 0
+                      ? fmt::format("the coordinator (pid {}) is gone{}", lease->holder.pid,
+                                    living.empty() ? "" : "; workers still run: " + join_words(living))
+                      : "the job has no coordinator: it is over, or has not begun",
+                  run_.string(), "Go on with muster train JOB.toml --resume --run " + run_.string() + ".");
+    }
+    std::optional<Error> failure;
+    try {
+      const std::optional<std::string> address = record_.endpoint();
+      if (!address)
+        throw Error(ErrorKind::kPeerLost, "the coordinator does not listen yet", run_.string(), "Try again.");
+      FileDescriptor socket = connect_to(*address, deadline);
+      require_owner(socket, token_file(run_));
+      const std::string token = read_token(token_file(run_));
+      grpc::ChannelArguments arguments;
+      arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
+      const auto stub =
+          v1::Control::NewStub(grpc::CreateCustomInsecureChannelFromFd("coordinator", socket.release(), arguments));
+      grpc::ClientContext context;
+      context.AddMetadata(kTokenKey, token);
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::hours(1)));
+      const grpc::Status status = call(*stub, context);
+      if (status.ok()) return;
+      failure = from_status(status, run_.string());
+      // A new coordinator makes a new token a moment before it puts its address into the record.
+      const bool retry = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+      if (!retry) throw *failure;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kPeerLost) throw;
+      failure = error;
+    }
+    if (deadline.remaining() <= kRetryPause) throw *failure;
+    system_clock().sleep_for(kRetryPause);
+  }
+}
+
+JobStatus ControlClient::status(const Deadline& deadline) const {
+  try {
+    v1::StatusReply reply;
+    call(deadline, [&](v1::Control::Stub& stub, grpc::ClientContext& context) {
+      return stub.Status(&context, v1::StatusRequest(), &reply);
+    });
+    JobStatus status = from_wire(reply);
+    status.live = true;
+    return status;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kPeerLost) return from_record(error.message());
+    if (error.kind() == ErrorKind::kTimeout) return from_record("the coordinator does not answer");
+    throw;
+  }
+}
+
+JobStatus ControlClient::from_record(std::string alarm) const {
+  JobStatus status;
+  const Standing standing = record_.standing();
+  const Membership membership = record_.membership();
+  const WantedState wanted = record_.wanted();
+  const std::optional<Lease> lease = record_.lease();
+  if (const std::optional<JobIdentity> identity = record_.identity()) status.job = identity->name;
+  status.run = run_.string();
+  status.state = to_string(standing.phase);
+  status.reason = standing.reason;
+  status.generation = membership.generation;
+  status.step = standing.step;
+  status.total_steps = standing.total_steps;
+  status.min_workers = wanted.min_workers;
+  status.max_workers = wanted.max_workers;
+  status.target_workers = wanted.target_workers;
+  for (const Member& member : membership.members) {
+    const ProcessState state = state_of(member.process);
+    const bool ended = member.state == MemberState::kDone || member.state == MemberState::kQuarantined;
+    status.members.push_back({.rank = member.rank,
+                              .process = member.process,
+                              .state = std::string(ended ? to_string(member.state) : to_string(state)),
+                              .restarts = member.restarts});
+  }
+  // A job that is over needs no coordinator; one that is not has lost it.
+  const ProcessState holder = lease && lease->holder.pid != 0 ? state_of(lease->holder) : ProcessState::kGone;
+  if (holder != ProcessState::kGone) status.coordinator_pid = lease->holder.pid;
+  if (holder == ProcessState::kStopped) alarm += fmt::format(" (process {} is stopped)", lease->holder.pid);
+  if (!is_over(standing.phase) || holder != ProcessState::kGone) status.alarms.push_back(std::move(alarm));
+  return status;
+}
+
+WantedState ControlClient::scale(int workers, const Deadline& deadline, const std::string& request) const {
+  v1::ScaleRequest message;
+  message.set_request(request);
+  message.set_workers(workers);
+  v1::WantedReply reply;
+  call(deadline,
+       [&](v1::Control::Stub& stub, grpc::ClientContext& context) { return stub.Scale(&context, message, &reply); });
+  return from_wire(reply);
+}
+
+WantedState ControlClient::stop(const Deadline& deadline, const std::string& request) const {
+  v1::StopRequest message;
+  message.set_request(request);
+  v1::WantedReply reply;
+  call(deadline,
+       [&](v1::Control::Stub& stub, grpc::ClientContext& context) { return stub.Stop(&context, message, &reply); });
+  return from_wire(reply);
+}
+
+Change ControlClient::set(const std::string& assignment, const Deadline& deadline, const std::string& request) const {
+  v1::SetRequest message;
+  message.set_request(request);
+  message.set_assignment(assignment);
+  v1::SetReply reply;
+  call(deadline,
+       [&](v1::Control::Stub& stub, grpc::ClientContext& context) { return stub.Set(&context, message, &reply); });
+  Change change{reply.number(), assignment, std::nullopt};
+  if (reply.has_applied_at_step()) change.applied_at_step = reply.applied_at_step();
+  return change;
+}
+
+}  // namespace muster::control

@@ -1,0 +1,171 @@
+#include "muster/control/control_server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "control.grpc.pb.h"
+#include "muster/base/error.h"
+#include "muster/base/mutex.h"
+#include "muster/control/access_token.h"
+#include "muster/control/local_listener.h"
+#include "muster/control/wire.h"
+
+namespace muster::control {
+namespace {
+
+constexpr std::chrono::seconds kRefusalInterval{10};
+constexpr int kMostThreads = 8;
+constexpr int kMostMetadataBytes = 4 * 1024;
+constexpr std::size_t kMostAssignmentBytes = 1024;
+
+// At most one line in the log for each interval, with the number of calls it stands for.
+class RefusalLog {
+ public:
+  RefusalLog(Log& log, const Clock& clock) : log_(log), clock_(clock) {}
+
+  void refused(const std::string& peer) {
+    const MutexLock lock(mutex_);
+    ++unreported_;
+    const Clock::Instant now = clock_.now();
+    if (last_ && now - *last_ < kRefusalInterval) return;
+    last_ = now;
+    log_.warning(fmt::format("refused {} call(s) that had no right to; the last came from {}", unreported_, peer));
+    unreported_ = 0;
+  }
+
+ private:
+  Log& log_;
+  const Clock& clock_;
+  Mutex mutex_;
+  std::optional<Clock::Instant> last_ MUSTER_GUARDED_BY(mutex_);
+  std::uint64_t unreported_ MUSTER_GUARDED_BY(mutex_) = 0;
+};
+
+class Service final : public v1::Control::Service {
+ public:
+  Service(JobRecord& record, ControlCallbacks callbacks, std::string token, Log& log, const Clock& clock)
+      : record_(record), callbacks_(std::move(callbacks)), token_(std::move(token)), refusals_(log, clock) {}
+
+  // Notes a call or a connection that was refused.
+  void refuse(const std::string& peer) { refusals_.refused(peer); }
+
+  grpc::Status Status(grpc::ServerContext* context, const v1::StatusRequest*, v1::StatusReply* reply) override {
+    return serve(*context, [&] { to_wire(callbacks_.status(), *reply); });
+  }
+
+  grpc::Status Scale(grpc::ServerContext* context, const v1::ScaleRequest* request, v1::WantedReply* reply) override {
+    return serve(*context, [&] {
+      to_wire(record_.scale(request->request(), request->workers()), *reply);
+      callbacks_.command_stored();
+    });
+  }
+
+  grpc::Status Stop(grpc::ServerContext* context, const v1::StopRequest* request, v1::WantedReply* reply) override {
+    return serve(*context, [&] {
+      to_wire(record_.stop(request->request()), *reply);
+      callbacks_.command_stored();
+    });
+  }
+
+  grpc::Status Set(grpc::ServerContext* context, const v1::SetRequest* request, v1::SetReply* reply) override {
+    return serve(*context, [&] {
+      if (request->assignment().size() > kMostAssignmentBytes)
+        throw Error(ErrorKind::kInvalidInput, fmt::format("a change has at most {} bytes", kMostAssignmentBytes));
+      callbacks_.check_change(request->assignment());
+      const Change change = record_.change(request->request(), request->assignment());
+      reply->set_number(change.number);
+      if (change.applied_at_step) reply->set_applied_at_step(*change.applied_at_step);
+      callbacks_.command_stored();
+    });
+  }
+
+ private:
+  bool authorized(const grpc::ServerContext& context) const {
+    const auto [begin, end] = context.client_metadata().equal_range(kTokenKey);
+    return begin != end && std::next(begin) == end && same_token({begin->second.data(), begin->second.size()}, token_);
+  }
+
+  template <typename Body>
+  grpc::Status serve(const grpc::ServerContext& context, const Body& body) {
+    if (!authorized(context)) {
+      refuse("this user or root, without the run's token");
+      const grpc::Status told =
+          to_status(Error(ErrorKind::kInvalidInput, "the token is not the run's", {},
+                          "Use the account that started the run; its token is in control.token."));
+      return {grpc::StatusCode::UNAUTHENTICATED, told.error_message(), told.error_details()};
+    }
+    try {
+      body();
+      return grpc::Status::OK;
+    } catch (const Error& error) {
+      return to_status(error);
+    } catch (const std::exception& error) {
+      return {grpc::StatusCode::INTERNAL, error.what()};
+    }
+  }
+
+  JobRecord& record_;
+  const ControlCallbacks callbacks_;
+  const std::string token_;
+  RefusalLog refusals_;
+};
+
+}  // namespace
+
+struct ControlServer::Parts {
+  std::string address;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<grpc::Server> server;     // ended before the service
+  std::unique_ptr<LocalListener> listener;  // ended before the server
+};
+
+ControlServer::ControlServer(JobRecord& record, const std::filesystem::path& run, ControlCallbacks callbacks, Log& log,
+                             const Clock& clock)
+    : parts_(std::make_unique<Parts>()) {
+  const std::string name = "muster-" + random_hex(16);
+  parts_->address = "unix-abstract:" + name;
+  parts_->service = std::make_unique<Service>(record, std::move(callbacks), make_token(token_file(run)), log, clock);
+  grpc::ResourceQuota quota;
+  quota.SetMaxThreads(kMostThreads);
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
+  builder.SetMaxReceiveMessageSize(kMostRequestBytes);
+  builder.SetMaxSendMessageSize(kMostReplyBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostThreads);
+  builder.RegisterService(parts_->service.get());
+  parts_->server = builder.BuildAndStart();
+  if (!parts_->server)
+    throw Error(ErrorKind::kIo, "the service for commands cannot be started", run.string(),
+                "The machine may be out of descriptors or memory.");
+  // No encryption: the bytes stay inside this machine's kernel, and both sides look who is at the other end.
+  parts_->listener = std::make_unique<LocalListener>(
+      name, LocalListener::Callbacks{
+                [server = parts_->server.get()](FileDescriptor connection) {
+                  grpc::AddInsecureChannelFromFd(server, connection.release());
+                },
+                [service = parts_->service.get()](uid_t user) { service->refuse(fmt::format("user {}", user)); }});
+  record.put_endpoint(parts_->address);
+}
+
+ControlServer::~ControlServer() {
+  parts_->listener.reset();
+  parts_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  parts_->server->Wait();
+}
+
+const std::string& ControlServer::address() const {
+  return parts_->address;
+}
+
+}  // namespace muster::control

@@ -1,0 +1,147 @@
+// JobRecord: what is durably known of one job, as a typed view over a Store.
+//
+// Anybody may read. Writing needs the lease: a coordinator takes it over, which gives it the next epoch number, and
+// every write is one transaction that first looks whether the lease is still its own. So a coordinator that was
+// stopped, slow or forgotten cannot change anything once another has taken over (fencing), however late its writes
+// come. Commands of users carry a request id made by the client: the same id takes effect once, however often it is
+// sent.
+//
+// Keys below the prefix: identity, wanted, membership, standing, lease, endpoint, change/NUMBER, request/ID; all JSON.
+// Thread safety: every method from any thread. Errors: those of the store, kDamaged for a value that is not as written,
+// and for every write kMismatch, naming the leader, when another coordinator has taken over.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/json.h"
+#include "muster/base/mutex.h"
+#include "muster/base/process.h"
+#include "muster/control/store.h"
+
+namespace muster::control {
+
+struct JobIdentity {
+  std::string name;
+  std::string run;      // the run's folder
+  std::string created;  // time stamp, for people
+};
+
+struct WantedState {
+  int min_workers = 1;
+  int max_workers = 1;
+  int target_workers = 1;  // between the two
+  bool stop = false;
+  bool operator==(const WantedState&) const = default;
+};
+
+// A change of a key of the job, asked for by `muster set`. Numbered from 1, in the order in which they take effect.
+struct Change {
+  std::uint64_t number = 0;
+  std::string assignment;                        // "optimizer.lr=0.01"
+  std::optional<std::uint64_t> applied_at_step;  // the first step that was computed with it
+  bool operator==(const Change&) const = default;
+};
+
+enum class MemberState { kStarting, kRunning, kLost, kQuarantined, kDone };
+std::string_view to_string(MemberState state);
+
+struct Member {
+  int rank = 0;
+  ProcessId process;
+  int restarts = 0;
+  MemberState state = MemberState::kStarting;
+  bool operator==(const Member&) const = default;
+};
+
+struct Membership {
+  std::uint64_t generation = 0;            // never goes back
+  std::vector<Member> members = {};        // by rank
+  std::map<int, std::string> arenas = {};  // rank to the address at which it hands out the arena
+  bool operator==(const Membership&) const = default;
+};
+
+enum class JobPhase { kStarting, kRunning, kStopping, kFinished, kStopped, kFailed };
+std::string_view to_string(JobPhase phase);
+// Whether the job has come to an end.
+bool is_over(JobPhase phase);
+
+// Where the job stood when it was last written down: at changes of phase and now and then, not at every step.
+struct Standing {
+  JobPhase phase = JobPhase::kStarting;
+  std::string reason = {};  // in words
+  std::uint64_t step = 0;
+  std::uint64_t total_steps = 0;
+  bool operator==(const Standing&) const = default;
+};
+
+// Who coordinates. After release() the process is {0, 0} and the epoch stays.
+struct Lease {
+  ProcessId holder;
+  std::uint64_t epoch = 0;
+  bool operator==(const Lease&) const = default;
+};
+
+// Whether a lease may be taken, and why (or why not) in words. Pure.
+struct TakeOverDecision {
+  bool allowed = false;
+  std::string reason;
+};
+TakeOverDecision decide_take_over(const std::optional<Lease>& lease, ProcessState holder);
+
+class JobRecord {
+ public:
+  explicit JobRecord(std::shared_ptr<Store> store, std::string prefix = "job");
+
+  // Reading. What was never written is empty, or has its defaults.
+  std::optional<JobIdentity> identity() const;
+  WantedState wanted() const;
+  std::vector<Change> changes() const;
+  Membership membership() const;
+  Standing standing() const;
+  std::optional<Lease> lease() const;
+  // Where the leader's service listens, if it has said so in its own epoch.
+  std::optional<std::string> endpoint() const;
+
+  // Becomes the leader, with an epoch above all before. Throws kMismatch when the holder still runs, unless `by_force`
+  // (the holder is hung: end it first if you can; its writes are refused from now on).
+  Lease take_over(const ProcessId& self, bool by_force = false);
+  // Gives the lease up in good order, so that nobody has to find out that this process is gone.
+  void release();
+
+  // Writes of the leader; durable when they return. REQUIRES: take_over returned.
+  // begin keeps the identity of a run that has one (it is being resumed) and forgets its wanted state and members.
+  void begin(const JobIdentity& identity, const WantedState& wanted);
+  void put_membership(const Membership& membership);  // kMismatch if the generation went back
+  void put_standing(const Standing& standing);
+  void put_endpoint(const std::string& address);
+  void mark_applied(std::uint64_t change, std::uint64_t step);
+
+  // Commands. A request id that was seen before changes nothing and gives what it gave then; kMismatch if it then
+  // asked for something else. The last 256 ids are remembered. scale: kInvalidInput outside min_workers to max_workers.
+  WantedState scale(const std::string& request, int workers);
+  WantedState stop(const std::string& request);
+  Change change(const std::string& request, const std::string& assignment);
+
+ private:
+  using Writes = std::vector<Transaction::Write>;
+  std::string key(const std::string& name) const { return prefix_ + "/" + name; }
+  std::optional<Json> read(const std::string& name) const;
+  // Commits under the lease. False: one of `conditions` did not hold.
+  bool write(const Writes& writes, std::vector<Transaction::Condition> conditions = {});
+  std::optional<Json> remembered(const std::string& request, const Json& asked) const;
+  Writes remember(const std::string& request, const Json& asked, const Json& answer) const;
+  WantedState command(const std::string& request, const Json& asked, void (*apply)(WantedState&, const Json&));
+
+  const std::shared_ptr<Store> store_;
+  const std::string prefix_;
+  mutable Mutex mutex_;
+  std::optional<Lease> own_ MUSTER_GUARDED_BY(mutex_);
+  std::uint64_t own_revision_ MUSTER_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace muster::control

@@ -1,0 +1,29 @@
+#include "muster/control/job_status.h"
+
+namespace muster::control {
+
+Json to_json(const JobStatus& status) {
+  Json members = Json::array();
+  for (const MemberStatus& member : status.members) {
+    Json row{{"rank", member.rank},         {"pid", member.process.pid},     {"state", member.state},
+             {"restarts", member.restarts}, {"waits_for", member.waits_for}, {"seconds", member.seconds}};
+    row["lane"] = member.lane ? Json(*member.lane) : Json();
+    row["step"] = member.step ? Json(*member.step) : Json();
+    members.push_back(row);
+  }
+  return {{"job", status.job},
+          {"run", status.run},
+          {"state", status.state},
+          {"reason", status.reason},
+          {"generation", status.generation},
+          {"step", status.step},
+          {"total_steps", status.total_steps},
+          {"epoch", status.epoch},
+          {"samples_per_second", status.samples_per_second},
+          {"workers", {{"min", status.min_workers}, {"max", status.max_workers}, {"target", status.target_workers}}},
+          {"members", members},
+          {"alarms", status.alarms},
+          {"coordinator", {{"pid", status.coordinator_pid}, {"live", status.live}}}};
+}
+
+}  // namespace muster::control
