@@ -1,6 +1,7 @@
 #include "muster/base/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <tuple>
@@ -40,6 +41,8 @@ std::string name_of_type() {
     return "integer";
   } else if constexpr (std::is_same_v<T, double>) {
     return "number";
+  } else if constexpr (std::is_same_v<T, IntegerRange>) {
+    return "integer, or a range as \"1:4\"";
   } else {
     return "string";
   }
@@ -84,6 +87,9 @@ std::string to_text(double value) {
 }
 std::string to_text(const std::string& value) {
   return quote(value);
+}
+std::string to_text(const IntegerRange& value) {
+  return value.least == value.most ? to_text(value.least) : fmt::format("\"{}:{}\"", value.least, value.most);
 }
 template <typename T>
 std::string to_text(const std::vector<T>& values) {
@@ -154,6 +160,19 @@ bool assign(const toml::value& value, std::string& out) {
   if (!value.is_string()) return false;
   out = value.as_string().str;
   return true;
+}
+bool assign(const toml::value& value, IntegerRange& out) {
+  if (value.is_integer()) {
+    out = {value.as_integer(), value.as_integer()};
+    return true;
+  }
+  if (!value.is_string()) return false;
+  const std::string& text = value.as_string().str;
+  const char* const end = text.data() + text.size();
+  const auto least = std::from_chars(text.data(), end, out.least);
+  if (least.ec != std::errc() || least.ptr == end || *least.ptr != ':') return false;
+  const auto most = std::from_chars(least.ptr + 1, end, out.most);
+  return most.ec == std::errc() && most.ptr == end;
 }
 template <typename T>
 bool assign(const toml::value& value, std::vector<T>& out) {
@@ -354,6 +373,11 @@ std::string Field::violation() const {
       return {};
     } else if constexpr (std::is_same_v<T, bool>) {
       return {};
+    } else if constexpr (std::is_same_v<T, IntegerRange>) {
+      if (value.least > value.most) return fmt::format("found {}, which begins above its end", to_text(value));
+      return self(self, value.least).empty() && self(self, value.most).empty()
+                 ? std::string()
+                 : fmt::format("found {}", to_text(value));
     } else {
       const auto number = static_cast<double>(value);
       const bool low = least_is_open_ ? number <= least_ : number < least_;
@@ -512,8 +536,14 @@ Json Schema::to_json() const {
     for (const Field& field : section.fields()) {
       std::visit(
           [&](auto* target) {
-            if constexpr (IsOptional<std::remove_pointer_t<decltype(target)>>::value) {
+            using T = std::remove_pointer_t<decltype(target)>;
+            if constexpr (IsOptional<T>::value) {
               if (target->has_value()) keys[field.key()] = **target;
+            } else if constexpr (std::is_same_v<T, IntegerRange>) {
+              if (target->least == target->most)
+                keys[field.key()] = target->least;
+              else
+                keys[field.key()] = fmt::format("{}:{}", target->least, target->most);
             } else {
               keys[field.key()] = *target;
             }

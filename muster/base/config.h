@@ -27,10 +27,16 @@
 
 namespace muster {
 
+// A number, or from one to another: 4 or "1:4".
+struct IntegerRange {
+  std::int64_t least = 1;
+  std::int64_t most = 1;
+};
+
 // Where a value is bound. An optional that stays empty has no default of its own; its help says what happens then.
 using FieldTarget =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
-                 std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
+    std::variant<bool*, std::int64_t*, double*, IntegerRange*, std::string*, std::vector<std::int64_t>*,
+                 std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
                  std::optional<std::string>*, std::optional<std::vector<double>>*>;
 
 class Field {

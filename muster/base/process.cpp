@@ -58,7 +58,10 @@ std::string_view to_string(ProcessState state) {
 }
 
 ProcessId this_process() {
-  const auto pid = static_cast<std::int32_t>(::getpid());
+  return process_of(static_cast<std::int32_t>(::getpid()));
+}
+
+ProcessId process_of(std::int32_t pid) {
   const std::optional<Status> status = read_status(pid);
   return {pid, status ? status->start_time : 0};
 }

@@ -18,6 +18,8 @@ enum class ProcessState { kRunning, kStopped, kGone };
 std::string_view to_string(ProcessState state);
 
 ProcessId this_process();
+// The process that has this number now; start time 0 if there is none.
+ProcessId process_of(std::int32_t pid);
 
 // A zombie is gone: it executes nothing any more. A process that cannot be looked at (another pid namespace, no /proc)
 // counts as running: an observer that cannot see judges nobody.

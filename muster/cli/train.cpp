@@ -62,17 +62,24 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
 // This process as the parent of the job's workers, which are this same program with the same arguments.
 void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::string>& arguments, Outcome& outcome) {
   const launch::Command command{own_program(), arguments, {}};
-  const auto workers = static_cast<int>(resolved.job.parallel.workers);
+  const auto workers = static_cast<int>(resolved.job.parallel.workers.most);
   const std::chrono::duration<double> grace(resolved.job.checkpoint.grace_seconds);
   // Where the state is shared a worker that is lost can be replaced; elsewhere the job ends with it.
   if (resolved.job.parallel.strategy != "shared_sync") {
     outcome.exit_code = watch_workers(command, workers, grace);
     return;
   }
-  outcome.exit_code = supervise_workers(command, workers, grace, [&](std::uint64_t step, int lane) {
+  SupervisedJob job;
+  job.name = resolved.job.name;
+  job.text = resolved.text;
+  job.least_workers = static_cast<int>(resolved.job.parallel.workers.least);
+  job.most_workers = workers;
+  job.grace = grace;
+  job.describe_lane = [&](std::uint64_t step, int lane) {
     return fmt::format("samples {}",
                        fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));
-  });
+  };
+  outcome.exit_code = supervise_workers(command, job);
 }
 
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
@@ -82,7 +89,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{} started {} processes of muster train", world.launcher, world.size), {},
                 "Start it once: muster train starts parallel.workers processes by itself.");
-  if (world.launcher == "muster" || resolved.job.parallel.workers == 1)
+  if (world.launcher == "muster" || resolved.job.parallel.workers.most == 1)
     run_worker(flags, resolved, world, outcome);
   else
     run_workers(resolved, arguments, outcome);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/cli/job_service.h"
 #include "muster/cli/signals.h"
 #include "muster/launch/local_workers.h"
 #include "muster/launch/supervisor.h"
@@ -33,18 +34,32 @@ int watch_workers(const launch::Command& command, int workers, std::chrono::dura
   return lost->ending.exit_code;
 }
 
-int supervise_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace,
-                      std::function<std::string(std::uint64_t step, int lane)> describe_lane) {
-  SignalWatch signals(grace + std::chrono::seconds(5), [](const std::string&) {});
-  launch::SupervisorOptions options;
-  options.workers = options.seats = workers;
-  options.describe_lane = std::move(describe_lane);
-  options.requested_signal = [&] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
+int supervise_workers(const launch::Command& command, const SupervisedJob& job) {
+  SignalWatch signals(job.grace + std::chrono::seconds(5), [](const std::string&) {});
   // On a terminal the line that the progress bar stands in is cleared first.
-  options.tell = [](const std::string& message) {
+  const auto tell = [](const std::string& message) {
     fmt::print(stderr, "{}muster: {}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", message);
   };
-  return launch::Supervisor(command, options).run();
+  JobService service({job.name, job.text, job.least_workers, job.most_workers, tell});
+  launch::SupervisorOptions options;
+  options.seats = job.most_workers;
+  options.describe_lane = job.describe_lane;
+  options.tell = tell;
+  options.requested_signal = [&] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
+  options.wishes = [&] { return service.wishes(); };
+  options.report = [&](const launch::SupervisorReport& report) { service.report(report); };
+  try {
+    const int code = launch::Supervisor(command, options).run();
+    const bool stopped = signals.exit_code() != 0 || service.wishes().stop;
+    service.end(stopped     ? control::JobPhase::kStopped
+                : code == 0 ? control::JobPhase::kFinished
+                            : control::JobPhase::kFailed,
+                code == 0 || stopped ? "" : fmt::format("the workers ended with exit code {}", code));
+    return code;
+  } catch (const Error& error) {
+    service.end(control::JobPhase::kFailed, error.message());
+    throw;
+  }
 }
 
 }  // namespace muster::cli

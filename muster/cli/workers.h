@@ -18,9 +18,17 @@ std::string own_program();
 // the worker when a signal that nobody asked for ended it.
 int watch_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace);
 
-// The same, but a worker that is lost is replaced and the job goes on. Throws as Supervisor::run. `describe_lane` as in
-// SupervisorOptions.
-int supervise_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace,
-                      std::function<std::string(std::uint64_t step, int lane)> describe_lane);
+struct SupervisedJob {
+  std::string name;
+  std::string text;  // the job file with every default
+  int least_workers = 1;
+  int most_workers = 1;
+  std::chrono::duration<double> grace{};
+  std::function<std::string(std::uint64_t step, int lane)> describe_lane;  // launch/supervisor.h
+};
+
+// The same, but a worker that is lost is replaced and the job goes on, and commands reach it. Throws as
+// Supervisor::run.
+int supervise_workers(const launch::Command& command, const SupervisedJob& job);
 
 }  // namespace muster::cli

@@ -512,6 +512,11 @@ void Arena::wait_member(int rank, int phase, const Deadline& deadline) {
   throw_if_superseded();
 }
 
+int Arena::arrived(int rank) const {
+  const ArrivalWord word = ArrivalWord::unpack(arrival_word(rank).load());
+  return word.step == step_ ? word.phase : 0;
+}
+
 void Arena::wait_arrived(int phase, const Deadline& deadline) {
   for (int rank = 0; rank < options_.ranks; ++rank)
     if (rank != rank_ && contains(members_, rank)) wait_member(rank, phase, deadline);

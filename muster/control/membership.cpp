@@ -63,6 +63,14 @@ MembershipDecision decide_members(const JobView& job) {
                                   seat_list(decision.members));
   }
   if (job.finishing) return decision;
+  // Those that do not train yet first; then from the last seat on, which spares those that have been there longest.
+  for (const SeatState state : {SeatState::kStarting, SeatState::kReady, SeatState::kMember}) {
+    for (std::size_t i = job.seats.size(); i-- > 0 && occupied > job.target;) {
+      if (job.seats[i].state != state) continue;
+      decision.evict.push_back(static_cast<int>(i));
+      --occupied;
+    }
+  }
   for (std::size_t i = 0; i < job.seats.size() && occupied < job.target; ++i) {
     const SeatView& seat = job.seats[i];
     if (seat.state != SeatState::kEmpty || (seat.failures > 0 && seat.since_failure < back_off(seat.failures)))

@@ -32,6 +32,7 @@ struct JobView {
 
 struct MembershipDecision {
   std::vector<int> start;       // seats that get a process
+  std::vector<int> evict;       // seats whose process has to go: there are more than wanted
   bool new_generation = false;  // with these members (bit r: seat r)
   std::uint64_t members = 0;
   bool all_lost = false;  // nobody is left, and nobody can be started in their place

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{2};
 constexpr std::chrono::milliseconds kArenaPollInterval{20};
+constexpr std::chrono::milliseconds kReportInterval{100};
 constexpr std::chrono::seconds kFetchTimeout{5};
 constexpr int kDeathsOfALane = 2;
 
@@ -31,6 +32,7 @@ struct Seat {
   Clock::Instant failed;
   int processes = 0;  // so far
   int failures = 0;
+  bool evicted = false;
   bool lost = false;  // was a member of the present generation
 };
 
@@ -114,8 +116,8 @@ struct Supervisor::State {
       finishing = true;
     } else if (passed_on != 0) {
       if (index == 0 || exit_code == 0) exit_code = ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
-    } else if (finishing) {
-      // One that came too late, or did not leave in time.
+    } else if (finishing || seat.evicted) {
+      // One that came too late, did not leave in time, or was one too many.
     } else if (!was_member && !was_ready && ending.signal == 0) {
       // It gave up by itself before it could train, and has said why: another one would do the same.
       hopeless = hopeless == 0 ? ending.exit_code : hopeless;
@@ -130,6 +132,7 @@ struct Supervisor::State {
     seat.process.reset();
     seat.failed = now;
     seat.lost = was_member;
+    seat.evicted = false;
     members &= ~(std::uint64_t{1} << index);
   }
 
@@ -169,7 +172,7 @@ struct Supervisor::State {
     control::JobView job;
     const auto now = system_clock().now();
     job.generation = generation;
-    job.target = options.workers;
+    job.target = wishes.workers;
     job.arena = arena.has_value();
     job.failed = last_exit_code != 0;
     job.finishing = finishing || passed_on != 0 || hopeless != 0;
@@ -203,6 +206,37 @@ struct Supervisor::State {
       seat.lost = false;
     for (const int seat : decision.start)
       start(static_cast<std::size_t>(seat));
+    for (const int seat : decision.evict) {
+      seats[static_cast<std::size_t>(seat)].evicted = true;
+      seats[static_cast<std::size_t>(seat)].process->kill(SIGKILL);
+    }
+    if (decision.new_generation || system_clock().now() - reported > kReportInterval) tell_report();
+  }
+
+  void tell_report() {
+    reported = system_clock().now();
+    SupervisorReport report;
+    report.generation = generation;
+    std::optional<comm::Arena> now;
+    if (arena) now.emplace(comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank));
+    if (now) report.step = now->step();
+    if (now) report.note = now->note();
+    const control::JobView job = view();
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if (!seats[index].process) continue;
+      SupervisorReport::Seat seat;
+      seat.seat = static_cast<int>(index);
+      seat.process = process_of(seats[index].process->pid());
+      seat.state = job.seats[index].state;
+      seat.restarts = seats[index].processes - 1;
+      for (int lane = 0; now && lane < now->options().lanes; ++lane) {
+        const comm::LaneWord word = now->lane_state(lane);
+        if (word.rank == seat.seat && word.state == comm::LaneState::kStarted) seat.lane = lane;
+      }
+      seat.in_commit = now && now->arrived(seat.seat) > 0;
+      report.seats.push_back(seat);
+    }
+    options.report(report);
   }
 
   void signal_all(int signal) const {
@@ -215,7 +249,7 @@ struct Supervisor::State {
   }
 
   void pass_signal_on() {
-    const int requested = options.requested_signal();
+    const int requested = wishes.stop ? SIGTERM : options.requested_signal();
     if (requested == 0 || requested == passed_on) return;
     signal_all(requested);
     passed_on = requested;
@@ -250,6 +284,8 @@ struct Supervisor::State {
   std::vector<Seat> seats;
   std::uint64_t generation = 0;
   std::uint64_t members = 0;
+  Wishes wishes;
+  Clock::Instant reported;
   bool founded = false;  // somebody was told to make the arena:
   std::size_t founder = 0;
   std::map<LaneOfStep, int> deaths;
@@ -278,6 +314,7 @@ Supervisor::~Supervisor() = default;
 int Supervisor::run() {
   State& state = *state_;
   for (;;) {
+    state.wishes = state.options.wishes();
     state.bury_the_dead();
     state.throw_if_deadly();
     state.look_for_arena();

@@ -14,14 +14,41 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/process.h"
 #include "muster/base/temporary_folder.h"
+#include "muster/control/membership.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::launch {
 
+// What the supervisor knows, for those who show or record it.
+struct SupervisorReport {
+  struct Seat {
+    int seat = 0;
+    ProcessId process;
+    control::SeatState state = control::SeatState::kEmpty;  // kEmpty: not listed
+    int restarts = 0;
+    std::optional<int> lane{};  // that it computes
+    bool in_commit = false;     // it has done its part of the step and waits for the others
+  };
+  std::uint64_t generation = 0;
+  std::uint64_t step = 0;  // committed
+  std::vector<Seat> seats;
+  std::string note;  // what the leader has left in the arena (comm/arena.h)
+};
+
+// What the job's owner wants now.
+struct Wishes {
+  int workers = 1;
+  bool stop = false;  // finish the step, write a checkpoint, end
+};
+
 struct SupervisorOptions {
-  int workers = 1;  // wanted
-  int seats = 1;    // most that may ever train at once; at least `workers`
+  int seats = 1;  // most that may ever train at once
+  // Asked again and again.
+  std::function<Wishes()> wishes = [] { return Wishes(); };
+  // Called when the members change, and several times a second.
+  std::function<void(const SupervisorReport&)> report = [](const SupervisorReport&) {};
   std::chrono::nanoseconds liveness = std::chrono::seconds(2);
   // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run.
   std::function<int()> requested_signal = [] { return 0; };

@@ -100,10 +100,16 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
         fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes, resolved.batch),
         "Lower job.lanes, or raise data.batch or data.lane_batch.");
   }
-  if (static_cast<std::uint64_t>(job.parallel.workers) > resolved.lanes) {
-    throw schema.invalid("parallel.workers",
-                         fmt::format("{} workers cannot share {} lanes", job.parallel.workers, resolved.lanes),
-                         fmt::format("Lower parallel.workers, or set job.lanes to {} or more.", job.parallel.workers));
+  if (static_cast<std::uint64_t>(job.parallel.workers.most) > resolved.lanes) {
+    throw schema.invalid(
+        "parallel.workers", fmt::format("{} workers cannot share {} lanes", job.parallel.workers.most, resolved.lanes),
+        fmt::format("Lower parallel.workers, or set job.lanes to {} or more.", job.parallel.workers.most));
+  }
+  if (job.parallel.workers.least != job.parallel.workers.most && job.parallel.strategy != "shared_sync") {
+    throw schema.invalid(
+        "parallel.workers",
+        fmt::format("a range cannot go with {}: its number of workers is fixed", job.parallel.strategy),
+        "Give one number, or use the strategy shared_sync.");
   }
 }
 
@@ -148,11 +154,11 @@ void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
     throw schema.invalid(key, fmt::format("cannot go with {}, whose workers train alone", job.parallel.strategy),
                          "Set parallel.strategy = \"all_reduce\".");
   }
-  if (resolved.lanes != static_cast<std::uint64_t>(job.parallel.workers)) {
-    throw schema.invalid(
-        key,
-        fmt::format("needs one lane a worker; there are {} lanes and {} workers", resolved.lanes, job.parallel.workers),
-        "Set job.lanes to the number of workers.");
+  if (resolved.lanes != static_cast<std::uint64_t>(job.parallel.workers.most)) {
+    throw schema.invalid(key,
+                         fmt::format("needs one lane a worker; there are {} lanes and {} workers", resolved.lanes,
+                                     job.parallel.workers.most),
+                         "Set job.lanes to the number of workers.");
   }
   if (!job.model.script.empty()) {
     throw schema.invalid(key, "cannot reach the batch norms inside a script", "Use a model of the zoo.");
@@ -331,7 +337,10 @@ Schema job_schema(Job& job) {
 
   Section& p = schema.section("parallel", "Who computes. With shared_sync it changes speed, never the result.");
   p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
-  p.field("workers", &job.parallel.workers, "Worker processes on this machine.").range(1, 64);
+  p.field("workers", &job.parallel.workers,
+          "Worker processes on this machine. A range as \"1:4\" starts with the most, and muster scale changes it "
+          "(shared_sync).")
+      .range(1, 64);
   p.field("claims", &job.parallel.claims,
           "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
       .one_of({"static", "dynamic"});

@@ -86,7 +86,7 @@ struct Job {
 
   struct {
     std::string strategy = "shared_sync";
-    std::int64_t workers = 1;
+    IntegerRange workers{};
     std::string claims = "dynamic";
     std::int64_t bucket_kb = 4096;
     bool sync_batch_norm = false;

@@ -259,6 +259,9 @@ class Training {
               {"first_step", first_step_},
               {"stop", stop_agreed_},
               {"finished", finished_},
+              {"total_steps", total_steps_},
+              {"steps_per_epoch", data::steps_per_epoch(shape_)},
+              {"batch", resolved_.batch},
               {"last_validation", {{"loss", last_validation_.loss}, {"accuracy", last_validation_.accuracy}}}};
     if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
     if (validated_step_) json["validated_step"] = *validated_step_;
@@ -324,6 +327,7 @@ class Training {
     const std::vector<std::uint64_t> written = checkpoints_->list();
     if (checkpointed_step_ && (written.empty() || written.back() != *checkpointed_step_)) checkpointed_step_.reset();
     announce(taken_over);
+    leave_note();
     if (taken_over) {
       log_.warning("the leader was lost: this worker writes the run's files from now on");
       write_metrics({{"event", "leader"}, {"step", session_.cursor().step}});
