@@ -247,7 +247,7 @@ Schema job_schema(Job& job) {
   m.field("name", &job.model.name, "Model of the zoo.").one_of(model_names());
   m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
   m.field("dropout", &job.model.dropout,
-          "Probability of dropping an activation, for mlp and cnn. Not set: the model's own.")
+          "Probability of dropping an activation, for mlp, cnn and transformer. Not set: the model's own.")
       .range(0, 0.99);
 
   Section& l = schema.section("loss", "What is minimised.");
