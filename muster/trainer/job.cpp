@@ -293,6 +293,7 @@ Schema job_schema(Job& job) {
       .one_of({"static", "dynamic"});
   p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
       .range(64, 1 << 20);
+  p.field("overlap", &job.parallel.overlap, "all_reduce: sum the pieces while backward goes on; the same result.");
   p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
   p.field("averaged_steps", &job.parallel.averaged_steps,
           "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")
@@ -400,6 +401,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "parallel.workers",
                                            "parallel.claims",
                                            "parallel.bucket_kb",
+                                           "parallel.overlap",
                                            "checkpoint.every_steps",
                                            "checkpoint.every_epochs",
                                            "checkpoint.keep",

@@ -36,6 +36,7 @@ class ReplicaStrategy : public Strategy {
   std::shared_ptr<void> memory() override;
   int committed_version() const override { return static_cast<int>(committed_); }
   CommittedState committed() const override;
+  std::size_t state_bytes() const override;
 
   void restore(const CommittedState& state) override;
   void begin_step(const data::StepPlan& plan) override;

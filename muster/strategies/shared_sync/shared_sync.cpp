@@ -102,6 +102,7 @@ class SharedSync final : public Strategy {
             cursor_};
   }
 
+  std::size_t state_bytes() const override { return rank_ == 0 ? arena_.region()->bytes().size() : 0; }
   void restore(const CommittedState& state) override;
   void begin_step(const data::StepPlan& plan) override;
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
