@@ -53,19 +53,20 @@ void add_bench(CLI::App& app) {
   step->add_option("--workers", s->workers, "Numbers of worker processes to compare, each worker with --batch samples")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
-  step->add_option("--strategies", s->strategies, "With --workers: the strategies to compare")
+  step->add_option("--strategies", s->strategies,
+                   "With --workers: the strategies to compare; all_reduce+overlap sums while backward goes on")
       ->delimiter(',')
       ->capture_default_str();
   step->add_option("--against", s->against, "With --workers: ddp compares with PyTorch DDP over Gloo (python3-torch)");
   step->add_option("--backend", s->backend, "With --workers: shm, or gloo over loopback as between hosts")
       ->capture_default_str()
       ->check(CLI::IsMember({"shm", "gloo"}));
-  step->add_flag("--overlap", s->overlap, "With --workers: all_reduce sums buckets while backward goes on");
   step->add_option("--slow", s->slow,
                    "With --workers: the last worker takes so many times as long for a lane; four lanes a worker")
       ->check(CLI::Range(1.0, 100.0));
   step->add_option("--rank-folder", s->rank_folder)->group("");
   step->add_option("--rank", s->rank)->group("");
+  step->add_flag("--overlap", s->overlap)->group("");
   step->add_flag("--json", s->json, "One JSON object a line");
   step->footer(
       "Times are milliseconds a step: compute is forward and backward, update is reduce, optimizer and commit, load is "

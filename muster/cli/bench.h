@@ -37,11 +37,11 @@ struct StepBench {
   std::vector<std::string> strategies{"shared_sync"};
   std::string against;
   std::string backend = "shm";
-  bool overlap = false;
   double slow = 1;  // the last worker takes so many times as long for a lane
   // Of the processes it starts itself.
   std::string rank_folder;
   std::int64_t rank = 0;
+  bool overlap = false;
 };
 void bench_step(const StepBench& options);
 // bench_step with workers: processes of this program, and of PyTorch DDP, in turns.

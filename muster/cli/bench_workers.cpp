@@ -35,6 +35,8 @@ namespace muster::cli {
 namespace {
 
 constexpr std::chrono::seconds kTurnTimeout{600};
+// all_reduce with its option, as a strategy of its own: both take turns in one run.
+constexpr const char* kOverlapped = "all_reduce+overlap";
 constexpr std::chrono::seconds kEndTimeout{10};
 
 // Memory that a process has for itself, its part of what it shares included; 0 where the system does not tell.
@@ -221,19 +223,20 @@ std::unique_ptr<Team> start_team(const StepBench& options, const std::string& st
                                  const std::string& folder) {
   auto team = std::make_unique<Team>(strategy, workers);
   for (std::int64_t rank = 0; rank < workers; ++rank) {
-    std::vector<std::string> words{"bench",         "step",
-                                   "--rank-folder", folder,
-                                   "--rank",        std::to_string(rank),
-                                   "--workers",     std::to_string(workers),
-                                   "--strategies",  strategy,
-                                   "--model",       options.model,
-                                   "--batch",       std::to_string(options.batch),
-                                   "--threads",     std::to_string(options.threads),
-                                   "--steps",       std::to_string(options.steps),
-                                   "--optimizer",   options.optimizer,
-                                   "--backend",     options.backend,
-                                   "--slow",        fmt::format("{}", options.slow)};
-    if (options.overlap) words.emplace_back("--overlap");
+    std::vector<std::string> words{"bench", "step"};
+    const auto add = [&](const char* flag, std::string value) { words.insert(words.end(), {flag, std::move(value)}); };
+    add("--rank-folder", folder);
+    add("--rank", std::to_string(rank));
+    add("--workers", std::to_string(workers));
+    add("--strategies", strategy.substr(0, strategy.find('+')));
+    add("--model", options.model);
+    add("--batch", std::to_string(options.batch));
+    add("--threads", std::to_string(options.threads));
+    add("--steps", std::to_string(options.steps));
+    add("--optimizer", options.optimizer);
+    add("--backend", options.backend);
+    add("--slow", fmt::format("{}", options.slow));
+    if (strategy == kOverlapped) words.emplace_back("--overlap");
     team->start({own_program(), words, {}}, rank);
   }
   return team;
@@ -271,7 +274,6 @@ void print_teams(const StepBench& options, const std::vector<std::unique_ptr<Tea
   };
   for (const auto& team : teams) {
     Json row = step_row(options, team->strategy(), team->workers(), lanes_of(options, team->workers()), team->times());
-    if (team->strategy() == "all_reduce") row["overlap"] = options.overlap;
     if (const Team* alone = find(team->strategy(), 1))
       row["efficiency"] = rate(*team) / (rate(*alone) * static_cast<double>(team->workers()));
     if (const Team* ddp = find("ddp", team->workers())) row["ratio_to_ddp"] = rate(*team) / rate(*ddp);
@@ -292,7 +294,8 @@ void print_teams(const StepBench& options, const std::vector<std::unique_ptr<Tea
 
 void bench_workers(const StepBench& options) {
   if (!options.rank_folder.empty()) return run_team_member(options);
-  const std::vector<std::string> names = strategies::strategy_names();
+  std::vector<std::string> names = strategies::strategy_names();
+  names.emplace_back(kOverlapped);
   for (const std::string& strategy : options.strategies) {
     if (std::find(names.begin(), names.end(), strategy) == names.end())
       throw Error(ErrorKind::kInvalidInput,
