@@ -1,5 +1,7 @@
 // muster bench step: one training step of Muster against the plain LibTorch loop, in turns, in one process.
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -175,8 +177,12 @@ struct StepContender::State {
     const auto start = system_clock().now();
     lane.backward(loss_of(options.model, *net, lane.data, lane.target));
     if (times != nullptr) ++times->lanes;
-    // Asleep, so that it leaves its core to others, as a slower machine would.
-    if (slow) std::this_thread::sleep_for((system_clock().now() - start) * (options.slow - 1));
+    if (!slow) return;
+    // Asleep, so that it leaves its core to others, as a slower machine would. By its best lane so far: what disturbs
+    // one lane is not to be multiplied.
+    const auto spent = system_clock().now() - start;
+    best_lane = best_lane ? std::min(*best_lane, spent) : spent;
+    std::this_thread::sleep_for(*best_lane * options.slow - spent);
   }
 
   void step(StepTimes* times) {
@@ -198,6 +204,7 @@ struct StepContender::State {
   std::shared_ptr<model::Net> net;
   trainer::Session session;
   const bool slow;
+  std::optional<Clock::Instant::duration> best_lane;  // of a slow worker
 };
 
 StepContender::StepContender(const StepBench& options, std::int64_t batch, std::int64_t lanes,
