@@ -23,6 +23,7 @@
 #include "muster/model/zoo/cnn.h"
 #include "muster/model/zoo/mlp.h"
 #include "muster/model/zoo/resnet.h"
+#include "muster/model/zoo/transformer.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/synchronize.h"
 #include "muster/trainer/worker.h"

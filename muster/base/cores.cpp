@@ -67,14 +67,26 @@ int cores_in_affinity_mask() {
 }  // namespace
 
 Cores decide_cores(int affinity, std::optional<double> quota, std::optional<int> granted) {
-  Cores cores{std::max(1, affinity), fmt::format("{} in the affinity mask", affinity)};
+  Cores cores{std::max(1, affinity), fmt::format("{} in the affinity mask", affinity), {}};
   if (quota && std::floor(*quota) < cores.usable) {
-    cores = {static_cast<int>(std::max(1.0, *quota)), fmt::format("cgroup quota of {:.2f} cores", *quota)};
+    cores.usable = static_cast<int>(std::max(1.0, *quota));
+    cores.reason = fmt::format("cgroup quota of {:.2f} cores", *quota);
   }
   if (granted && *granted < cores.usable) {
-    cores = {std::max(1, *granted), fmt::format("{} granted by the scheduler", *granted)};
+    cores.usable = std::max(1, *granted);
+    cores.reason = fmt::format("{} granted by the scheduler", *granted);
   }
+  cores.limits =
+      fmt::format("affinity {}, cgroup quota {}, SLURM_CPUS_PER_TASK {}", affinity,
+                  quota ? fmt::format("{:.2f}", *quota) : "none", granted ? std::to_string(*granted) : "not set");
   return cores;
+}
+
+std::optional<std::string> oversubscription(const Cores& cores, std::int64_t workers, std::int64_t threads) {
+  if (workers * threads <= cores.usable) return std::nullopt;
+  return fmt::format("{} workers of {} {} share {} {} ({}): the result is the same, but fewer would be as fast",
+                     workers, threads, threads == 1 ? "thread" : "threads", cores.usable,
+                     cores.usable == 1 ? "core" : "cores", cores.reason);
 }
 
 Cores usable_cores(std::optional<int> granted, const std::filesystem::path& cgroup_root,

@@ -37,32 +37,50 @@ void add_bench(CLI::App& app) {
 
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
-  step->add_option("--model", s->model, "Model of the zoo (mlp is 784-2048-2048-10)")->capture_default_str();
+  step->add_option("--model", s->model,
+                   "Model of the zoo (mlp is 784-2048-2048-10; transformer is 4 layers of 256, sequences of 64 tokens)")
+      ->capture_default_str();
   step->add_option("--batch", s->batch, "Samples of a step")->capture_default_str()->check(CLI::Range(1, 1 << 20));
   step->add_option("--lanes", s->lanes, "Lanes of a step")->capture_default_str()->check(CLI::Range(1, 64));
   step->add_option("--threads", s->threads, "Threads a lane, and of the plain loop")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  step->add_option("--optimizer", s->optimizer, "sgd or adam")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"sgd", "adam"}));
   step->add_option("--rounds", s->rounds, "Turns of each side")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--steps", s->steps, "Timed steps in a turn")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--workers", s->workers, "Numbers of worker processes to compare, each worker with --batch samples")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
-  step->add_option("--strategies", s->strategies, "With --workers: the strategies to compare")
+  step->add_option("--strategies", s->strategies,
+                   "With --workers: the strategies to compare; all_reduce+overlap sums while backward goes on")
       ->delimiter(',')
       ->capture_default_str();
   step->add_option("--against", s->against, "With --workers: ddp compares with PyTorch DDP over Gloo (python3-torch)");
+  step->add_option("--backend", s->backend, "With --workers: shm, or gloo over loopback as between hosts")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"shm", "gloo"}));
+  step->add_option("--slow", s->slow,
+                   "With --workers: the last worker takes so many times as long for a lane; four lanes a worker")
+      ->check(CLI::Range(1.0, 100.0));
   step->add_option("--rank-folder", s->rank_folder)->group("");
   step->add_option("--rank", s->rank)->group("");
+  step->add_flag("--overlap", s->overlap)->group("");
   step->add_flag("--json", s->json, "One JSON object a line");
   step->footer(
       "Times are milliseconds a step: compute is forward and backward, update is reduce, optimizer and commit, load is "
       "waiting\n"
       "for samples, wait is waiting for other workers. The plain row is optimizer.zero_grad(), forward, backward, step "
       "with\n"
-      "torch::optim::SGD on tensors that are ready in memory; both use momentum 0.9 and weight decay 1e-4.\n"
+      "torch::optim on tensors that are ready in memory; SGD has momentum 0.9 and weight decay 1e-4.\n"
       "With --workers there is one lane a worker. efficiency compares samples/s with as many times one worker's,\n"
-      "ratio_to_ddp with DDP's; host_mb is the memory of all processes of the row.");
+      "ratio_to_ddp with DDP's. host_mb is the model's state on the host (parameters, gradients, optimizer state, in "
+      "all\n"
+      "copies), process_mb the whole memory of all processes of the row. With --slow of_speeds compares lanes/s with "
+      "the\n"
+      "sum of what each worker computes while it computes, and slow_share is the part of the lanes that the slow one "
+      "had.");
   step->callback([s] { bench_step(*s); });
 
   CLI::App* optimizer =

@@ -30,22 +30,30 @@ struct StepBench {
   std::int64_t threads = 1;
   std::int64_t rounds = 15;  // interleaved repeats
   std::int64_t steps = 5;    // timed steps in each
+  std::string optimizer = "sgd";
   bool json = false;
   // Several workers, a batch each.
   std::vector<std::int64_t> workers;
   std::vector<std::string> strategies{"shared_sync"};
   std::string against;
+  std::string backend = "shm";
+  double slow = 1;  // the last worker takes so many times as long for a lane
   // Of the processes it starts itself.
   std::string rank_folder;
   std::int64_t rank = 0;
+  bool overlap = false;
 };
 void bench_step(const StepBench& options);
 // bench_step with workers: processes of this program, and of PyTorch DDP, in turns.
 void bench_workers(const StepBench& options);
 
+// Lanes of each worker when one is slow: enough of them for the others to take what it does not get to.
+constexpr std::int64_t kLanesOfUnevenWorkers = 4;
+
 // What both kinds of `bench step` train.
 struct StepTimes {
   std::vector<double> total, compute, update, wait, load;  // milliseconds a step
+  std::int64_t lanes = 0;                                  // that this worker has computed
 };
 class StepContender {
  public:
@@ -54,6 +62,8 @@ class StepContender {
   ~StepContender();
   StepContender(const StepContender&) = delete;
   StepContender& operator=(const StepContender&) = delete;
+  // Bytes that this worker holds of the model's state.
+  std::size_t state_bytes() const;
   // One untimed step, which brings the side's own memory back into the caches, and then as many as the options say.
   void turn(StepTimes& times);
 

@@ -1,11 +1,15 @@
 // muster bench step: one training step of Muster against the plain LibTorch loop, in turns, in one process.
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "muster/base/clock.h"
+#include "muster/base/random.h"
 #include "muster/cli/bench.h"
 #include "muster/compute/threads.h"
 #include "muster/data/sources.h"
@@ -20,6 +24,38 @@ constexpr double kLr = 1e-3;
 constexpr double kMomentum = 0.9;
 constexpr double kWeightDecay = 1e-4;
 constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kVocabulary = 256;
+constexpr std::int64_t kContext = 64;
+
+bool reads_text(const std::string& model) {
+  return model == "transformer";
+}
+
+// Text that says nothing: tokens by chance, one more than the context, because each has a next one to be guessed.
+class RandomText final : public data::Dataset {
+ public:
+  explicit RandomText(std::uint64_t samples) : samples_(samples) {}
+  std::uint64_t size() const override { return samples_; }
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t read(std::uint64_t id, std::span<float> features) const override {
+    RandomStream random({.seed = 1, .purpose = Purpose::kSynthetic, .sample = id});
+    for (float& token : features)
+      token = static_cast<float>(random.below(kVocabulary));
+    return 0;
+  }
+
+ private:
+  const std::uint64_t samples_;
+  const data::SampleSpec spec_{.shape = {kContext + 1}};
+};
+
+// Of the next token in text, of the class otherwise.
+torch::Tensor loss_of(const std::string& model, model::Net& net, const torch::Tensor& input,
+                      const torch::Tensor& target) {
+  if (!reads_text(model)) return F::cross_entropy(net.forward(input), target);
+  const torch::Tensor tokens = input.to(torch::kInt64);
+  return F::cross_entropy(net.forward(tokens.slice(1, 0, kContext)).flatten(0, 1), tokens.slice(1, 1).flatten());
+}
 
 double milliseconds_since(Clock::Instant start) {
   return std::chrono::duration<double, std::milli>(system_clock().now() - start).count();
@@ -30,6 +66,10 @@ std::shared_ptr<model::Net> make_net(const StepBench& options, const std::vector
   model.name = options.model;
   model.input_shape = shape;
   model.classes = kClasses;
+  if (reads_text(options.model)) {
+    model.input_shape = {kContext};
+    model.vocabulary = kVocabulary;
+  }
   auto net = model::make_model(model, 1);
   net->train();
   return net;
@@ -38,14 +78,29 @@ std::shared_ptr<model::Net> make_net(const StepBench& options, const std::vector
 // Pictures as the model is usually fed.
 std::vector<std::int64_t> shape_for(const std::string& model) {
   if (model.starts_with("resnet")) return {3, 32, 32};
+  if (reads_text(model)) return {kContext + 1};
   return {1, 28, 28};
+}
+
+std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const StepBench& options,
+                                                         const std::vector<torch::Tensor>& parameters) {
+  if (options.optimizer == "adam")
+    return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(kLr));
+  return std::make_unique<torch::optim::SGD>(
+      parameters, torch::optim::SGDOptions(kLr).momentum(kMomentum).weight_decay(kWeightDecay));
+}
+
+compute::OptimizerOptions own_optimizer(const StepBench& options) {
+  if (options.optimizer == "adam") return compute::Adam{.lr = kLr};
+  return compute::Sgd{.lr = kLr, .momentum = kMomentum, .weight_decay = kWeightDecay};
 }
 
 class PlainLoop {
  public:
   PlainLoop(const StepBench& options, const data::Dataset& dataset, const std::vector<std::int64_t>& shape)
-      : net_(make_net(options, shape)),
-        optimizer_(net_->parameters(), torch::optim::SGDOptions(kLr).momentum(kMomentum).weight_decay(kWeightDecay)) {
+      : model_(options.model),
+        net_(make_net(options, shape)),
+        optimizer_(torch_optimizer(options, net_->parameters())) {
     // Every batch is ready before the clock starts.
     const auto batches = dataset.size() / static_cast<std::uint64_t>(options.batch);
     for (std::uint64_t b = 0; b < batches; ++b) {
@@ -66,23 +121,25 @@ class PlainLoop {
   void step(std::vector<double>& compute_ms, std::vector<double>& update_ms, std::vector<double>& total_ms) {
     const auto& [input, target] = batches_[next_++ % batches_.size()];
     const auto start = system_clock().now();
-    optimizer_.zero_grad();
-    F::cross_entropy(net_->forward(input), target).backward();
+    optimizer_->zero_grad();
+    loss_of(model_, *net_, input, target).backward();
     compute_ms.push_back(milliseconds_since(start));
     const auto update = system_clock().now();
-    optimizer_.step();
+    optimizer_->step();
     update_ms.push_back(milliseconds_since(update));
     total_ms.push_back(milliseconds_since(start));
   }
 
  private:
+  const std::string model_;
   std::shared_ptr<model::Net> net_;
-  torch::optim::SGD optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::vector<std::pair<torch::Tensor, torch::Tensor>> batches_;
   std::size_t next_ = 0;
 };
 
 std::shared_ptr<const data::Dataset> make_data(const StepBench& options, std::int64_t batch) {
+  if (reads_text(options.model)) return std::make_shared<RandomText>(static_cast<std::uint64_t>(batch * 16));
   data::SourceOptions source;
   source.source = "synthetic";
   source.shape = shape_for(options.model);
@@ -100,6 +157,8 @@ trainer::SessionOptions make_session_options(const StepBench& options, std::int6
   session.threads = static_cast<int>(options.threads);
   session.strategy = strategy;
   session.group = group;
+  session.all_reduce.overlap = options.overlap;
+  if (options.slow > 1) session.claims = strategies::Claims::kDynamic;
   return session;
 }
 
@@ -111,14 +170,25 @@ struct StepContender::State {
       : options(bench),
         dataset(make_data(bench, batch)),
         net(make_net(bench, shape_for(bench.model))),
-        session(net, compute::Sgd{.lr = kLr, .momentum = kMomentum, .weight_decay = kWeightDecay},
-                make_session_options(bench, batch, lanes, strategy, group)) {}
+        session(net, own_optimizer(bench), make_session_options(bench, batch, lanes, strategy, group)),
+        slow(bench.slow > 1 && group.rank() == group.size() - 1) {}
+
+  void compute(trainer::Lane& lane, StepTimes* times) {
+    const auto start = system_clock().now();
+    lane.backward(loss_of(options.model, *net, lane.data, lane.target));
+    if (times != nullptr) ++times->lanes;
+    if (!slow) return;
+    // Asleep, so that it leaves its core to others, as a slower machine would. By its best lane so far: what disturbs
+    // one lane is not to be multiplied.
+    const auto spent = system_clock().now() - start;
+    best_lane = best_lane ? std::min(*best_lane, spent) : spent;
+    std::this_thread::sleep_for(*best_lane * options.slow - spent);
+  }
 
   void step(StepTimes* times) {
     const trainer::PhaseTimes before = session.times();
     const auto start = system_clock().now();
-    session.step(dataset,
-                 [&](trainer::Lane& lane) { lane.backward(F::cross_entropy(net->forward(lane.data), lane.target)); });
+    session.step(dataset, [&](trainer::Lane& lane) { compute(lane, times); });
     const double total = milliseconds_since(start);
     if (times == nullptr) return;
     const trainer::PhaseTimes after = session.times();
@@ -133,6 +203,8 @@ struct StepContender::State {
   std::shared_ptr<const data::Dataset> dataset;
   std::shared_ptr<model::Net> net;
   trainer::Session session;
+  const bool slow;
+  std::optional<Clock::Instant::duration> best_lane;  // of a slow worker
 };
 
 StepContender::StepContender(const StepBench& options, std::int64_t batch, std::int64_t lanes,
@@ -141,6 +213,10 @@ StepContender::StepContender(const StepBench& options, std::int64_t batch, std::
   state_ = std::make_unique<State>(options, batch, lanes, strategy, group);
 }
 StepContender::~StepContender() = default;
+
+std::size_t StepContender::state_bytes() const {
+  return state_->session.state_bytes();
+}
 
 void StepContender::turn(StepTimes& times) {
   state_->step(nullptr);
@@ -154,6 +230,7 @@ Json step_row(const StepBench& options, const std::string& strategy, std::int64_
   const auto shown = [](const std::vector<double>& values) { return values.empty() ? 0.0 : median(values); };
   return {{"bench", "step"},
           {"model", options.model},
+          {"optimizer", options.optimizer},
           {"strategy", strategy},
           {"workers", workers},
           {"lanes", lanes},

@@ -10,6 +10,7 @@
 #include <array>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@
 #include "muster/cli/ddp_peer.h"
 #include "muster/cli/rank_processes.h"
 #include "muster/cli/workers.h"
-#include "muster/comm/shm_backend.h"
+#include "muster/comm/connect.h"
 #include "muster/comm/store.h"
 #include "muster/launch/child_process.h"
 #include "muster/strategies/registry.h"
@@ -33,8 +34,9 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::chrono::seconds kStartTimeout{120};
 constexpr std::chrono::seconds kTurnTimeout{600};
+// all_reduce with its option, as a strategy of its own: both take turns in one run.
+constexpr const char* kOverlapped = "all_reduce+overlap";
 constexpr std::chrono::seconds kEndTimeout{10};
 
 // Memory that a process has for itself, its part of what it shares included; 0 where the system does not tell.
@@ -55,16 +57,42 @@ Json to_json(const StepTimes& times) {
           {"load", times.load}};
 }
 
+std::int64_t lanes_of(const StepBench& options, std::int64_t workers) {
+  return options.slow > 1 ? kLanesOfUnevenWorkers * workers : workers;
+}
+
+// Of one turn: what its workers tell the first one.
+struct Speeds {
+  double of_speeds = 0;   // lanes/s of the team, as a part of the sum of what each does while it computes
+  double slow_share = 0;  // of the lanes, the last worker's
+};
+
+Speeds gather_speeds(comm::Group& group, const StepTimes& times) {
+  const auto sum = [](const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); };
+  const std::vector<double> mine{static_cast<double>(times.lanes), sum(times.compute)};
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(std::span(mine), std::span(all));
+  double lanes = 0;
+  double speeds = 0;  // lanes a millisecond
+  for (std::size_t worker = 0; worker < all.size(); worker += mine.size()) {
+    lanes += all[worker];
+    if (all[worker + 1] > 0) speeds += all[worker] / all[worker + 1];
+  }
+  return {lanes / sum(times.total) / speeds, all[all.size() - mine.size()] / lanes};
+}
+
 // One process of a team.
 void run_team_member(const StepBench& options) {
   const auto workers = options.workers.front();
-  comm::Group group;
-  if (workers > 1)
-    group =
-        comm::Group(comm::make_shm_backend(static_cast<int>(options.rank), static_cast<int>(workers),
-                                           comm::make_file_store(options.rank_folder), Deadline::after(kStartTimeout)),
-                    kRankRunTimeout);
-  StepContender contender(options, options.batch * workers, workers, options.strategies.front(), group);
+  comm::GroupOptions meeting;
+  meeting.rank = static_cast<int>(options.rank);
+  meeting.size = static_cast<int>(workers);
+  meeting.store = comm::make_file_store(options.rank_folder);
+  if (workers > 1) meeting.backend = options.backend;
+  meeting.timeout = kRankRunTimeout;
+  comm::Group group = comm::make_group(meeting);
+  StepContender contender(options, options.batch * workers, lanes_of(options, workers), options.strategies.front(),
+                          group);
   std::vector<std::int32_t> go(1);
   for (;;) {
     if (group.rank() == 0) {
@@ -75,8 +103,15 @@ void run_team_member(const StepBench& options) {
     if (go[0] == 0) return;
     StepTimes times;
     contender.turn(times);
+    const Speeds speeds = gather_speeds(group, times);
+    std::vector<double> state{static_cast<double>(contender.state_bytes())};
+    group.all_reduce(std::span(state));
     if (group.rank() != 0) continue;
-    fmt::print("{}\n", to_json(times).dump());
+    Json answer = to_json(times);
+    answer["state_bytes"] = state[0];
+    answer["of_speeds"] = speeds.of_speeds;
+    answer["slow_share"] = speeds.slow_share;
+    fmt::print("{}\n", answer.dump());
     std::fflush(stdout);
   }
 }
@@ -128,11 +163,17 @@ class Team {
     append("update", times_.update);
     append("wait", times_.wait);
     append("load", times_.load);
+    state_bytes_ = answer.value("state_bytes", 0.0);
+    of_speeds_.push_back(answer.value("of_speeds", 0.0));
+    slow_share_.push_back(answer.value("slow_share", 0.0));
   }
 
   const std::string& strategy() const { return strategy_; }
   std::int64_t workers() const { return workers_; }
   const StepTimes& times() const { return times_; }
+  double state_bytes() const { return state_bytes_; }
+  const std::vector<double>& of_speeds() const { return of_speeds_; }
+  const std::vector<double>& slow_share() const { return slow_share_; }
   std::int64_t memory_kb() const {
     std::int64_t sum = 0;
     for (const launch::ChildProcess& process : processes_)
@@ -173,6 +214,8 @@ class Team {
   FileDescriptor commands_, answers_, child_input_, child_output_;
   std::string buffer_;
   StepTimes times_;
+  double state_bytes_ = 0;
+  std::vector<double> of_speeds_, slow_share_;  // of each turn
   std::vector<launch::ChildProcess> processes_;
 };
 
@@ -180,13 +223,21 @@ std::unique_ptr<Team> start_team(const StepBench& options, const std::string& st
                                  const std::string& folder) {
   auto team = std::make_unique<Team>(strategy, workers);
   for (std::int64_t rank = 0; rank < workers; ++rank) {
-    team->start({own_program(),
-                 {"bench", "step", "--rank-folder", folder, "--rank", std::to_string(rank), "--workers",
-                  std::to_string(workers), "--strategies", strategy, "--model", options.model, "--batch",
-                  std::to_string(options.batch), "--threads", std::to_string(options.threads), "--steps",
-                  std::to_string(options.steps)},
-                 {}},
-                rank);
+    std::vector<std::string> words{"bench", "step"};
+    const auto add = [&](const char* flag, std::string value) { words.insert(words.end(), {flag, std::move(value)}); };
+    add("--rank-folder", folder);
+    add("--rank", std::to_string(rank));
+    add("--workers", std::to_string(workers));
+    add("--strategies", strategy.substr(0, strategy.find('+')));
+    add("--model", options.model);
+    add("--batch", std::to_string(options.batch));
+    add("--threads", std::to_string(options.threads));
+    add("--steps", std::to_string(options.steps));
+    add("--optimizer", options.optimizer);
+    add("--backend", options.backend);
+    add("--slow", fmt::format("{}", options.slow));
+    if (strategy == kOverlapped) words.emplace_back("--overlap");
+    team->start({own_program(), words, {}}, rank);
   }
   return team;
 }
@@ -197,14 +248,15 @@ std::unique_ptr<Team> start_ddp(const StepBench& options, std::int64_t workers, 
   // Debian's packages belong to the system's Python, whatever other one comes first in PATH.
   const std::string python = launch::find_program("/usr/bin/python3").value_or("python3");
   for (std::int64_t rank = 0; rank < workers; ++rank) {
-    team->start({python,
-                 {"-c", std::string(kDdpPeer), std::to_string(rank), std::to_string(workers), folder + "/ddp",
-                  options.model, std::to_string(options.batch), threads, std::to_string(options.steps)},
-                 {{"OMP_NUM_THREADS", threads},
-                  {"OPENBLAS_NUM_THREADS", threads},
-                  {"GLOO_SOCKET_IFNAME", "lo"},
-                  {"PYTHONWARNINGS", "ignore"}}},
-                rank);
+    team->start(
+        {python,
+         {"-c", std::string(kDdpPeer), std::to_string(rank), std::to_string(workers), folder + "/ddp", options.model,
+          std::to_string(options.batch), threads, std::to_string(options.steps), options.optimizer},
+         {{"OMP_NUM_THREADS", threads},
+          {"OPENBLAS_NUM_THREADS", threads},
+          {"GLOO_SOCKET_IFNAME", "lo"},
+          {"PYTHONWARNINGS", "ignore"}}},
+        rank);
   }
   return team;
 }
@@ -221,11 +273,19 @@ void print_teams(const StepBench& options, const std::vector<std::unique_ptr<Tea
     return nullptr;
   };
   for (const auto& team : teams) {
-    Json row = step_row(options, team->strategy(), team->workers(), team->workers(), team->times());
+    Json row = step_row(options, team->strategy(), team->workers(), lanes_of(options, team->workers()), team->times());
     if (const Team* alone = find(team->strategy(), 1))
       row["efficiency"] = rate(*team) / (rate(*alone) * static_cast<double>(team->workers()));
     if (const Team* ddp = find("ddp", team->workers())) row["ratio_to_ddp"] = rate(*team) / rate(*ddp);
-    row["host_mb"] = static_cast<double>(team->memory_kb()) / 1024;
+    if (const Team* ddp = find("ddp", team->workers()))
+      row["host_mb_to_ddp"] = team->state_bytes() / ddp->state_bytes();
+    if (options.slow > 1 && team->strategy() != "ddp") {
+      row["slow"] = options.slow;
+      row["of_speeds"] = median(team->of_speeds());
+      row["slow_share"] = median(team->slow_share());
+    }
+    row["host_mb"] = team->state_bytes() / (1 << 20);
+    row["process_mb"] = static_cast<double>(team->memory_kb()) / 1024;
     print_row(row, options.json);
   }
 }
@@ -234,7 +294,8 @@ void print_teams(const StepBench& options, const std::vector<std::unique_ptr<Tea
 
 void bench_workers(const StepBench& options) {
   if (!options.rank_folder.empty()) return run_team_member(options);
-  const std::vector<std::string> names = strategies::strategy_names();
+  std::vector<std::string> names = strategies::strategy_names();
+  names.emplace_back(kOverlapped);
   for (const std::string& strategy : options.strategies) {
     if (std::find(names.begin(), names.end(), strategy) == names.end())
       throw Error(ErrorKind::kInvalidInput,
@@ -243,6 +304,10 @@ void bench_workers(const StepBench& options) {
   if (!options.against.empty() && options.against != "ddp")
     throw Error(ErrorKind::kInvalidInput, fmt::format("cannot compare with \"{}\"", options.against), "--against",
                 "Peers are: ddp.");
+  if (options.slow > 1 && options.batch < 2 * kLanesOfUnevenWorkers)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("{} samples a worker cannot be cut into {} lanes", options.batch, kLanesOfUnevenWorkers),
+                "--slow", "Give --batch 8 or more.");
   const TemporaryFolder folder("muster-bench-");
   std::vector<std::unique_ptr<Team>> teams;
   for (const std::int64_t workers : options.workers) {

@@ -46,6 +46,7 @@ void run_info(bool json) {
                    {"cuda", libraries.cuda},
                    {"cores", cores.usable},
                    {"cores_reason", cores.reason},
+                   {"cores_limits", cores.limits},
                    {"threads", {{"aten", libraries.aten_threads}, {"blas", libraries.blas_threads}}},
                    {"memory_bytes", memory.usable_bytes},
                    {"memory_reason", memory.reason},
@@ -61,7 +62,7 @@ void run_info(bool json) {
   fmt::print("LibTorch    {}{}\n", libraries.torch,
              libraries.cuda ? " (with CUDA; Muster was only ever run on CPUs)" : "");
   fmt::print("BLAS        {}\n", libraries.blas);
-  fmt::print("cores       {} usable ({})\n", cores.usable, cores.reason);
+  fmt::print("cores       {} usable ({}; {})\n", cores.usable, cores.reason, cores.limits);
   fmt::print("threads     {} ATen, {} BLAS a lane, unless job.threads says otherwise\n", libraries.aten_threads,
              libraries.blas_threads == 0 ? "the same for" : fmt::format("{}", libraries.blas_threads));
   fmt::print("memory      {} usable ({})\n", human_bytes(memory.usable_bytes), memory.reason);

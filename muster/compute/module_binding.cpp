@@ -50,6 +50,7 @@ struct ModuleBinding::Capture {
   LaneArea area;  // of the lane in work
   bool active = false;
   std::vector<bool> taken;  // per tensor: its gradient is in the area
+  std::function<void(std::size_t)> ready;
 };
 
 ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
@@ -108,6 +109,10 @@ void ModuleBinding::add_hooks() {
       capture->taken[i] = true;
       torch::Tensor place = torch::from_blob(capture->area.gradient.data() + offset, shape, torch::kFloat32);
       place.copy_(gradient);
+      if (capture->ready) {
+        capture->area.present[i] = 1;
+        capture->ready(i);
+      }
       return place;
     }));
   }
@@ -159,10 +164,11 @@ void ModuleBinding::show(int index) {
   shown_ = index;
 }
 
-void ModuleBinding::begin_lane(const LaneArea& area) {
+void ModuleBinding::begin_lane(const LaneArea& area, std::function<void(std::size_t tensor)> ready) {
   for (torch::Tensor& parameter : parameters_)
     parameter.mutable_grad() = torch::Tensor();
   capture_->area = area;
+  capture_->ready = std::move(ready);
   capture_->active = true;
   capture_->taken.assign(parameters_.size(), false);
 }
@@ -185,6 +191,11 @@ void ModuleBinding::collect() {
     if (parameters_[i].data_ptr() != views[i].data_ptr()) {
       throw Error(ErrorKind::kCompute, fmt::format("parameter {} left Muster's memory during the lane", slot.name), {},
                   "Do not call to(), set_data() or load on the model inside the loop.");
+    }
+    // Others may have it in work already.
+    if (capture_->ready && capture_->taken[i]) {
+      parameters_[i].mutable_grad() = torch::Tensor();
+      continue;
     }
     const torch::Tensor& gradient = parameters_[i].grad();
     area.present[i] = gradient.defined() ? 1 : 0;

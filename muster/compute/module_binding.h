@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,7 +50,9 @@ class ModuleBinding {
 
   // From here to collect() or abandon_lane() gradients go to `area`: each is copied there as soon as backward has it,
   // while it is in the cache and before the next one needs memory. Gradients of before are forgotten.
-  void begin_lane(const LaneArea& area);
+  // `ready`, if given, is called inside backward with each tensor whose gradient has come; user code must leave that
+  // gradient alone then, and the lane has a single backward().
+  void begin_lane(const LaneArea& area, std::function<void(std::size_t tensor)> ready = {});
   // Ends the lane: moves what backward left elsewhere (create_graph, sparse or user-set gradients) into the area and
   // marks tensors without a gradient. Throws Error{kCompute} naming a parameter that user code replaced or moved out of
   // Muster's memory. REQUIRES: begin_lane().

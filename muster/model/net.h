@@ -8,7 +8,8 @@ namespace muster::model {
 // Thread safety: as torch modules, one thread at a time.
 class Net : public torch::nn::Module {
  public:
-  // `x` is a batch, first dimension samples; the result has one row of class scores (logits) for each.
+  // `x` is a batch, first dimension samples; the result has one row of class scores (logits) for each;
+  // language models (zoo/transformer.h) give one for each position of a sample.
   virtual torch::Tensor forward(torch::Tensor x) = 0;
 };
 

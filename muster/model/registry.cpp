@@ -13,6 +13,7 @@
 #include "muster/model/zoo/cnn.h"
 #include "muster/model/zoo/mlp.h"
 #include "muster/model/zoo/resnet.h"
+#include "muster/model/zoo/transformer.h"
 
 namespace muster::model {
 namespace {
@@ -77,6 +78,19 @@ std::shared_ptr<Net> make_resnet(const ModelOptions& options) {
   return zoo::resnet({.depth = depth, .classes = options.classes, .channels = options.input_shape[0]});
 }
 
+std::shared_ptr<Net> make_transformer(const ModelOptions& options) {
+  refuse_hidden(options);
+  if (!options.vocabulary || options.input_shape.size() != 1) {
+    refuse(options, fmt::format("needs text, as sequences of tokens; the data has samples of {} numbers",
+                                fmt::join(options.input_shape, "x")));
+  }
+  zoo::TransformerOptions transformer;
+  transformer.context = options.input_shape[0];
+  transformer.vocabulary = *options.vocabulary;
+  if (options.dropout) transformer.dropout = *options.dropout;
+  return zoo::transformer(transformer);
+}
+
 struct Row {
   const char* name;
   const char* help;
@@ -87,8 +101,17 @@ struct Row {
 constexpr Row kRows[] = {
     {"mlp", "multi-layer perceptron; hidden = [2048, 2048], dropout = 0", make_mlp},
     {"cnn", "small convolutional network in the manner of LeNet; hidden = [128], dropout = 0.25", make_cnn},
-    {"resnet18", "ResNet-18, torchvision's parameter names", make_resnet<18>},
-    {"resnet20", "ResNet-20 for CIFAR-sized images", make_resnet<20>},
+    {"resnet18", "ResNet-18, torchvision's parameter names; as resnet34, 50, 101 and 152", make_resnet<18>},
+    {"resnet34", "ResNet-34", make_resnet<34>},
+    {"resnet50", "ResNet-50, of bottleneck blocks", make_resnet<50>},
+    {"resnet101", "ResNet-101", make_resnet<101>},
+    {"resnet152", "ResNet-152", make_resnet<152>},
+    {"resnet20", "ResNet-20 for CIFAR-sized images; as resnet32, 44, 56 and 110", make_resnet<20>},
+    {"resnet32", "ResNet-32", make_resnet<32>},
+    {"resnet44", "ResNet-44", make_resnet<44>},
+    {"resnet56", "ResNet-56", make_resnet<56>},
+    {"resnet110", "ResNet-110", make_resnet<110>},
+    {"transformer", "GPT-style language model, for text; dropout = 0", make_transformer},
 };
 
 }  // namespace

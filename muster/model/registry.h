@@ -16,6 +16,8 @@ struct ModelOptions {
   // Empty: the model's own. A model that has no such option refuses it.
   std::optional<std::vector<std::int64_t>> hidden = {};
   std::optional<double> dropout = {};
+  // Set when samples are sequences of token numbers below it, input_shape {positions}: what language models need.
+  std::optional<std::int64_t> vocabulary = {};
 };
 
 struct ModelEntry {

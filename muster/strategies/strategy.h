@@ -61,6 +61,8 @@ class GradientCodec;  // all_reduce/bucket_reducer.h
 struct AllReduceOptions {
   std::size_t bucket_bytes = std::size_t{4} << 20;  // of a fusion bucket; at least one block goes into each
   std::shared_ptr<GradientCodec> codec{};           // how a bucket is summed over the workers; none: as it is
+  bool overlap = false;                             // sum buckets in a thread of their own while backward goes on
+  std::chrono::seconds overlap_timeout{300};        // for the other workers' part of a bucket, with overlap
 };
 
 // local_sgd alone (local_sgd/local_sgd.h).
@@ -116,6 +118,9 @@ class Strategy {
   // Which of the two is committed, 0 or 1.
   virtual int committed_version() const = 0;
   virtual CommittedState committed() const = 0;
+  // Bytes that this worker holds of the model's state: versions of parameters and optimizer state, gradients. What the
+  // workers of a host share counts at one of them.
+  virtual std::size_t state_bytes() const = 0;
 
   // Sets the committed state: the model's first values, or a checkpoint's. Every worker calls it, and what the first
   // one gives counts. REQUIRES: sizes of the layouts; between steps; under a supervisor: before meet().
@@ -141,6 +146,11 @@ class Strategy {
   virtual std::optional<std::size_t> claim() = 0;
   virtual compute::LaneArea area(std::size_t lane) = 0;
   virtual void finish(std::size_t lane, const compute::LaneReport& report) = 0;
+
+  // Whether the gradients of `lane` are used before it is finished: its worker then tells of each tensor as soon as
+  // backward has given its gradient, which must not change after that. Tensors without one are not told of.
+  virtual bool uses_ready_gradients(std::size_t /*lane*/) const { return false; }
+  virtual void gradient_ready(std::size_t /*lane*/, std::size_t /*tensor*/) {}
 
   // Whether area() shows the finished lanes of every worker, and by whom they were computed: for verifying them. Lanes
   // can be read between wait_lanes() and commit(). Throws Error{kTimeout | kPeerLost}.

@@ -297,7 +297,7 @@ Schema job_schema(Job& job) {
           "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
   m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
   m.field("dropout", &job.model.dropout,
-          "Probability of dropping an activation, for mlp and cnn. Not set: the model's own.")
+          "Probability of dropping an activation, for mlp, cnn and transformer. Not set: the model's own.")
       .range(0, 0.99);
 
   Section& l = schema.section("loss", "What is minimised.");
@@ -348,6 +348,7 @@ Schema job_schema(Job& job) {
       .range(64, 1 << 20);
   p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
           "all_reduce, one lane a worker: batch norms of zoo models use the samples of all workers.");
+  p.field("overlap", &job.parallel.overlap, "all_reduce: sum the pieces while backward goes on; the same result.");
   p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
   p.field("averaged_steps", &job.parallel.averaged_steps,
           "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")
@@ -455,6 +456,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "parallel.workers",
                                            "parallel.claims",
                                            "parallel.bucket_kb",
+                                           "parallel.overlap",
                                            "checkpoint.every_steps",
                                            "checkpoint.every_epochs",
                                            "checkpoint.keep",

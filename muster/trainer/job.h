@@ -90,6 +90,7 @@ struct Job {
     std::string claims = "dynamic";
     std::int64_t bucket_kb = 4096;
     bool sync_batch_norm = false;
+    bool overlap = false;
     std::int64_t period = 8;
     std::int64_t averaged_steps = 0;
     double outer_lr = 1;

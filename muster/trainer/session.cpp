@@ -62,6 +62,10 @@ void Lane::backward(const torch::Tensor& loss) {
     throw Error(ErrorKind::kInvalidInput, "backward() needs one number, the mean loss of the lane", {},
                 "Reduce the loss with mean().");
   }
+  if (has_backward_ && single_backward_) {
+    throw Error(ErrorKind::kInvalidInput, "a second backward() of a lane whose gradients are being summed", {},
+                "Add the parts of the loss and call backward() once, or set parallel.overlap = false.");
+  }
   try {
     report_.loss_sum += loss.item<double>() * samples_;
     // The weight enters as the seed of backward: gradients come out weighted at no cost, and with one lane untouched.
@@ -326,7 +330,10 @@ struct Session::State {
         torch::from_blob(batch.labels.data(), {static_cast<std::int64_t>(batch.labels.size())}, torch::kInt64);
     // Every lane starts from the committed parameters and buffers and from its own random numbers.
     binding.write_buffers(strategy->committed().buffers);
-    binding.begin_lane(repeated ? scratch_area() : strategy->area(index));
+    lane.single_backward_ = !repeated && strategy->uses_ready_gradients(index);
+    std::function<void(std::size_t)> ready;
+    if (lane.single_backward_) ready = [this, index](std::size_t tensor) { strategy->gradient_ready(index, tensor); };
+    binding.begin_lane(repeated ? scratch_area() : strategy->area(index), std::move(ready));
     torch::manual_seed(derive_seed({.seed = options.seed,
                                     .purpose = Purpose::kLane,
                                     .epoch = plan->at.epoch,
@@ -523,6 +530,9 @@ std::uint64_t Session::batch() const {
 }
 std::uint64_t Session::parameter_count() const {
   return state_->binding.layout().parameter_count();
+}
+std::size_t Session::state_bytes() const {
+  return state_->strategy->state_bytes();
 }
 std::uint64_t Session::skipped_steps() const {
   return state_->skipped;

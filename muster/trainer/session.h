@@ -87,6 +87,7 @@ class Lane {
   double weight_ = 1;
   double samples_ = 0;
   bool has_backward_ = false;
+  bool single_backward_ = false;  // its gradients are sent on while they come
   compute::LaneReport report_;
 };
 
@@ -143,6 +144,7 @@ class Session {
   std::uint64_t lane_count() const;
   std::uint64_t batch() const;
   std::uint64_t parameter_count() const;
+  std::size_t state_bytes() const;      // strategies::Strategy::state_bytes
   std::uint64_t skipped_steps() const;  // whose gradient was not finite, since the session began
   PhaseTimes times() const;
 

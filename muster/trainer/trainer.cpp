@@ -11,11 +11,13 @@
 #include <fmt/format.h>
 
 #include "muster/base/check.h"
+#include "muster/base/cores.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
 #include "muster/data/permutation.h"
 #include "muster/data/subset.h"
+#include "muster/launch/environment.h"
 #include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
@@ -135,6 +137,8 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.supervised = training.supervised;
   options.verify_rate = training.verify_rate;
   options.all_reduce.bucket_bytes = static_cast<std::size_t>(job.parallel.bucket_kb) << 10;
+  options.all_reduce.overlap = job.parallel.overlap;
+  options.all_reduce.overlap_timeout = options.step_timeout;
   options.local_sgd.period = static_cast<std::uint64_t>(job.parallel.period);
   options.local_sgd.averaged_steps = static_cast<std::uint64_t>(job.parallel.averaged_steps);
   options.local_sgd.outer_lr = job.parallel.outer_lr;
@@ -306,6 +310,7 @@ class Training {
     const compute::ComputeLibraries libraries = compute::compute_libraries();
     log_.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
                            libraries.blas, libraries.aten_threads, libraries.blas_threads));
+    log_cores();
     log_.debug(
         fmt::format("worker {} of {}, pid {}, group over {}", group.rank(), group.size(), ::getpid(), group.backend()));
   }
@@ -349,6 +354,14 @@ class Training {
     model::CheckpointOptions options;
     options.keep = static_cast<std::size_t>(job_.checkpoint.keep);
     checkpoints_.emplace(folder_->checkpoints(), options);
+  }
+
+  void log_cores() {
+    const Cores cores = usable_cores(launch::granted_cores());
+    log_.debug(fmt::format("{} usable cores, by {} ({}); {} threads a lane, by job.threads", cores.usable, cores.reason,
+                           cores.limits, job_.threads));
+    const auto warning = oversubscription(cores, session_.members().group.size(), job_.threads);
+    if (warning && speaks_) warn(*warning);
   }
 
   void find_run() {

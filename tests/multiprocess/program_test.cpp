@@ -76,6 +76,8 @@ TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   for (const char* name : {"job.toml", "metrics.jsonl", "log.txt", "checkpoints/best.json"}) {
     EXPECT_TRUE(std::filesystem::is_regular_file(run / name)) << name;
   }
+  EXPECT_THAT(testing::slurp(run / "log.txt"),
+              AllOf(HasSubstr("usable cores"), HasSubstr("SLURM_CPUS_PER_TASK not set"), HasSubstr("1 ATen and")));
   // The resolved job is a job with every default.
   const Finished check = muster({"check", (run / "job.toml").string()});
   EXPECT_EQ(check.exit_code, 0) << check.err;
@@ -129,6 +131,8 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
       {{"train", "missing.toml"}, "nowhere"},
       {{"train", "damaged.toml"}, "damaged/train-"},
       {{"train", "shape.toml"}, "resnet18"},
+      {{"train", "job.toml", "--set", "model.name=transformer", "--set", "model.hidden=[]"},
+       "model transformer: needs text"},
       {{"train", "job.toml", "--set", "data.bach=64"}, "did you mean \"batch\""},
       {{"train", "job.toml", "--set", "nonsense"}, "--set nonsense"},
       {{"train", "job.toml", "--resume"}, "no run of \"small\""},
@@ -298,6 +302,18 @@ TEST_F(ProgramTest, AnyNumberOfWorkersEndsWithTheSameWeights) {
   EXPECT_EQ(weights.size(), 1U);
 }
 
+TEST_F(ProgramTest, OverlapWithBackwardEndsWithTheSameWeights) {
+  std::set<std::string> weights;
+  for (const char* overlap : {"false", "true"}) {
+    const Finished result =
+        muster({"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=4", "--set",
+                "parallel.strategy=all_reduce", "--set", std::string("parallel.overlap=") + overlap, "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    weights.insert(rows(result.out).back().at("weights"));
+  }
+  EXPECT_EQ(weights.size(), 1U);
+}
+
 // The processes that a program started, as the kernel tells.
 std::vector<pid_t> children_of(pid_t parent) {
   std::ifstream file(fmt::format("/proc/{}/task/{}/children", parent, parent));
@@ -360,8 +376,13 @@ TEST_F(ProgramTest, BenchesBetweenProcessesPrintRowsAndLeaveNothing) {
   ASSERT_EQ(workers.exit_code, 0) << workers.err;
   ASSERT_EQ(rows(workers.out).size(), 2U) << workers.out;
   EXPECT_EQ(rows(workers.out)[1].at("workers"), 2);
-  for (const char* key : {"efficiency", "host_mb", "samples_per_s", "wait_ms"})
+  for (const char* key : {"efficiency", "host_mb", "process_mb", "samples_per_s", "wait_ms"})
     EXPECT_TRUE(rows(workers.out)[1].contains(key)) << key;
+  // Parameters and momentum in two versions, and a gradient for each lane: 4 and 1 times the parameters for one worker,
+  // 4 and 2 times for two.
+  const double ratio =
+      rows(workers.out)[1].at("host_mb").get<double>() / rows(workers.out)[0].at("host_mb").get<double>();
+  EXPECT_NEAR(ratio, 6.0 / 5, 0.05);
   EXPECT_EQ(workers.err, "");
   const Finished collectives = muster({"bench", "collectives", "--ranks", "2", "--sizes", "4K", "--backends",
                                        "shm,shm-shared,gloo", "--rounds", "2", "--json"});
@@ -391,6 +412,15 @@ TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
   }
   EXPECT_EQ(steps[0].at("strategy"), "shared_sync");
   EXPECT_EQ(steps[1].at("strategy"), "plain");
+  const Finished uneven = muster({"bench", "step", "--model", "cnn", "--batch", "8", "--workers", "2", "--rounds", "1",
+                                  "--steps", "1", "--slow", "3", "--optimizer", "adam", "--json"});
+  ASSERT_EQ(uneven.exit_code, 0) << uneven.err;
+  EXPECT_EQ(rows(uneven.out).at(0).at("lanes"), 8);
+  EXPECT_GT(rows(uneven.out).at(0).at("of_speeds").get<double>(), 0);
+  const Finished text =
+      muster({"bench", "step", "--model", "transformer", "--batch", "2", "--rounds", "1", "--steps", "1", "--json"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_EQ(rows(text.out).at(0).at("model"), "transformer");
   const Finished optimizer = muster({"bench", "optimizer", "--model", "cnn", "--rounds", "1", "--json"});
   ASSERT_EQ(optimizer.exit_code, 0) << optimizer.err;
   EXPECT_EQ(rows(optimizer.out).at(0).at("optimizer"), "sgd");

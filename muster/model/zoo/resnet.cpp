@@ -14,6 +14,9 @@
 namespace muster::zoo {
 namespace {
 
+// A bottleneck block gives so many times the channels of its 3x3 convolution.
+constexpr std::int64_t kExpansion = 4;
+
 enum class Stem {
   kImageNet,  // 7x7 convolution of stride 2 and 3x3 max pooling of stride 2
   kCifar,     // 3x3 convolution
@@ -25,19 +28,34 @@ enum class Shortcut {
   kPadding,     // every second pixel, zeros for the new channels: option A
 };
 
+// What a block consists of.
+enum class BlockKind {
+  kBasic,       // two 3x3 convolutions
+  kBottleneck,  // 1x1, 3x3 with a quarter of the channels, 1x1. The stride is the 3x3's, as torchvision has it
+};
+
 struct Architecture {
   int depth;
   Stem stem;
   Shortcut shortcut;
-  std::int64_t width;                // channels of the first stage; each further stage doubles them
+  BlockKind kind;
+  std::int64_t width;                // of the first stage's 3x3 convolutions; each further stage doubles it
   std::vector<std::int64_t> blocks;  // of each stage
 };
 
 // A depth is one row.
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> rows{
-      {18, Stem::kImageNet, Shortcut::kProjection, 64, {2, 2, 2, 2}},
-      {20, Stem::kCifar, Shortcut::kPadding, 16, {3, 3, 3}},
+      {18, Stem::kImageNet, Shortcut::kProjection, BlockKind::kBasic, 64, {2, 2, 2, 2}},
+      {34, Stem::kImageNet, Shortcut::kProjection, BlockKind::kBasic, 64, {3, 4, 6, 3}},
+      {50, Stem::kImageNet, Shortcut::kProjection, BlockKind::kBottleneck, 64, {3, 4, 6, 3}},
+      {101, Stem::kImageNet, Shortcut::kProjection, BlockKind::kBottleneck, 64, {3, 4, 23, 3}},
+      {152, Stem::kImageNet, Shortcut::kProjection, BlockKind::kBottleneck, 64, {3, 8, 36, 3}},
+      {20, Stem::kCifar, Shortcut::kPadding, BlockKind::kBasic, 16, {3, 3, 3}},
+      {32, Stem::kCifar, Shortcut::kPadding, BlockKind::kBasic, 16, {5, 5, 5}},
+      {44, Stem::kCifar, Shortcut::kPadding, BlockKind::kBasic, 16, {7, 7, 7}},
+      {56, Stem::kCifar, Shortcut::kPadding, BlockKind::kBasic, 16, {9, 9, 9}},
+      {110, Stem::kCifar, Shortcut::kPadding, BlockKind::kBasic, 16, {18, 18, 18}},
   };
   return rows;
 }
@@ -58,17 +76,20 @@ torch::nn::Conv2d convolution(std::int64_t inputs, std::int64_t outputs, std::in
       torch::nn::Conv2dOptions(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
-// Two 3x3 convolutions and the shortcut around them. Activations are changed in place where backward does not need
-// them: batch norm keeps its input and not its output.
-class BasicBlock final : public torch::nn::Module {
+// Convolutions, each with its batch norm, and the shortcut around them. Activations are changed in place where backward
+// does not need them: batch norm keeps its input and not its output.
+class Block final : public torch::nn::Module {
  public:
-  BasicBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride, Shortcut shortcut)
-      : conv1_(register_module("conv1", convolution(inputs, outputs, 3, stride))),
-        bn1_(register_module("bn1", model::SyncBatchNorm2d(outputs))),
-        conv2_(register_module("conv2", convolution(outputs, outputs, 3, 1))),
-        bn2_(register_module("bn2", model::SyncBatchNorm2d(outputs))),
-        stride_(stride),
-        new_channels_(outputs - inputs) {
+  Block(BlockKind kind, std::int64_t inputs, std::int64_t outputs, std::int64_t stride, Shortcut shortcut)
+      : stride_(stride), new_channels_(outputs - inputs) {
+    if (kind == BlockKind::kBasic) {
+      add(inputs, outputs, 3, stride);
+      add(outputs, outputs, 3, 1);
+    } else {
+      add(inputs, outputs / kExpansion, 1, 1);
+      add(outputs / kExpansion, outputs / kExpansion, 3, stride);
+      add(outputs / kExpansion, outputs, 1, 1);
+    }
     if ((stride != 1 || inputs != outputs) && shortcut == Shortcut::kProjection) {
       downsample_ = register_module("downsample", torch::nn::Sequential(convolution(inputs, outputs, 1, stride),
                                                                         model::SyncBatchNorm2d(outputs)));
@@ -76,13 +97,21 @@ class BasicBlock final : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    torch::Tensor out = bn1_(conv1_(x)).relu_();
-    out = bn2_(conv2_(out));
+    torch::Tensor out = norms_[0](convolutions_[0](x));
+    for (std::size_t i = 1; i < convolutions_.size(); ++i)
+      out = norms_[i](convolutions_[i](out.relu_()));
     out += shortcut(x);
     return out.relu_();
   }
 
  private:
+  void add(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
+    const std::size_t number = convolutions_.size() + 1;
+    convolutions_.push_back(
+        register_module(fmt::format("conv{}", number), convolution(inputs, outputs, kernel, stride)));
+    norms_.push_back(register_module(fmt::format("bn{}", number), model::SyncBatchNorm2d(outputs)));
+  }
+
   torch::Tensor shortcut(const torch::Tensor& x) {
     if (downsample_) return downsample_->forward(x);
     if (stride_ == 1 && new_channels_ == 0) return x;
@@ -90,10 +119,8 @@ class BasicBlock final : public torch::nn::Module {
     return torch::constant_pad_nd(kept, {0, 0, 0, 0, 0, new_channels_});
   }
 
-  torch::nn::Conv2d conv1_;
-  model::SyncBatchNorm2d bn1_;
-  torch::nn::Conv2d conv2_;
-  model::SyncBatchNorm2d bn2_;
+  std::vector<torch::nn::Conv2d> convolutions_;
+  std::vector<model::SyncBatchNorm2d> norms_;
   torch::nn::Sequential downsample_{nullptr};
   const std::int64_t stride_;
   const std::int64_t new_channels_;
@@ -102,11 +129,12 @@ class BasicBlock final : public torch::nn::Module {
 // The blocks of one image size, named "0", "1", ...
 class Stage final : public torch::nn::Module {
  public:
-  Stage(std::int64_t inputs, std::int64_t outputs, std::int64_t stride, std::int64_t blocks, Shortcut shortcut) {
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      blocks_.push_back(register_module(
-          std::to_string(i),
-          std::make_shared<BasicBlock>(i == 0 ? inputs : outputs, outputs, i == 0 ? stride : 1, shortcut)));
+  Stage(const Architecture& architecture, std::size_t number, std::int64_t inputs, std::int64_t outputs) {
+    for (std::int64_t i = 0; i < architecture.blocks[number]; ++i) {
+      const std::int64_t stride = i == 0 && number > 0 ? 2 : 1;
+      blocks_.push_back(
+          register_module(std::to_string(i), std::make_shared<Block>(architecture.kind, i == 0 ? inputs : outputs,
+                                                                     outputs, stride, architecture.shortcut)));
     }
   }
 
@@ -117,7 +145,7 @@ class Stage final : public torch::nn::Module {
   }
 
  private:
-  std::vector<std::shared_ptr<BasicBlock>> blocks_;
+  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 class ResNet final : public model::Net {
@@ -130,10 +158,10 @@ class ResNet final : public model::Net {
         bn1_(register_module("bn1", model::SyncBatchNorm2d(architecture.width))) {
     std::int64_t inputs = architecture.width;
     for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
-      const std::int64_t outputs = architecture.width << i;
-      stages_.push_back(register_module(
-          fmt::format("layer{}", i + 1),
-          std::make_shared<Stage>(inputs, outputs, i == 0 ? 1 : 2, architecture.blocks[i], architecture.shortcut)));
+      const std::int64_t outputs =
+          (architecture.width << i) * (architecture.kind == BlockKind::kBottleneck ? kExpansion : 1);
+      stages_.push_back(
+          register_module(fmt::format("layer{}", i + 1), std::make_shared<Stage>(architecture, i, inputs, outputs)));
       inputs = outputs;
     }
     fc_ = register_module("fc", torch::nn::Linear(inputs, options.classes));

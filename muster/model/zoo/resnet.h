@@ -1,7 +1,9 @@
 // Residual networks (He et al., "Deep residual learning for image recognition", CVPR 2016).
 //
-// Depth 18 is the ImageNet network: 7x7 stem, max pooling, four stages of 64 to 512 channels, projection shortcuts.
-// Depth 20 is the paper's CIFAR network: 3x3 stem, three stages of 16 to 64 channels, shortcuts without parameters.
+// Depths 18, 34, 50, 101 and 152 are the ImageNet networks: 7x7 stem, max pooling, four stages of 64 to 512 channels,
+// projection shortcuts; from 50 on blocks are bottlenecks, with four times the channels and the stride in their 3x3
+// convolution, as torchvision has it (the paper: in the first 1x1). Depths 20, 32, 44, 56 and 110 are the paper's CIFAR
+// networks: 3x3 stem, three stages of 16 to 64 channels, shortcuts without parameters.
 // Parameters and buffers have torchvision's names and shapes: conv1.weight, bn1.running_mean,
 // layer2.0.downsample.0.weight, fc.bias; its published weights fit.
 #pragma once
@@ -14,7 +16,7 @@
 namespace muster::zoo {
 
 struct ResNetOptions {
-  int depth = 18;  // 18 or 20
+  int depth = 18;  // one of the above
   std::int64_t classes = 1000;
   std::int64_t channels = 3;
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "muster/strategies/all_reduce/bucket_pipeline.h"
 #include "muster/strategies/all_reduce/bucket_reducer.h"
 #include "muster/strategies/replica/replica_strategy.h"
 
@@ -52,31 +53,60 @@ class AllReduce final : public ReplicaStrategy {
  public:
   explicit AllReduce(StrategyOptions options)
       : ReplicaStrategy(std::move(options)),
-        reducer_(group(), this->options().layout, this->options().all_reduce),
+        // With overlap two threads talk to the other workers at the same time: each through a group of its own.
+        overlap_(this->options().all_reduce.overlap && workers() > 1),
+        reduce_group_(overlap_ ? group().split(0, group().rank()) : group()),
+        reducer_(reduce_group_, this->options().layout, this->options().all_reduce),
         message_(this->options()),
         sent_(message_.bytes()),
         received_(message_.bytes() * workers()) {
     place_sum(reducer_.values());
+    if (overlap_) {
+      pipeline_.emplace(this->options().layout, reducer_.buckets(), [this](std::size_t index) {
+        sum_bucket(index);
+        reducer_.reduce(index, Deadline::after(this->options().all_reduce.overlap_timeout));
+      });
+    }
+  }
+  AllReduce(const AllReduce&) = delete;
+  AllReduce& operator=(const AllReduce&) = delete;
+  ~AllReduce() override {
+    // The thread may wait for workers that wait for this one.
+    if (pipeline_ && pipeline_->busy()) reduce_group_.abort(group().rank(), "left a step that it had begun");
   }
 
+  std::size_t state_bytes() const override { return ReplicaStrategy::state_bytes() + reducer_.values().size_bytes(); }
+  void begin_step(const data::StepPlan& plan) override {
+    if (pipeline_) pipeline_->begin();
+    ReplicaStrategy::begin_step(plan);
+    own_gradients_ = own_gradients();
+  }
+  // The last of this worker's lanes: with its gradients those of all its lanes are there.
+  bool uses_ready_gradients(std::size_t lane) const override {
+    return pipeline_.has_value() && lane + 1 == lanes_of(rank()).last;
+  }
+  void gradient_ready(std::size_t lane, std::size_t tensor) override {
+    if (uses_ready_gradients(lane)) pipeline_->tensor_ready(tensor);
+  }
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
 
  private:
-  void reduce_bucket(std::size_t index, std::span<const compute::LaneGradient> own, const Deadline& deadline);
+  // May be called while backward goes on, once all of this worker's lanes have the bucket's tensors: it reads nothing
+  // else.
+  void sum_bucket(std::size_t index) {
+    sum_lanes(options().layout, own_gradients_, reducer_.buckets()[index].blocks, reducer_.values());
+  }
   Gathered gather(const Deadline& deadline);
 
+  const bool overlap_;
+  comm::Group reduce_group_;
   BucketReducer reducer_;
   const StepMessage message_;
   std::vector<std::byte> sent_;
   std::vector<std::byte> received_;
+  std::vector<compute::LaneGradient> own_gradients_;  // of the step in work
+  std::optional<BucketPipeline> pipeline_;            // with overlap; last, so that its thread ends first
 };
-
-// May be called while backward goes on, once all of this worker's lanes have the bucket's tensors: it reads nothing
-// else.
-void AllReduce::reduce_bucket(std::size_t index, std::span<const compute::LaneGradient> own, const Deadline& deadline) {
-  sum_lanes(options().layout, own, reducer_.buckets()[index].blocks, reducer_.values());
-  timed([&] { reducer_.reduce(index, deadline); });
-}
 
 Gathered AllReduce::gather(const Deadline& deadline) {
   const std::span<std::byte> mine(sent_);
@@ -113,9 +143,14 @@ Gathered AllReduce::gather(const Deadline& deadline) {
 
 StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline) {
   const data::StepPlan& step = finished_step();
-  const std::vector<compute::LaneGradient> own = own_gradients();
-  for (std::size_t index = 0; index < reducer_.buckets().size(); ++index)
-    reduce_bucket(index, own, deadline);
+  if (pipeline_) {
+    timed([&] { pipeline_->finish(deadline); });
+  } else {
+    for (std::size_t index = 0; index < reducer_.buckets().size(); ++index) {
+      sum_bucket(index);
+      timed([&] { reducer_.reduce(index, deadline); });
+    }
+  }
   const Gathered all = gather(deadline);
 
   // From here on nobody waits for anybody: every worker does the same to the same bits.

@@ -4,6 +4,9 @@
 //   1. each worker computes its own lanes (replica/replica_strategy.h);
 //   2. it sums them by the tree into fusion buckets (bucket_reducer.h), and each bucket is summed over the workers;
 //   3. marks, reports and buffers of all lanes are gathered;
+//   With overlap a bucket is summed while backward goes on, as soon as the worker's last lane has its gradients
+//   (bucket_pipeline.h): the same sums, so the same bits. A lane then has one backward(), and a loop must not be left
+//   inside a step. Over MPI the worker must not use its group inside a lane.
 //   4. every worker judges, measures and updates all blocks alike, and flips.
 // Replicas stay equal bit by bit. When lanes / workers is a power of two and the codec is the plain one, the bits are
 // those of shared_sync, for a short last batch too. Otherwise they depend on the number of workers, never on timing.

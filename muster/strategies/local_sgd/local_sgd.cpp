@@ -43,6 +43,10 @@ class LocalSgd final : public ReplicaStrategy {
     if (local_.outer_momentum > 0) velocity_.resize(this->options().layout.size());
   }
 
+  std::size_t state_bytes() const override {
+    return ReplicaStrategy::state_bytes() + reducer_.values().size_bytes() +
+           (anchor_.size() + velocity_.size()) * sizeof(float);
+  }
   void restore(const CommittedState& state) override;
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
   void synchronize(Deadline deadline) override;

@@ -66,6 +66,17 @@ CommittedState ReplicaStrategy::committed() const {
           cursor_};
 }
 
+std::size_t ReplicaStrategy::state_bytes() const {
+  // A lane whose gradient is elsewhere (place_sum) leaves its part of the region untouched.
+  std::size_t untouched = 0;
+  for (const HostLane& lane : lanes_) {
+    const auto* const place = reinterpret_cast<const std::byte*>(lane.area.gradient.data());
+    const std::span<std::byte> region = region_.bytes();
+    if (place < region.data() || place >= region.data() + region.size()) untouched += lane.area.gradient.size_bytes();
+  }
+  return region_.bytes().size() - untouched;
+}
+
 void ReplicaStrategy::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");

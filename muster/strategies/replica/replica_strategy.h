@@ -37,6 +37,7 @@ class ReplicaStrategy : public Strategy {
   int committed_version() const override { return static_cast<int>(committed_); }
   CommittedState committed() const override;
   Members members() const override { return {0, options_.group, 0}; }
+  std::size_t state_bytes() const override;
 
   void restore(const CommittedState& state) override;
   void begin_step(const data::StepPlan& plan) override;

@@ -52,6 +52,21 @@ TEST(DecideCores, TheSmallestLimitWins) {
   }
 }
 
+TEST(DecideCores, TellsEverythingThatItLookedAt) {
+  EXPECT_EQ(decide_cores(8, 2.5, 4).limits, "affinity 8, cgroup quota 2.50, SLURM_CPUS_PER_TASK 4");
+  EXPECT_EQ(decide_cores(2, {}, {}).limits, "affinity 2, cgroup quota none, SLURM_CPUS_PER_TASK not set");
+}
+
+TEST(Oversubscription, IsToldOfOnlyWhenThereAreTooFewCores) {
+  const Cores two = decide_cores(2, {}, {});
+  EXPECT_FALSE(oversubscription(two, 2, 1));
+  EXPECT_FALSE(oversubscription(two, 1, 2));
+  const std::string warning = oversubscription(two, 2, 2).value_or("");
+  EXPECT_NE(warning.find("2 workers of 2 threads share 2 cores (2 in the affinity mask)"), std::string::npos)
+      << warning;
+  EXPECT_TRUE(oversubscription(two, 3, 1));
+}
+
 // The cores of this process's affinity mask: what a quota can only make smaller.
 int in_mask() {
   cpu_set_t mask;

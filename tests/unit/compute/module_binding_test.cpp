@@ -1,5 +1,7 @@
 #include "muster/compute/module_binding.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
@@ -103,6 +105,39 @@ TEST(ModuleBinding, TwoBackwardsInALaneAddUp) {
   (module->forward(x).sum() * 2).backward();
   binding.collect();
   EXPECT_EQ(memory.gradient[binding.layout().tensors()[index_of(binding, "bias")].offset], 3.0F);
+}
+
+TEST(ModuleBinding, TellsOfEachGradientOnceWhenItIsComplete) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  const torch::Tensor x = torch::ones({1, 3});
+  binding.begin_lane(memory.area());
+  module->forward(x).sum().backward();
+  binding.collect();
+  const std::vector<float> whole = memory.gradient;
+
+  std::ranges::fill(memory.gradient, 7.0F);
+  std::vector<std::size_t> told;
+  binding.begin_lane(memory.area(), [&](std::size_t tensor) {
+    told.push_back(tensor);
+    const model::TensorSlot& slot = binding.layout().tensors()[tensor];
+    EXPECT_EQ(memory.present[tensor], 1);
+    for (std::uint64_t i = slot.offset; i < slot.offset + slot.count; ++i)
+      EXPECT_EQ(memory.gradient[i], whole[i]) << slot.name;
+    // From here on it belongs to whoever was told.
+    std::fill_n(memory.gradient.begin() + static_cast<std::ptrdiff_t>(slot.offset), slot.count, 5.0F);
+  });
+  module->forward(x).sum().backward();
+  binding.collect();
+  std::ranges::sort(told);
+  std::vector<std::size_t> expected{index_of(binding, "weight"), index_of(binding, "bias")};
+  std::ranges::sort(expected);
+  EXPECT_EQ(told, expected) << "the tied weight once, the unused one never";
+  EXPECT_EQ(memory.present[index_of(binding, "unused")], 0);
+  for (const std::size_t tensor : expected)
+    EXPECT_EQ(memory.gradient[binding.layout().tensors()[tensor].offset], 5.0F) << "left alone at the end of the lane";
 }
 
 TEST(ModuleBinding, TakesGradientsThatAreNotContiguous) {

@@ -129,6 +129,53 @@ TEST(AllReduceWorkers, GlooGivesTheBitsOfSharedMemory) {
   }
 }
 
+TEST(AllReduceWorkers, OverlapChangesNothing) {
+  std::vector<Network> networks{Network::kShm};
+  if (comm::gloo_available()) networks.push_back(Network::kGloo);
+  for (const Network network : networks) {
+    for (const auto& [workers, lanes] : std::vector<std::pair<int, std::uint64_t>>{{1, 4}, {2, 8}, {3, 6}, {4, 2}}) {
+      Training training = training_of(workers, lanes);
+      training.network = network;
+      training.all_reduce.bucket_bytes = std::size_t{1} << 16;
+      const Trained plain = train_alike(training);
+      training.all_reduce.overlap = true;
+      EXPECT_TRUE(train_alike(training) == plain) << workers << " workers, " << lanes << " lanes";
+    }
+  }
+}
+
+TEST(AllReduceWorkers, AStepWhoseGradientsAreOnTheirWayCannotBeLeft) {
+  run_group(2, Network::kShm, [](int, comm::Group group) {
+    StrategyOptions options{model::FlatLayout({{"w", {4}}, {"v", {4}}}), {}, 0, 2, group};
+    options.all_reduce.overlap = true;
+    const auto strategy = make_strategy("all_reduce", options);
+    testing::start(*strategy, options, 0);
+    const data::StepPlan plan = data::plan_step({}, {.samples = 8, .batch = 8, .lanes = 2});
+    // Nothing is on its way yet: forgotten as ever.
+    strategy->begin_step(plan);
+    strategy->begin_step(plan);
+    const std::size_t lane = strategy->claim().value();
+    ASSERT_TRUE(strategy->uses_ready_gradients(lane));
+    for (const std::size_t tensor : {0U, 1U}) {
+      strategy->area(lane).present[tensor] = 1;
+      strategy->gradient_ready(lane, tensor);
+    }
+    const Deadline deadline = Deadline::after(seconds(60));
+    for (bool refused = false; !refused;) {
+      ASSERT_FALSE(deadline.passed());
+      try {
+        strategy->begin_step(plan);  // until the thread has taken the first bucket
+        strategy->gradient_ready(lane, 0);
+        strategy->gradient_ready(lane, 1);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+        refused = true;
+      }
+    }
+    group.barrier();  // who leaves now takes the others with it
+  });
+}
+
 TEST(AllReduceWorkers, TheSizeOfBucketsChangesNothing) {
   Training training = training_of(2, 8);
   const Trained usual = train_alike(training);

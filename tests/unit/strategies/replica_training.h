@@ -105,6 +105,11 @@ inline std::vector<Trained> train(const Training& training) {
       strategy->begin_step(plan);
       while (const auto lane = strategy->claim()) {
         training.work(options, state, plan, *lane, strategy->area(*lane));
+        if (strategy->uses_ready_gradients(*lane)) {
+          for (std::size_t tensor = 0; tensor < options.layout.tensors().size(); ++tensor) {
+            if (strategy->area(*lane).present[tensor] != 0) strategy->gradient_ready(*lane, tensor);
+          }
+        }
         strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step),
                                  .correct = 1,
                                  .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0});

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -155,7 +156,7 @@ struct Training {
   Claims claims = Claims::kStatic;
   compute::OptimizerOptions optimizer = compute::Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-3};
   std::optional<double> clip_norm{};
-  int slow_worker = -1;
+  int slow_worker = -1;  // holds the lane that it claims until the others have finished all others
 };
 
 constexpr std::size_t kLanes = 8;
@@ -183,6 +184,8 @@ Trained train(const Training& training) {
   buffers.add("mean", model::Dtype::kF32, {1}, 4);
   const comm::SharedRegion region = comm::create_shm_group_region(training.workers);
   std::vector<Trained> results(static_cast<std::size_t>(training.workers));
+  std::vector<std::atomic<std::size_t>> finished(kSteps);  // lanes of each step
+  std::atomic<std::size_t> slow_lanes = 0;
   run_ranks(training.workers, [&](int rank) {
     using namespace std::chrono_literals;
     comm::Group group;
@@ -215,9 +218,15 @@ Trained train(const Training& training) {
       const data::StepPlan plan = data::plan_step(state.cursor, {.samples = 100, .batch = 30, .lanes = kLanes});
       strategy->begin_step(plan);
       while (const auto lane = strategy->claim()) {
-        if (rank == training.slow_worker) std::this_thread::sleep_for(3ms);
+        const Deadline deadline = Deadline::after(60s);
+        while (rank == training.slow_worker && finished[step] + 1 < plan.lanes.size()) {
+          ASSERT_FALSE(deadline.passed()) << "nobody takes the lanes that the slow worker does not get to";
+          std::this_thread::sleep_for(1ms);
+        }
+        if (rank == training.slow_worker) ++slow_lanes;
         compute_lane(options, state, plan, *lane, strategy->area(*lane));
         strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step), .correct = 1});
+        ++finished[step];
       }
       const StepOutcome outcome =
           strategy->commit({optimizer.get(), 0.1, training.clip_norm, rules}, Deadline::after(60s));
@@ -230,6 +239,7 @@ Trained train(const Training& training) {
     result.buffers.assign(state.buffers.begin(), state.buffers.end());
     group.barrier();
   });
+  EXPECT_LE(slow_lanes, kSteps) << "more than one a step";
   for (const Trained& result : results)
     EXPECT_TRUE(result == results.front()) << "workers differ";
   return results.front();

@@ -1,6 +1,9 @@
 #include "muster/trainer/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -9,8 +12,11 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/mutex.h"
+#include "muster/comm/shm_backend.h"
 #include "muster/data/permutation.h"
 #include "muster/data/synthetic.h"
+#include "support/ranks.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
 
@@ -358,6 +364,63 @@ TEST(SessionVerify, CodeThatKeepsSomethingFromLaneToLaneIsFoundAndTheTensorNamed
                                                ::testing::HasSubstr("the gradient of second.bias"),
                                                ::testing::HasSubstr("keep nothing from lane to lane")));
   }
+}
+
+// Two workers as threads with a group between them, by all_reduce.
+void run_two_workers(bool overlap, const std::function<void(int rank, Session&, testing::SmallNet&)>& body) {
+  const comm::SharedRegion region = comm::create_shm_group_region(2);
+  const std::array nets{testing::make_net<LinearNet>(1), testing::make_net<LinearNet>(2)};  // the first one's count
+  testing::run_ranks(2, [&](int rank) {
+    auto mapping = comm::SharedRegion::attach(FileDescriptor(::dup(region.descriptor())));
+    SessionOptions o = options(16, 4);
+    o.group = comm::Group(comm::join_shm_group(std::move(mapping), rank, Deadline::after(std::chrono::seconds(60))));
+    o.strategy = "all_reduce";
+    o.all_reduce.overlap = overlap;
+    const auto net = nets[static_cast<std::size_t>(rank)];
+    Session session(net, compute::Sgd{.lr = 0.1, .momentum = 0.9}, o);
+    body(rank, session, *net);
+    o.group.barrier();
+  });
+}
+
+TEST(Session, SummingGradientsWhileBackwardGoesOnChangesNothing) {
+  const auto dataset = line_data(53);
+  Mutex mutex;
+  std::set<std::string> hashes;
+  for (const bool overlap : {false, true}) {
+    run_two_workers(overlap, [&](int, Session& session, testing::SmallNet& net) {
+      for (int epoch = 0; epoch < 3; ++epoch) {
+        for (Lane& lane : session.lanes(dataset))
+          train_lane(lane, net);
+      }
+      const MutexLock lock(mutex);
+      hashes.insert(session.weights_hash());
+    });
+  }
+  EXPECT_EQ(hashes.size(), 1U);
+}
+
+TEST(Session, AGradientThatIsOnItsWayTakesNoSecondBackward) {
+  const auto dataset = line_data(53);
+  run_two_workers(true, [&](int, Session& session, testing::SmallNet& net) {
+    // The first of this worker's two lanes may have several: nothing is sent before the last one.
+    std::size_t lanes = 0;
+    for (Lane& lane : session.lanes(dataset)) {
+      train_lane(lane, net);
+      if (++lanes == 1) {
+        EXPECT_NO_THROW(train_lane(lane, net));
+        continue;
+      }
+      try {
+        train_lane(lane, net);
+        ADD_FAILURE() << "taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+      }
+      break;
+    }
+    EXPECT_EQ(lanes, 2U);
+  });
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "muster/model/zoo/resnet.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include <gmock/gmock.h>
 
 #include "muster/base/error.h"
@@ -77,6 +80,35 @@ TEST(ResNet18, HasThePublishedNumberOfParameters) {
   EXPECT_EQ(parameter_count(*resnet({.depth = 18, .classes = 10})), 11'689'512 - 990 * 513);
 }
 
+// torchvision's, and so the published, numbers.
+TEST(ResNet, DeeperOnesHaveThePublishedNumbersOfParameters) {
+  EXPECT_EQ(parameter_count(*resnet({.depth = 34})), 21'797'672);
+  EXPECT_EQ(parameter_count(*resnet({.depth = 50})), 25'557'032);
+  EXPECT_EQ(parameter_count(*resnet({.depth = 101})), 44'549'160);
+  EXPECT_EQ(parameter_count(*resnet({.depth = 152})), 60'192'808);
+}
+
+TEST(ResNet50, HasTorchvisionsNamesAndShapes) {
+  const auto net = resnet({.depth = 50});
+  const Listing rows = listing(net->named_parameters());
+  EXPECT_EQ(rows.size(), 161u);
+  // The first block of the second stage, whose 3x3 convolution has the stride, in torchvision's order.
+  Expected block;
+  block.conv("layer2.0.conv1", 128, 256, 1);
+  block.norm("layer2.0.bn1", 128);
+  block.conv("layer2.0.conv2", 128, 128, 3);
+  block.norm("layer2.0.bn2", 128);
+  block.conv("layer2.0.conv3", 512, 128, 1);
+  block.norm("layer2.0.bn3", 512);
+  block.conv("layer2.0.downsample.0", 512, 256, 1);
+  block.norm("layer2.0.downsample.1", 512);
+  const auto at = std::find(rows.begin(), rows.end(), block.parameters.front());
+  ASSERT_LE(static_cast<std::size_t>(block.parameters.size()), static_cast<std::size_t>(rows.end() - at));
+  EXPECT_EQ(Listing(at, at + static_cast<std::ptrdiff_t>(block.parameters.size())), block.parameters);
+  EXPECT_THAT(rows, ::testing::Contains(::testing::Pair("layer1.0.downsample.0.weight", Shape{256, 64, 1, 1})));
+  EXPECT_THAT(rows, ::testing::Contains(::testing::Pair("fc.weight", Shape{1000, 2048})));
+}
+
 TEST(ResNet20, HasItsNamesShapesAndOrder) {
   const auto net = resnet({.depth = 20, .classes = 10});
   const Expected rows = expected(3, 16, 3, 3, false, 10);
@@ -92,6 +124,17 @@ TEST(ResNet20, HasThePapersNumberOfParameters) {
   const std::int64_t third = 9 * 32 * 64 + 5 * 9 * 64 * 64 + 6 * 2 * 64;
   EXPECT_EQ(parameter_count(*resnet({.depth = 20, .classes = 10})), stem + first + second + third + 64 * 10 + 10);
   EXPECT_EQ(stem + first + second + third + 64 * 10 + 10, 269'722);
+}
+
+// n blocks a stage: the stem, the stages, the classifier; with n = 5, 7, 9, 18 the paper's 0.46, 0.66, 0.85 and 1.7 M.
+TEST(ResNetCifar, DeeperOnesHaveThePapersNumbersOfParameters) {
+  for (const auto& [depth, n, millions] : std::vector<std::tuple<int, std::int64_t, double>>{
+           {32, 5, 0.46}, {44, 7, 0.66}, {56, 9, 0.85}, {110, 18, 1.7}}) {
+    const std::int64_t count = 432 + 32 + 2 * n * (9 * 16 * 16 + 32) + 9 * 16 * 32 + (2 * n - 1) * 9 * 32 * 32 +
+                               2 * n * 64 + 9 * 32 * 64 + (2 * n - 1) * 9 * 64 * 64 + 2 * n * 128 + 650;
+    EXPECT_EQ(parameter_count(*resnet({.depth = depth, .classes = 10})), count) << depth;
+    EXPECT_NEAR(static_cast<double>(count) / 1e6, millions, 0.05) << depth;
+  }
 }
 
 class ResNetDepth : public ::testing::TestWithParam<int> {};
@@ -130,14 +173,14 @@ TEST_P(ResNetDepth, StartsAsTorchvisionDoes) {
       const bool weight = parameter.key().ends_with("weight");
       EXPECT_TRUE(torch::equal(value, weight ? torch::ones_like(value) : torch::zeros_like(value))) << parameter.key();
     } else {
-      const double bound = 1 / std::sqrt(static_cast<double>(GetParam() == 18 ? 512 : 64));
+      const double bound = 1 / std::sqrt(static_cast<double>(GetParam() == 18 ? 512 : GetParam() == 50 ? 2048 : 64));
       EXPECT_LE(value.abs().max().item<double>(), bound) << parameter.key();
       EXPECT_GT(value.abs().max().item<double>(), bound / 2) << parameter.key();
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Depths, ResNetDepth, ::testing::Values(18, 20));
+INSTANTIATE_TEST_SUITE_P(Depths, ResNetDepth, ::testing::Values(18, 20, 50));
 
 // The first block of a stage with its convolutions switched off passes on its shortcut: every second pixel, zeros
 // behind.
@@ -169,7 +212,7 @@ TEST(ResNet, RefusesOtherDepthsAndNamesThoseItHas) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
     EXPECT_THAT(error.what(), ::testing::HasSubstr("19"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("18 and 20"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("18, 34, 50, "));
   }
   EXPECT_THROW(resnet({.classes = 0}), Error);
   EXPECT_THROW(resnet({.channels = 0}), Error);

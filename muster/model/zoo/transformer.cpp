@@ -1,0 +1,164 @@
+#include "muster/model/zoo/transformer.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "muster/base/error.h"
+#include "muster/model/zoo/requirements.h"
+
+namespace muster::zoo {
+namespace {
+
+constexpr double kDeviation = 0.02;
+constexpr double kPositionDeviation = 0.01;
+
+class Attention final : public torch::nn::Module {
+ public:
+  explicit Attention(const TransformerOptions& options)
+      : c_attn_(register_module("c_attn", torch::nn::Linear(options.width, 3 * options.width))),
+        c_proj_(register_module("c_proj", torch::nn::Linear(options.width, options.width))),
+        heads_(options.heads),
+        dropout_(options.dropout) {}
+
+  // `hidden` is true where a position (row) must not look (column).
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& hidden) {
+    const std::int64_t depth = x.size(2) / heads_;
+    // samples x positions x 3 x heads x depth, to three of samples x heads x positions x depth
+    const auto parts = c_attn_(x).view({x.size(0), x.size(1), 3, heads_, depth}).permute({2, 0, 3, 1, 4}).unbind(0);
+    const torch::Tensor query = parts[0] * (1 / std::sqrt(static_cast<double>(depth)));
+    torch::Tensor weights = torch::matmul(query, parts[1].transpose(2, 3));
+    weights = weights.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
+    if (dropout_ > 0) weights = torch::dropout(weights, dropout_, is_training());
+    return c_proj_(torch::matmul(weights, parts[2]).transpose(1, 2).reshape(x.sizes()));
+  }
+
+ private:
+  torch::nn::Linear c_attn_;  // queries, keys and values in one
+  torch::nn::Linear c_proj_;
+  const std::int64_t heads_;
+  const double dropout_;
+};
+
+class FeedForward final : public torch::nn::Module {
+ public:
+  explicit FeedForward(std::int64_t width)
+      : c_fc_(register_module("c_fc", torch::nn::Linear(width, 4 * width))),
+        c_proj_(register_module("c_proj", torch::nn::Linear(4 * width, width))) {}
+
+  torch::Tensor forward(const torch::Tensor& x) { return c_proj_(torch::gelu(c_fc_(x), "tanh")); }
+
+ private:
+  torch::nn::Linear c_fc_;
+  torch::nn::Linear c_proj_;
+};
+
+torch::nn::LayerNorm layer_norm(std::int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+}
+
+class Block final : public torch::nn::Module {
+ public:
+  explicit Block(const TransformerOptions& options)
+      : ln_1_(register_module("ln_1", layer_norm(options.width))),
+        attn_(register_module("attn", std::make_shared<Attention>(options))),
+        ln_2_(register_module("ln_2", layer_norm(options.width))),
+        mlp_(register_module("mlp", std::make_shared<FeedForward>(options.width))),
+        dropout_(options.dropout) {}
+
+  torch::Tensor forward(torch::Tensor x, const torch::Tensor& hidden) {
+    x = x + dropped(attn_->forward(ln_1_(x), hidden));
+    return x + dropped(mlp_->forward(ln_2_(x)));
+  }
+
+ private:
+  torch::Tensor dropped(torch::Tensor x) const { return dropout_ > 0 ? torch::dropout(x, dropout_, is_training()) : x; }
+
+  torch::nn::LayerNorm ln_1_;
+  std::shared_ptr<Attention> attn_;
+  torch::nn::LayerNorm ln_2_;
+  std::shared_ptr<FeedForward> mlp_;
+  const double dropout_;
+};
+
+class Transformer final : public model::Net {
+ public:
+  explicit Transformer(const TransformerOptions& options)
+      : wte_(register_module("wte", torch::nn::Embedding(options.vocabulary, options.width))),
+        wpe_(register_module("wpe", torch::nn::Embedding(options.context, options.width))),
+        h_(register_module("h", torch::nn::ModuleList())),
+        ln_f_(register_module("ln_f", layer_norm(options.width))),
+        context_(options.context),
+        dropout_(options.dropout) {
+    for (std::int64_t i = 0; i < options.layers; ++i) {
+      blocks_.push_back(std::make_shared<Block>(options));
+      h_->push_back(blocks_.back());
+    }
+    if (!options.tied)
+      lm_head_ = register_module(
+          "lm_head", torch::nn::Linear(torch::nn::LinearOptions(options.width, options.vocabulary).bias(false)));
+    initialise(options.layers);
+  }
+
+  torch::Tensor forward(torch::Tensor tokens) override {
+    if (tokens.dim() != 2 || tokens.size(1) > context_) {
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("model transformer: takes samples x at most {} tokens; the batch "
+                              "is {}",
+                              context_, fmt::join(tokens.sizes(), "x")));
+    }
+    const std::int64_t positions = tokens.size(1);
+    torch::Tensor x = wte_(tokens.to(torch::kInt64)) + wpe_->weight.slice(0, 0, positions);
+    if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
+    const torch::Tensor hidden = torch::ones({positions, positions}, torch::kBool).triu(1);
+    for (const auto& block : blocks_)
+      x = block->forward(x, hidden);
+    return torch::nn::functional::linear(ln_f_(x), lm_head_ ? lm_head_->weight : wte_->weight);
+  }
+
+ private:
+  void initialise(std::int64_t layers) {
+    const torch::NoGradGuard no_grad;
+    const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(layers));
+    for (auto& item : named_parameters()) {
+      const std::string& name = item.key();
+      if (name.find("ln_") != std::string::npos) continue;  // 1 and 0 already
+      if (name.ends_with("bias"))
+        item.value().zero_();
+      else if (name == "wpe.weight")
+        item.value().normal_(0, kPositionDeviation);
+      else
+        item.value().normal_(0, name.ends_with("c_proj.weight") ? residual : kDeviation);
+    }
+  }
+
+  torch::nn::Embedding wte_;
+  torch::nn::Embedding wpe_;
+  torch::nn::ModuleList h_;
+  torch::nn::LayerNorm ln_f_;
+  torch::nn::Linear lm_head_{nullptr};
+  std::vector<std::shared_ptr<Block>> blocks_;
+  const std::int64_t context_;
+  const double dropout_;
+};
+
+}  // namespace
+
+std::shared_ptr<model::Net> transformer(const TransformerOptions& options) {
+  require_at_least("transformer", "layers", options.layers, 1);
+  require_at_least("transformer", "heads", options.heads, 1);
+  require_at_least("transformer", "width", options.width, 1);
+  require_at_least("transformer", "context", options.context, 1);
+  require_at_least("transformer", "vocabulary", options.vocabulary, 1);
+  require_dropout("transformer", options.dropout);
+  if (options.width % options.heads != 0) {
+    throw Error(ErrorKind::kInvalidInput, fmt::format("model transformer: width is {}; it must be a multiple of its {} "
+                                                      "heads",
+                                                      options.width, options.heads));
+  }
+  return std::make_shared<Transformer>(options);
+}
+
+}  // namespace muster::zoo
