@@ -12,11 +12,11 @@ namespace muster::launch {
 struct World {
   int rank = 0;
   int size = 1;
-  std::string launcher;  // "muster", "mpirun", "srun", or empty when nobody launched us
-  std::string store;     // the folder by which the processes find each other (MUSTER_STORE); empty: none was given
+  std::string launcher{};  // "muster", "mpirun", "srun", or empty when nobody launched us
+  std::string store{};     // the folder by which the processes find each other (MUSTER_STORE); empty: none was given
   // Of a worker that a supervisor watches and replaces (MUSTER_ARENA): "found", "join", or where the arena is to be
   // had.
-  std::string arena;
+  std::string arena{};
   int attempt = 0;  // how many processes had this rank before (MUSTER_ATTEMPT)
 };
 

@@ -69,7 +69,7 @@ class SharedSync final : public Strategy {
             cursor_};
   }
 
-  std::size_t state_bytes() const override { return rank_ == 0 ? arena_.region()->bytes().size() : 0; }
+  std::size_t state_bytes() const override { return members_.leads() ? arena_.region()->bytes().size() : 0; }
   void restore(const CommittedState& state) override;
   void meet() override;
   Members members() const override { return members_; }
