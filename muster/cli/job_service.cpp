@@ -46,7 +46,11 @@ control::MemberStatus member_status(const launch::SupervisorReport::Seat& seat, 
   if (seat.state != control::SeatState::kMember) return member;
   member.step = step + 1;
   if (seat.lane) member.lane = static_cast<std::uint64_t>(*seat.lane);
-  if (!seat.lane && seat.in_commit) member.waits_for = "the others of this step";
+  const comm::Activity activity = seat.doing.activity;
+  if (activity == comm::Activity::kWaiting) member.waits_for = "the others";
+  if (activity == comm::Activity::kLoading) member.waits_for = "samples";
+  if (activity == comm::Activity::kSaving) member.waits_for = "the disk";
+  member.seconds = std::chrono::duration<double>(system_clock().now().time_since_epoch() - seat.doing.since).count();
   return member;
 }
 

@@ -75,6 +75,8 @@ void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::st
   job.least_workers = static_cast<int>(resolved.job.parallel.workers.least);
   job.most_workers = workers;
   job.grace = grace;
+  job.liveness = std::chrono::duration<double>(resolved.job.parallel.liveness_seconds);
+  job.hang = std::chrono::duration<double>(resolved.job.parallel.hang_seconds);
   job.describe_lane = [&](std::uint64_t step, int lane) {
     return fmt::format("samples {}",
                        fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));

@@ -43,6 +43,8 @@ int supervise_workers(const launch::Command& command, const SupervisedJob& job) 
   JobService service({job.name, job.text, job.least_workers, job.most_workers, tell});
   launch::SupervisorOptions options;
   options.seats = job.most_workers;
+  options.liveness = std::chrono::duration_cast<std::chrono::nanoseconds>(job.liveness);
+  options.hang = std::chrono::duration_cast<std::chrono::nanoseconds>(job.hang);
   options.describe_lane = job.describe_lane;
   options.tell = tell;
   options.requested_signal = [&] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };

@@ -24,6 +24,8 @@ struct SupervisedJob {
   int least_workers = 1;
   int most_workers = 1;
   std::chrono::duration<double> grace{};
+  std::chrono::duration<double> liveness{2};  // this and the next: launch/supervisor.h
+  std::chrono::duration<double> hang{10};
   std::function<std::string(std::uint64_t step, int lane)> describe_lane;  // launch/supervisor.h
 };
 

@@ -18,7 +18,7 @@ namespace muster::comm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
-constexpr std::uint32_t kLayoutVersion = 2;
+constexpr std::uint32_t kLayoutVersion = 3;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr int kEnteredPhase = 0;
@@ -510,11 +510,6 @@ void Arena::wait_member(int rank, int phase, const Deadline& deadline) {
                                   : fmt::format("come to phase {} of step {}", phase, step_);
       });
   throw_if_superseded();
-}
-
-int Arena::arrived(int rank) const {
-  const ArrivalWord word = ArrivalWord::unpack(arrival_word(rank).load());
-  return word.step == step_ ? word.phase : 0;
 }
 
 void Arena::wait_arrived(int phase, const Deadline& deadline) {

@@ -110,8 +110,6 @@ class Arena {
   void release(int lane);                    // this rank's claim, unstarted or broken off, is free again
   void finish(int lane);
   LaneWord lane_state(int lane) const;
-  // How far a rank has come in step(): the phase that it has arrived at, 0 while it computes. For observers, too.
-  int arrived(int rank) const;
 
   // Returns when lanes 0 .. lanes-1 are done.
   void wait_all_done(int lanes, const Deadline& deadline);

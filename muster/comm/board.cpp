@@ -66,6 +66,7 @@ struct alignas(64) Board::Seat {
   std::atomic<std::uint32_t> left;
   std::atomic<std::uint64_t> start_time;
   std::atomic<std::int64_t> beat_ns;
+  std::atomic<std::uint64_t> doing;  // since, in nanoseconds: 56 | activity: 8
 };
 
 std::size_t Board::bytes(int ranks) {
@@ -121,6 +122,38 @@ void Board::beat() {
 
 std::chrono::nanoseconds Board::last_beat(int rank) const {
   return std::chrono::nanoseconds(seats_[rank].beat_ns.load(std::memory_order_relaxed));
+}
+
+std::string_view to_string(Activity activity) {
+  switch (activity) {
+    case Activity::kNothing:
+      return "";
+    case Activity::kLoading:
+      return "waits for samples";
+    case Activity::kComputing:
+      return "computes";
+    case Activity::kWaiting:
+      return "waits for the others";
+    case Activity::kEvaluating:
+      return "evaluates";
+    case Activity::kSaving:
+      return "saves";
+  }
+  return "";
+}
+
+// Enough for two years without a restart of the machine.
+constexpr int kActivityBits = 8;
+
+void Board::begin(Activity activity) {
+  seats_[self_].doing.store(
+      static_cast<std::uint64_t>(monotonic_ns()) << kActivityBits | static_cast<std::uint64_t>(activity),
+      std::memory_order_relaxed);
+}
+
+Board::Doing Board::doing(int rank) const {
+  const std::uint64_t word = seats_[rank].doing.load(std::memory_order_relaxed);
+  return {static_cast<Activity>(word & 0xff), std::chrono::nanoseconds(word >> kActivityBits)};
 }
 
 void Board::ring(Seat& seat) {

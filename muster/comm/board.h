@@ -35,6 +35,17 @@ namespace muster::comm {
 // Who is waited for when it may be any rank.
 constexpr int kAnyRank = -1;
 
+// What a rank is at, for those who watch it.
+enum class Activity : std::uint8_t {
+  kNothing,
+  kLoading,     // waits for samples
+  kComputing,   // a lane
+  kWaiting,     // for the other ranks, in a commit or a collective
+  kEvaluating,  // a batch
+  kSaving,
+};
+std::string_view to_string(Activity activity);
+
 struct Failure {
   ErrorKind kind = ErrorKind::kPeerLost;
   int rank = 0;  // the rank that failed
@@ -70,6 +81,15 @@ class Board {
   // A sign of life, written by the owner and read by observers; nanoseconds of the monotonic clock, 0 before the first.
   void beat();
   std::chrono::nanoseconds last_beat(int rank) const;
+
+  // What this rank begins now. Written by the owner's working thread, unlike beats: a process that lives and does not
+  // get on shows by it.
+  struct Doing {
+    Activity activity = Activity::kNothing;
+    std::chrono::nanoseconds since{};  // of the monotonic clock
+  };
+  void begin(Activity activity);
+  Doing doing(int rank) const;
 
   // Tells those who wait for this rank (or for any) that something changed. REQUIRES: the change was stored seq_cst.
   void announce();

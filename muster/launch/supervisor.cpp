@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -24,6 +25,7 @@ constexpr std::chrono::milliseconds kArenaPollInterval{20};
 constexpr std::chrono::milliseconds kReportInterval{100};
 constexpr std::chrono::seconds kFetchTimeout{5};
 constexpr int kDeathsOfALane = 2;
+constexpr std::size_t kStepTimes = 31;
 
 struct Seat {
   std::optional<ChildProcess> process;
@@ -168,6 +170,51 @@ struct Supervisor::State {
     }
   }
 
+  // Alive, but not getting on: an endless loop in user code, say. Waiting for others, for samples and for disks has
+  // deadlines of its own.
+  void kill_the_hung() {
+    if (!arena) return;
+    const auto now = system_clock().now();
+    const std::uint64_t step = arena->committed().step;
+    if (step != last_step) {
+      if (last_step_at) step_times.push_back(now - *last_step_at);
+      if (step_times.size() > kStepTimes) step_times.pop_front();
+      last_step = step;
+      last_step_at = now;
+    }
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if (!seats[index].process || !member(index)) continue;
+      const comm::Board::Doing doing = observer().doing(static_cast<int>(index));
+      const bool works = doing.activity == comm::Activity::kComputing || doing.activity == comm::Activity::kEvaluating;
+      const std::chrono::nanoseconds lasts = now.time_since_epoch() - doing.since;
+      if (!works || lasts < hang_limit(now - seats[index].entered)) continue;
+      options.tell(fmt::format("worker {} (pid {}) {} {} for {:.0f} s without getting on: it is killed", index,
+                               seats[index].process->pid(), to_string(doing.activity), lane_of(index),
+                               std::chrono::duration<double>(lasts).count()));
+      seats[index].process->kill(SIGKILL);
+    }
+  }
+
+  std::chrono::nanoseconds hang_limit(std::chrono::nanoseconds member_for) const {
+    std::vector<std::chrono::nanoseconds> sorted(step_times.begin(), step_times.end());
+    std::sort(sorted.begin(), sorted.end());
+    std::chrono::nanoseconds limit = options.hang;
+    if (!sorted.empty()) limit = std::max(limit, 10 * sorted[sorted.size() / 2]);
+    // First runs are slow: caches, pages, code that is compiled.
+    const std::chrono::nanoseconds warm_up = 6 * options.hang;
+    return member_for < warm_up + limit || sorted.empty() ? limit + warm_up : limit;
+  }
+
+  std::string lane_of(std::size_t index) const {
+    const comm::Arena now = comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank);
+    for (int lane = 0; lane < now.options().lanes; ++lane) {
+      const comm::LaneWord word = now.lane_state(lane);
+      if (word.rank == static_cast<int>(index) && word.state == comm::LaneState::kStarted)
+        return fmt::format("lane {} of step {}", lane, now.step() + 1);
+    }
+    return fmt::format("after step {}", now.step());
+  }
+
   control::JobView view() const {
     control::JobView job;
     const auto now = system_clock().now();
@@ -233,7 +280,7 @@ struct Supervisor::State {
         const comm::LaneWord word = now->lane_state(lane);
         if (word.rank == seat.seat && word.state == comm::LaneState::kStarted) seat.lane = lane;
       }
-      seat.in_commit = now && now->arrived(seat.seat) > 0;
+      if (now) seat.doing = now->board().doing(seat.seat);
       report.seats.push_back(seat);
     }
     options.report(report);
@@ -294,6 +341,9 @@ struct Supervisor::State {
   std::optional<comm::Arena> arena;
   std::optional<comm::RegionServer> server;
   comm::ArenaAddress address;
+  std::uint64_t last_step = 0;
+  std::optional<Clock::Instant> last_step_at;
+  std::deque<std::chrono::nanoseconds> step_times;
   Clock::Instant looked;
   Clock::Instant last_look;
   Clock::Instant judging_since;
@@ -319,6 +369,7 @@ int Supervisor::run() {
     state.throw_if_deadly();
     state.look_for_arena();
     state.kill_the_silent();
+    state.kill_the_hung();
     const control::MembershipDecision decision = control::decide_members(state.view());
     if (decision.all_lost) {
       // Workers that all ended by themselves have said why.

@@ -16,6 +16,7 @@
 
 #include "muster/base/process.h"
 #include "muster/base/temporary_folder.h"
+#include "muster/comm/board.h"
 #include "muster/control/membership.h"
 #include "muster/launch/child_process.h"
 
@@ -29,7 +30,7 @@ struct SupervisorReport {
     control::SeatState state = control::SeatState::kEmpty;  // kEmpty: not listed
     int restarts = 0;
     std::optional<int> lane{};  // that it computes
-    bool in_commit = false;     // it has done its part of the step and waits for the others
+    comm::Board::Doing doing{};
   };
   std::uint64_t generation = 0;
   std::uint64_t step = 0;  // committed
@@ -50,6 +51,9 @@ struct SupervisorOptions {
   // Called when the members change, and several times a second.
   std::function<void(const SupervisorReport&)> report = [](const SupervisorReport&) {};
   std::chrono::nanoseconds liveness = std::chrono::seconds(2);
+  // A worker that computes one lane, or one batch of an evaluation, for longer than this and than ten steps usually
+  // take is taken for hung; while it is new, six times this longer.
+  std::chrono::nanoseconds hang = std::chrono::seconds(10);
   // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run.
   std::function<int()> requested_signal = [] { return 0; };
   // How long workers may take to end by themselves once the job ends; they are killed then.

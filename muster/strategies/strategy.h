@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "muster/base/deadline.h"
+#include "muster/comm/board.h"
 #include "muster/comm/group.h"
 #include "muster/comm/store.h"
 #include "muster/compute/buffer_layout.h"
@@ -133,6 +134,8 @@ class Strategy {
   // After kPeerLost: becomes a member of the next generation, with the committed state as it is. Gives the outcome of
   // the step in work if that was committed after all. Throws kUnsupported where the group is fixed, kTimeout.
   virtual std::optional<StepOutcome> rejoin();
+  // What this worker begins now, for those who watch it.
+  virtual void begin(comm::Activity /*activity*/) {}
   // A text that outlives all workers, if the strategy's memory does: the leader writes it, its successor reads it.
   virtual void write_note(const std::string& /*text*/) {}
   virtual std::string note() const { return {}; }

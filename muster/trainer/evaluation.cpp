@@ -73,6 +73,7 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
   } catch (const c10::Error& error) {
     throw Error(ErrorKind::kCompute, error.what_without_backtrace(), "evaluation");
   }
+  options.share_done();
   group.all_reduce(std::span(results), comm::Reduction::kSum, Deadline::after(kOthersTimeout));
   if (results.back() > 0) return std::nullopt;
   Evaluation evaluation;

@@ -24,6 +24,7 @@ struct EvaluationOptions {
   int loader_threads = 1;
   // The workers that share the work: each takes every size()-th batch. All must call; all get the same result, the same
   // bits as one worker alone.
+  std::function<void()> share_done = [] {};  // called when this worker waits for the shares of the others
   comm::Group group{};
   // Called after each batch with the samples done, by all workers if they are equally fast; returning false ends
   // the evaluation with no result, on all workers.

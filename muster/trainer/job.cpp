@@ -344,6 +344,14 @@ Schema job_schema(Job& job) {
   p.field("claims", &job.parallel.claims,
           "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
       .one_of({"static", "dynamic"});
+  p.field("liveness_seconds", &job.parallel.liveness_seconds,
+          "shared_sync: a worker without a sign of life for so long is killed and replaced.")
+      .range(0.5, 3600);
+  p.field(
+       "hang_seconds", &job.parallel.hang_seconds,
+       "shared_sync: a worker that computes one lane for longer than this, and than ten steps usually take, is killed "
+       "and replaced.")
+      .range(0.5, 86400);
   p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
       .range(64, 1 << 20);
   p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
@@ -455,6 +463,8 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "data.prefetch",
                                            "parallel.workers",
                                            "parallel.claims",
+                                           "parallel.liveness_seconds",
+                                           "parallel.hang_seconds",
                                            "parallel.bucket_kb",
                                            "parallel.overlap",
                                            "checkpoint.every_steps",

@@ -88,6 +88,8 @@ struct Job {
     std::string strategy = "shared_sync";
     IntegerRange workers{};
     std::string claims = "dynamic";
+    double liveness_seconds = 2;
+    double hang_seconds = 10;
     std::int64_t bucket_kb = 4096;
     bool sync_batch_norm = false;
     bool overlap = false;

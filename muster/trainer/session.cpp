@@ -317,11 +317,13 @@ struct Session::State {
     lane.step = plan->at.step;
     {
       const Stopwatch watch(times.load);
+      strategy->begin(comm::Activity::kLoading);
       batch = feed->take(*plan, index);
       done.push_back(index);
       read_ahead();
     }
     compute_start = system_clock().now();
+    strategy->begin(comm::Activity::kComputing);
     lane.samples_ = static_cast<double>(batch.labels.size());
     lane.weight_ = plan->weight(index);
     lane.ids = batch.ids;
@@ -361,6 +363,7 @@ struct Session::State {
     lane.target = torch::Tensor();
     feed->recycle(std::move(batch));
     times.compute += Seconds(system_clock().now() - compute_start).count();
+    strategy->begin(comm::Activity::kWaiting);
   }
 
   void commit() {
@@ -469,6 +472,10 @@ void Session::meet(const std::shared_ptr<const data::Dataset>& dataset) {
 
 strategies::Members Session::members() const {
   return state_->strategy->members();
+}
+
+void Session::begin(comm::Activity activity) {
+  state_->strategy->begin(activity);
 }
 
 void Session::write_note(const std::string& text) {

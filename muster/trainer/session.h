@@ -127,6 +127,8 @@ class Session {
   // again, but for its finished lanes; if it was committed after all its outcome is given. lanes() does it by itself.
   std::optional<strategies::StepOutcome> rejoin();
 
+  // What this worker begins now beside its steps, for those who watch it.
+  void begin(comm::Activity activity);
   // A text beside the state that outlives the workers, under a supervisor: written by the one that leads, of at most
   // 4,000 bytes. Empty where nobody keeps it.
   void write_note(const std::string& text);

@@ -181,6 +181,7 @@ class Training {
       summarize(result);
       finished_ = true;
       leave_note();
+      session_.begin(comm::Activity::kWaiting);
       // Nobody leaves before the leader has written everything: if it is lost another one can.
       session_.members().group.barrier(Deadline::after(2 * kDiskPatience));
     });
@@ -535,7 +536,10 @@ class Training {
     EvaluationOptions options;
     options.loader_threads = static_cast<int>(job_.data.loader_threads);
     options.group = session_.members().group;
+    options.share_done = [&] { session_.begin(comm::Activity::kWaiting); };
+    session_.begin(comm::Activity::kEvaluating);
     options.progress = [&](std::uint64_t done) {
+      session_.begin(comm::Activity::kEvaluating);
       observer().validating(done, dataset->size());
       return !options_.stop_requested();
     };
@@ -597,11 +601,13 @@ class Training {
     session_.synchronize();
     checkpointed_step_ = session_.cursor().step;
     if (!leads()) return;
+    session_.begin(comm::Activity::kSaving);
     TrainingState state = capture(session_);
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
     state.manifest.progress = progress_.to_json();
     writer_->submit(std::move(state), best_metric);
+    session_.begin(comm::Activity::kWaiting);
   }
 
   void report(const WrittenCheckpoint& written) {

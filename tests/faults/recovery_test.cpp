@@ -169,6 +169,17 @@ TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {
   EXPECT_EQ(state_of({workers[1], 0}), ProcessState::kGone);
 }
 
+TEST_F(Recovery, AWorkerThatDoesNotGetOnIsNamedKilledAndReplaced) {
+  const Json expected = undisturbed();
+  ::setenv("MUSTER_FAILPOINTS", "arena.finish.before=delay=600000@rank=1,step=5,attempt=0", 1);
+  const Finished result =
+      run_program(folder_.path(), arguments(2, {"parallel.hang_seconds=0.5", "parallel.claims=static"}));
+  ::unsetenv("MUSTER_FAILPOINTS");
+  expect_same_end(result, expected, "a worker that hangs");
+  EXPECT_THAT(result.err, ::testing::ContainsRegex("worker 1 .pid [0-9]+. computes lane [13] of step 6 for [0-9]+ s "
+                                                   "without getting on"));
+}
+
 TEST_F(Recovery, ALaneThatKillsTwoWorkersEndsTheJobAndNamesItsSamples) {
   ::setenv("MUSTER_FAILPOINTS", "arena.start.after=kill@step=5", 1);
   const Finished result = run_program(folder_.path(), arguments(2));

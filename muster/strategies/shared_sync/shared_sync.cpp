@@ -74,6 +74,7 @@ class SharedSync final : public Strategy {
   void meet() override;
   Members members() const override { return members_; }
   std::optional<StepOutcome> rejoin() override;
+  void begin(comm::Activity activity) override { arena_.board().begin(activity); }
   void write_note(const std::string& text) override { arena_.write_note(text); }
   std::string note() const override { return arena_.note(); }
   void begin_step(const data::StepPlan& plan) override;
