@@ -193,8 +193,8 @@ int expect_loss_of(Group group, const std::string& lost, std::chrono::nanosecond
   } catch (const Error& error) {
     EXPECT_TRUE(error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout) << error.what();
     EXPECT_THAT(error.message(), ContainsRegex(fmt::format("rank [{}]", lost))) << "on rank " << group.rank();
-    // Half a second for a busy machine to notice that the deadline has passed.
-    EXPECT_LT(system_clock().now() - last, timeout + 500ms) << error.what();
+    // The deadline, not the default of a call, which is minutes; a busy machine may be seconds late.
+    EXPECT_LT(system_clock().now() - last, timeout + 10s) << error.what();
   }
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
