@@ -145,6 +145,16 @@ struct JobService::State {
     return status;
   }
 
+  // Returns when everything is written.
+  void finish_writing() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    if (thread.joinable()) thread.join();
+  }
+
   // Steps a second over the last few seconds.
   double rate() const {
     if (steps.size() < 2) return 0;
@@ -175,17 +185,12 @@ JobService::JobService(JobServiceOptions options) : state_(std::make_unique<Stat
 
 JobService::~JobService() {
   state_->server.reset();
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->changed.notify_all();
-  if (state_->thread.joinable()) state_->thread.join();
+  state_->finish_writing();
 }
 
 void JobService::report(const launch::SupervisorReport& report) {
   State& state = *state_;
-  const bool members_changed = report.generation != state.last.generation;
+  bool members_changed = report.generation != state.last.generation;
   const auto now = system_clock().now();
   {
     const std::lock_guard lock(state.mutex);
@@ -203,6 +208,7 @@ void JobService::report(const launch::SupervisorReport& report) {
     }
     try {
       state.open(state.run_folder);
+      members_changed = true;  // since the record was opened
     } catch (const Error& error) {
       state.given_up = true;
       state.options.warn(fmt::format("muster status and other commands cannot reach this job: {}", error.what()));
@@ -224,6 +230,7 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
   State& state = *state_;
   if (!state.thread.joinable()) return;
   state.server.reset();
+  state.finish_writing();  // nothing can be written once the lease is given up
   state.attempt([&] {
     state.record->put_standing({phase, reason, state.last.step, 0});
     state.record->release();

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -84,10 +85,12 @@ struct Arena::Control {
 
 // A page: the newer one of the two whose number is not 0 counts.
 struct Arena::Note {
-  std::atomic<std::uint64_t> number;  // 0 while it is written
-  std::uint64_t length;
+  // Read while it may be written over: in words, in this order, so that `number` tells afterwards.
+  using Word = std::atomic<std::uint64_t>;
+  Word number;  // 0 while it is written
+  Word length;
   std::uint64_t unused;
-  std::array<char, kMostNote> text;
+  std::array<Word, kMostNote / sizeof(Word)> text;
 };
 
 std::size_t Arena::bytes(const ArenaOptions& options) {
@@ -563,8 +566,12 @@ void Arena::write_note(std::string_view text) {
   Note& note = note_slot((last + 1) % 2);
   note.number.store(0);
   MUSTER_FAILPOINT("arena.note.before_write");
-  note.length = text.size();
-  std::copy(text.begin(), text.end(), note.text.begin());
+  note.length.store(text.size());
+  for (std::size_t begin = 0; begin < text.size(); begin += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + begin, std::min(sizeof(word), text.size() - begin));
+    note.text[begin / sizeof(word)].store(word, std::memory_order_release);
+  }
   MUSTER_FAILPOINT("arena.note.before_publish");
   note.number.store(last + 1);
 }
@@ -574,7 +581,11 @@ std::string Arena::note() const {
     const std::uint64_t number = std::max(note_slot(0).number.load(), note_slot(1).number.load());
     if (number == 0) return {};
     const Note& note = note_slot(number % 2);
-    std::string text(note.text.data(), std::min<std::uint64_t>(note.length, kMostNote));
+    std::string text(std::min<std::uint64_t>(note.length.load(), kMostNote), '\0');
+    for (std::size_t begin = 0; begin < text.size(); begin += sizeof(std::uint64_t)) {
+      const std::uint64_t word = note.text[begin / sizeof(word)].load(std::memory_order_acquire);
+      std::memcpy(text.data() + begin, &word, std::min(sizeof(word), text.size() - begin));
+    }
     // Written over meanwhile: there is a newer one.
     if (note.number.load() == number) return text;
   }

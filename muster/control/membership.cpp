@@ -28,6 +28,7 @@ MembershipDecision decide_members(const JobView& job) {
   std::uint64_t members = 0;
   std::uint64_t ready = 0;
   int occupied = 0;
+  int leaving = 0;
   bool somebody_lost = false;
   bool starting = false;
   for (std::size_t i = 0; i < job.seats.size(); ++i) {
@@ -37,6 +38,10 @@ MembershipDecision decide_members(const JobView& job) {
     if (seat.state == SeatState::kEmpty) continue;
     ++occupied;
     if (seat.state == SeatState::kMember) members |= bit;
+    if (seat.leaving) {
+      ++leaving;
+      continue;
+    }
     if (seat.state == SeatState::kReady) ready |= bit;
     starting |= seat.state == SeatState::kStarting && seat.since_start < kStartPatience;
   }
@@ -55,6 +60,15 @@ MembershipDecision decide_members(const JobView& job) {
     decision.reason = "all workers are lost";
     return decision;
   }
+  // Those that do not train yet first; then from the last seat on, which spares those that have been there longest.
+  for (const SeatState state : {SeatState::kStarting, SeatState::kReady, SeatState::kMember}) {
+    for (std::size_t i = job.seats.size(); !job.finishing && i-- > 0 && occupied - leaving > job.target;) {
+      if (job.seats[i].state != state || job.seats[i].leaving) continue;
+      decision.evict.push_back(static_cast<int>(i));
+      ready &= ~(std::uint64_t{1} << i);
+      ++leaving;
+    }
+  }
   const bool let_in = ready != 0 && !job.finishing && (job.generation > 0 || !starting);
   if (job.arena && (somebody_lost || let_in)) {
     decision.new_generation = true;
@@ -63,14 +77,6 @@ MembershipDecision decide_members(const JobView& job) {
                                   seat_list(decision.members));
   }
   if (job.finishing) return decision;
-  // Those that do not train yet first; then from the last seat on, which spares those that have been there longest.
-  for (const SeatState state : {SeatState::kStarting, SeatState::kReady, SeatState::kMember}) {
-    for (std::size_t i = job.seats.size(); i-- > 0 && occupied > job.target;) {
-      if (job.seats[i].state != state) continue;
-      decision.evict.push_back(static_cast<int>(i));
-      --occupied;
-    }
-  }
   for (std::size_t i = 0; i < job.seats.size() && occupied < job.target; ++i) {
     const SeatView& seat = job.seats[i];
     if (seat.state != SeatState::kEmpty || (seat.failures > 0 && seat.since_failure < back_off(seat.failures)))

@@ -19,6 +19,7 @@ struct SeatView {
   std::chrono::nanoseconds since_failure{};  // when empty and failures > 0
   std::chrono::nanoseconds since_start{};    // when starting
   bool lost = false;                         // a member of the present generation whose process is dead
+  bool leaving = false;                      // told to go, and its death is not confirmed yet
 };
 
 struct JobView {

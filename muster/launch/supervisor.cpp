@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -51,7 +52,7 @@ struct Supervisor::State {
       : command(std::move(its_command)),
         options(std::move(its_options)),
         folder("muster-job-"),
-        store(comm::make_file_store(folder.path())),
+        store(comm::make_file_store(store_folder())),
         seats(static_cast<std::size_t>(options.seats)) {}
 
   bool member(std::size_t seat) const { return (members >> seat & 1) != 0; }
@@ -61,7 +62,7 @@ struct Supervisor::State {
     Command own = command;
     own.environment["MUSTER_RANK"] = std::to_string(index);
     own.environment["MUSTER_SIZE"] = std::to_string(options.seats);
-    own.environment["MUSTER_STORE"] = folder.path().string();
+    own.environment["MUSTER_STORE"] = store_folder().string();
     // The first process makes the arena; those that start with it find it in the store, later ones are told.
     own.environment["MUSTER_ARENA"] = server ? address.text() : founded ? "join" : "found";
     own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes++);
@@ -76,19 +77,40 @@ struct Supervisor::State {
     const auto now = system_clock().now();
     if (arena || now - looked < kArenaPollInterval) return;
     looked = now;
+    std::shared_ptr<const comm::SharedRegion> region;
     try {
       address = comm::ArenaAddress::parse(store->get("arena", Deadline::after(std::chrono::nanoseconds(0))));
+      region = std::make_shared<const comm::SharedRegion>(
+          comm::fetch_region(address.server, Deadline::after(kFetchTimeout)));
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kTimeout) return;
+      // Not there yet; or whoever made it has died, and will be buried.
+      if (error.kind() == ErrorKind::kTimeout || error.kind() == ErrorKind::kPeerLost) return;
       throw;
     }
-    auto region =
-        std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, Deadline::after(kFetchTimeout)));
     arena.emplace(comm::Arena::attach(region, address.nonce, comm::kAnyRank));
     // From here on the arena outlives any worker, and newcomers get it from here.
     server.emplace(*region);
     address.server = server->address();
   }
+
+  // A store's values stay: the arena of a founder that died before anybody else had it would be looked for in vain.
+  void start_over_without(std::size_t dead_founder) {
+    founded = false;
+    try {
+      store->get("arena", Deadline::after(std::chrono::nanoseconds(0)));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kTimeout) return;  // the next process makes the one that the others wait for
+      throw;
+    }
+    ++foundings;
+    store = comm::make_file_store(store_folder());
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if (index == dead_founder || !seats[index].process) continue;
+      seats[index].evicted = true;
+      seats[index].process->kill(SIGKILL);
+    }
+  }
+  std::filesystem::path store_folder() const { return folder.path() / fmt::format("store-{}", foundings); }
 
   bool ready(std::size_t index) const {
     if (!arena || !seats[index].process) return false;
@@ -116,21 +138,23 @@ struct Supervisor::State {
     const auto now = system_clock().now();
     if (ending.good()) {
       finishing = true;
+    } else if (seat.evicted) {
+      // It was one too many: how it ended is nobody's business.
     } else if (passed_on != 0) {
       if (index == 0 || exit_code == 0) exit_code = ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
-    } else if (finishing || seat.evicted) {
-      // One that came too late, did not leave in time, or was one too many.
-    } else if (!was_member && !was_ready && ending.signal == 0) {
-      // It gave up by itself before it could train, and has said why: another one would do the same.
+    } else if (finishing || hopeless != 0) {
+      // One that came too late, or did not leave in time.
+    } else if (members == 0 && !was_ready && ending.signal == 0) {
+      // Nobody trains, and it gave up by itself before it could, and has said why: another one would do the same.
       hopeless = hopeless == 0 ? ending.exit_code : hopeless;
     } else {
       options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, to_string(ending)));
       count_lanes_of(index);
-      if (was_member && ending.signal == 0) last_exit_code = ending.exit_code;
+      if (was_member) last_exit_code = ending.exit_code;
       if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
       ++seat.failures;
     }
-    if (!arena && index == founder) founded = false;  // the next process has to make the arena
+    if (!arena && index == founder) start_over_without(index);
     seat.process.reset();
     seat.failed = now;
     seat.lost = was_member;
@@ -159,6 +183,7 @@ struct Supervisor::State {
         options.tell(fmt::format("worker {} (pid {}) has not begun to train within {} s: it is killed", index,
                                  seats[index].process->pid(), control::kStartPatience.count()));
         seats[index].process->kill(SIGKILL);
+        judging_since = now;
         continue;
       }
       const std::chrono::nanoseconds beat = observer().last_beat(static_cast<int>(index));
@@ -230,6 +255,7 @@ struct Supervisor::State {
       one.since_failure = now - seat.failed;
       one.since_start = now - seat.started;
       one.lost = seat.lost;
+      one.leaving = seat.evicted;
       if (seat.process)
         one.state = member(index)  ? control::SeatState::kMember
                     : ready(index) ? control::SeatState::kReady
@@ -296,7 +322,8 @@ struct Supervisor::State {
   }
 
   void pass_signal_on() {
-    const int requested = wishes.stop ? SIGTERM : options.requested_signal();
+    const int asked_for = options.requested_signal();
+    const int requested = asked_for == 0 && wishes.stop ? SIGTERM : asked_for;
     if (requested == 0 || requested == passed_on) return;
     signal_all(requested);
     passed_on = requested;
@@ -326,8 +353,9 @@ struct Supervisor::State {
   const Command command;
   const SupervisorOptions options;
   TemporaryFolder folder;
-  const std::shared_ptr<comm::Store> store;
   // the workers
+  int foundings = 0;  // attempts to make the arena that came to nothing although others had been told of it
+  std::shared_ptr<comm::Store> store;
   std::vector<Seat> seats;
   std::uint64_t generation = 0;
   std::uint64_t members = 0;

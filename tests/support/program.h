@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -45,6 +46,8 @@ class Program {
       const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       const int err_fd = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       if (::chdir(folder_.c_str()) != 0) ::_exit(97);
+      // Who is killed cannot clean up: what it leaves goes with the test's folder.
+      ::setenv("TMPDIR", std::filesystem::absolute(folder_).c_str(), 1);
       ::dup2(out_fd, STDOUT_FILENO);
       ::dup2(err_fd, STDERR_FILENO);
       ::execv(MUSTER_PROGRAM, argv.data());

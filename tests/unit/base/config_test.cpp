@@ -9,12 +9,15 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "muster/base/text.h"
 #include "support/sandbox.h"
 
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // One field of every type that a schema knows, without limits; and a second section that has all limits.
@@ -561,6 +564,65 @@ TEST(Config, FieldsDescribeWhatIsAllowed) {
   EXPECT_EQ(Field("k", &numbers, "").range(0, 1).above(0).allowed(), "array of numbers, greater than 0 and at most 1");
   EXPECT_EQ(Field("k", &word, "").non_empty().allowed(), "non-empty string");
   EXPECT_EQ(Field("k", &word, "").non_empty().violation(), "the text is empty");
+}
+
+// --- Ranges of integers
+
+struct BoundRange {
+  IntegerRange workers{1, 1};
+  Schema schema;
+  BoundRange() { schema.section("parallel", "Who.").field("workers", &workers, "How many.").range(1, 64); }
+  std::string error_of(const std::string& value) {
+    try {
+      schema.load_text("[parallel]\nworkers = " + value + "\n", "job.toml");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return fmt::format("accepted as {} to {}", workers.least, workers.most);
+  }
+};
+
+TEST(ConfigRange, IsANumberOrATextOfTwo) {
+  BoundRange bound;
+  EXPECT_EQ(bound.error_of("4"), "accepted as 4 to 4");
+  EXPECT_EQ(bound.error_of("\"1:4\""), "accepted as 1 to 4");
+  EXPECT_EQ(bound.error_of("\"3:3\""), "accepted as 3 to 3");
+  EXPECT_EQ(bound.error_of("\"1:64\""), "accepted as 1 to 64");
+  for (const std::string assignment : {"parallel.workers=10:20", "parallel.workers=\"10:20\""}) {
+    bound.schema.set(assignment);
+    EXPECT_EQ(bound.workers.least, 10) << assignment;
+    EXPECT_EQ(bound.workers.most, 20) << assignment;
+  }
+}
+
+TEST(ConfigRange, RefusesTextsThatAreNone) {
+  for (const std::string value :
+       {"\"\"", "\"4\"", "\":\"", "\"1:\"", "\":4\"", "\"1-4\"", "\"1:4:5\"", "\" 1:4\"", "\"1: 4\"", "\"1:4 \"",
+        "\"+1:4\"", "\"one:4\"", "\"1:99999999999999999999\"", "1.5", "true", "[1, 4]"}) {
+    EXPECT_THAT(BoundRange().error_of(value), HasSubstr("Expected integer, or a range as \"1:4\"")) << value;
+  }
+}
+
+TEST(ConfigRange, KeepsLimitsAndOrder) {
+  EXPECT_THAT(BoundRange().error_of("\"4:1\""), HasSubstr("found \"4:1\", which begins above its end"));
+  for (const std::string value : {"0", "65", "-1", "\"0:4\"", "\"1:65\"", "\"-3:-1\""})
+    EXPECT_THAT(BoundRange().error_of(value), AllOf(HasSubstr("parallel.workers: found"), HasSubstr("1 to 64")));
+}
+
+TEST(ConfigRange, PrintsWhatItReadsBack) {
+  BoundRange bound;
+  for (const IntegerRange range : {IntegerRange{3, 3}, IntegerRange{1, 4}}) {
+    bound.workers = range;
+    BoundRange other;
+    other.schema.load_text(bound.schema.to_toml(), "resolved.toml");
+    EXPECT_EQ(other.workers.least, range.least);
+    EXPECT_EQ(other.workers.most, range.most);
+  }
+  EXPECT_EQ(bound.schema.to_json(), (Json{{"parallel", {{"workers", "1:4"}}}}));
+  bound.workers = {2, 2};
+  EXPECT_EQ(bound.schema.to_json(), (Json{{"parallel", {{"workers", 2}}}}));
+  EXPECT_TRUE(bound.schema.changed("parallel.workers"));
+  EXPECT_THAT(bound.schema.to_markdown(), HasSubstr("integer, or a range as \"1:4\""));
 }
 
 }  // namespace

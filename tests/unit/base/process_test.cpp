@@ -48,5 +48,18 @@ TEST(Process, AnotherOneWithTheSameNumberIsNotTheOneThatWasMeant) {
   EXPECT_EQ(state_of(earlier), ProcessState::kGone);
 }
 
+TEST(Process, IsKnownByItsNumberWhileItLives) {
+  EXPECT_EQ(process_of(::getpid()), this_process());
+  const pid_t child = start_child();
+  const ProcessId process = process_of(child);
+  EXPECT_EQ(process.pid, child);
+  EXPECT_GE(process.start_time, this_process().start_time);
+  EXPECT_EQ(state_of(process), ProcessState::kRunning);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(process_of(child), (ProcessId{child, 0}));
+  EXPECT_EQ(state_of(process), ProcessState::kGone);
+}
+
 }  // namespace
 }  // namespace muster

@@ -74,6 +74,14 @@ Words as_words(std::span<std::byte> bytes) {
   return {reinterpret_cast<std::uint64_t*>(bytes.data()), bytes.size() / 8};
 }
 
+std::string note_of(std::uint64_t step) {
+  return std::to_string(step) + std::string(100 + step % 3000, static_cast<char>('a' + step % 26));
+}
+
+bool is_note(const std::string& text) {
+  return text.empty() || text == note_of(std::stoull(text));
+}
+
 void fill_first_version(const Arena& arena) {
   const Words words = as_words(arena.version(0));
   for (std::size_t i = 0; i < words.size(); ++i)
@@ -126,6 +134,8 @@ void contend(Arena& arena, int rank, const Deadline& deadline) {
   arena.wait_arrived(1, deadline);
   if (!first && !arena.take_back(last)) arena.take_back(last - 1);
   if (const std::optional<int> lane = arena.claim_next(kJobLanes)) arena.release(*lane);
+  // All have arrived: whoever wrote the note in an earlier generation has done so.
+  if (rank == static_cast<int>(std::bit_width(arena.members())) - 1) arena.write_note(note_of(arena.step()));
   arena.arrive(2);
   arena.wait_arrived(2, deadline);
   // Claims of its own that it holds by now are worked off first.

@@ -2,7 +2,8 @@
 //
 // Lanes and slices are written in two passes, the first of which leaves nonsense: two writers at once, or a reader of
 // something half written, cannot give the reference's numbers. Every fifth step is skipped; in every eighth, workers
-// also pin, release and take back, so that every kind of store happens at every rank but the first.
+// also pin, release and take back, so that every kind of store happens at every rank but the first; the last member
+// leaves a note then.
 #pragma once
 
 #include <chrono>
@@ -40,6 +41,10 @@ class SerialReference {
 
 ArenaOptions job_options(int ranks, std::uint64_t first_step = 0);
 void fill_first_version(const Arena& arena);
+
+// The note that is left in a step; an empty one stands for none.
+std::string note_of(std::uint64_t step);
+bool is_note(const std::string& text);
 
 // One step of one rank.
 void do_step(Arena& arena, int rank, const Deadline& deadline);

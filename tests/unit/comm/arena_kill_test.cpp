@@ -145,6 +145,7 @@ class Host {
   void check_committed() {
     const VersionPin pin = arena_->pin();
     ASSERT_EQ(sha256(pin.bytes()), reference_.hash_at(pin.step())) << "at step " << pin.step();
+    ASSERT_TRUE(testing::is_note(arena_->note())) << arena_->note();
   }
 
   Arena& arena() { return *arena_; }

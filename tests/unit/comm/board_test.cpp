@@ -229,5 +229,33 @@ TEST(Board, APeerThatLeftIsLostAtOnceButWhatItDidBeforeCounts) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(Board, AWaitEndsWithWhatItsInterruptionThrows) {
+  const SharedBoard shared(2);
+  Board board = shared.board(0);
+  board.sit();
+  int calls = 0;
+  board.set_interruption([&] {
+    if (++calls == 2) throw Error(ErrorKind::kInterrupted, "enough");
+  });
+  EXPECT_EQ(error_of_wait(board, 60s).kind(), ErrorKind::kInterrupted);
+  EXPECT_EQ(calls, 2);
+  EXPECT_FALSE(board.failed()) << "it is this rank's own affair";
+  board.set_interruption({});
+  EXPECT_EQ(error_of_wait(board, 60ms).kind(), ErrorKind::kTimeout);
+}
+
+TEST(Board, ADeathIsToldEvenIfTheWaitIsInterruptedAsWell) {
+  const SharedBoard shared(2);
+  Board board = shared.board(0);
+  board.sit();
+  const pid_t child = start_rank(shared, sleep_for_ever);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  siginfo_t info;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  board.set_interruption([] { throw Error(ErrorKind::kInterrupted, "enough"); });
+  EXPECT_EQ(error_of_wait(board, 60s).kind(), ErrorKind::kPeerLost);
+  ::waitpid(child, nullptr, 0);
+}
+
 }  // namespace
 }  // namespace muster::comm

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -188,6 +189,51 @@ TEST(MakeGroup, WhatOthersLeftInTheStoreIsChecked) {
     options.timeout = 1s;
     EXPECT_EQ(error_of([&] { make_group(options); }).kind(), ErrorKind::kDamaged) << text;
   }
+}
+
+// What a supervised worker's group does when the members change.
+TEST(MakeGroup, AWaitForTheOthersEndsWithWhatTheInterruptionThrows) {
+  for (const int rank : {0, 1}) {
+    GroupOptions options;
+    options.rank = rank;
+    options.size = 2;
+    options.store = make_memory_store();
+    options.timeout = 60s;
+    options.interruption = [] { throw Error(ErrorKind::kInterrupted, "the members changed"); };
+    EXPECT_EQ(error_of([&] { make_group(options); }).kind(), ErrorKind::kInterrupted) << rank;
+  }
+}
+
+TEST(MakeGroup, ACollectiveOfAHostEndsWithWhatTheInterruptionThrows) {
+  const auto store = make_memory_store();
+  std::atomic<bool> changed = false;
+  std::atomic<int> met = 0;
+  std::atomic<int> interrupted = 0;
+  testing::run_ranks(3, [&](int rank) {
+    GroupOptions options;
+    options.rank = rank;
+    options.size = 3;
+    options.store = store;
+    options.timeout = 60s;
+    options.interruption = [&] {
+      if (changed) throw Error(ErrorKind::kInterrupted, "the members changed");
+    };
+    Group group = make_group(options);
+    Group half = group.split(0, rank);
+    ++met;
+    if (rank == 2) {  // it does not come any more
+      while (met < 3)
+        system_clock().sleep_for(1ms);
+      changed = true;
+    } else {
+      // The one as the other: a group that was split off has its parent's interruption.
+      const Error error = error_of([&] { rank == 0 ? group.barrier() : half.barrier(); });
+      ++interrupted;
+      EXPECT_EQ(error.kind(), ErrorKind::kInterrupted) << error.what();
+    }
+    while (interrupted < 2)  // nobody leaves before: that would end the others' waits as well
+      system_clock().sleep_for(1ms);
+  });
 }
 
 }  // namespace

@@ -166,6 +166,36 @@ TEST(FileStore, IsOneStoreForSeveralProcesses) {
   EXPECT_EQ(store->get("leader", passed()).size(), 1U);
 }
 
+TEST_P(StoreTest, AnInterruptibleOneIsTheSameStore) {
+  const auto store = make();
+  const auto same = with_interruption(store, [] {});
+  same->set("key", "value");
+  EXPECT_EQ(store->get("key", passed()), "value");
+  EXPECT_EQ(same->get("key", passed()), "value");
+  EXPECT_EQ(kind_of([&] { same->get("nothing", Deadline::after(milliseconds(12))); }), ErrorKind::kTimeout);
+  EXPECT_EQ(kind_of([&] { same->set("key", "other"); }), ErrorKind::kMismatch);
+}
+
+TEST_P(StoreTest, AWaitEndsWithWhatItsInterruptionThrows) {
+  int calls = 0;
+  const auto store = with_interruption(make(), [&] {
+    if (++calls == 3) throw Error(ErrorKind::kPeerLost, "somebody was lost");
+  });
+  EXPECT_EQ(kind_of([&] { store->get("never", soon()); }), ErrorKind::kPeerLost);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_P(StoreTest, AValueThatComesWhileAnInterruptibleGetWaitsIsFound) {
+  const auto store = make();
+  std::thread writer;
+  // The wait has begun when the check is called for the first time.
+  const auto waiting = with_interruption(store, [&] {
+    if (!writer.joinable()) writer = std::thread([&] { store->set("late", "here"); });
+  });
+  EXPECT_EQ(waiting->get("late", soon()), "here");
+  writer.join();
+}
+
 TEST(FileStore, LeavesOnlyValuesAndOnlyForItsOwner) {
   const TemporaryFolder folder;
   const auto store = make_file_store(folder / "store");

@@ -76,5 +76,19 @@ TEST(Environment, SlurmGrantsCores) {
   EXPECT_THROW(granted_cores(environment({{"SLURM_CPUS_PER_TASK", "0"}})), Error);
 }
 
+TEST(Environment, ASupervisedWorkerIsToldOfItsArenaAndItsPredecessors) {
+  const World world = detect_world(environment(
+      {{"MUSTER_RANK", "1"}, {"MUSTER_SIZE", "2"}, {"MUSTER_ARENA", "muster-0a:0b"}, {"MUSTER_ATTEMPT", "3"}}));
+  EXPECT_EQ(world.arena, "muster-0a:0b");
+  EXPECT_EQ(world.attempt, 3);
+  const World fixed = detect_world(environment({{"MUSTER_RANK", "1"}, {"MUSTER_SIZE", "2"}}));
+  EXPECT_EQ(fixed.arena, "");
+  EXPECT_EQ(fixed.attempt, 0);
+  for (const char* bad : {"", "-1", "x", "1.5"}) {
+    EXPECT_THROW(detect_world(environment({{"MUSTER_RANK", "1"}, {"MUSTER_SIZE", "2"}, {"MUSTER_ATTEMPT", bad}})),
+                 Error);
+  }
+}
+
 }  // namespace
 }  // namespace muster::launch

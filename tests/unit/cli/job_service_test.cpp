@@ -1,0 +1,127 @@
+#include "muster/cli/job_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/json.h"
+#include "muster/control/access_token.h"
+#include "muster/control/control_client.h"
+#include "muster/control/store.h"
+#include "support/sandbox.h"
+
+namespace muster::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using control::JobPhase;
+using control::SeatState;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Deadline soon() {
+  return Deadline::after(20s);
+}
+
+class JobServiceTest : public ::testing::Test {
+ protected:
+  JobServiceTest() {
+    JobServiceOptions options;
+    options.name = "digits";
+    options.least_workers = 1;
+    options.most_workers = 3;
+    options.warn = [this](const std::string& text) { warnings_.push_back(text); };
+    service_.emplace(options);
+  }
+  // Two members, one of which computes lane 4, and one that starts.
+  launch::SupervisorReport report(std::uint64_t generation, std::uint64_t step) const {
+    launch::SupervisorReport report;
+    report.generation = generation;
+    report.step = step;
+    report.seats = {{0, this_process(), SeatState::kMember, 0, 4, false},
+                    {1, this_process(), SeatState::kMember, 2, std::nullopt, true},
+                    {2, this_process(), SeatState::kStarting, 0, std::nullopt, false}};
+    return report;
+  }
+  launch::SupervisorReport with_note(launch::SupervisorReport report, const std::string& run) const {
+    report.note = Json{{"run", run}, {"total_steps", 90}, {"steps_per_epoch", 30}, {"batch", 64}}.dump();
+    return report;
+  }
+  std::string run() const { return folder_.path().string(); }
+  control::JobRecord record() const {
+    return control::JobRecord(control::make_sqlite_store(control::store_file(run())));
+  }
+
+  testing::TemporaryFolder folder_;
+  std::vector<std::string> warnings_;
+  std::optional<JobService> service_;
+};
+
+TEST_F(JobServiceTest, WishesForAllWorkersUntilToldOtherwise) {
+  EXPECT_EQ(service_->wishes().workers, 3);
+  EXPECT_FALSE(service_->wishes().stop);
+}
+
+TEST_F(JobServiceTest, MembersThatWereThereBeforeTheFolderWasKnownAreRecorded) {
+  service_->report(report(1, 0));
+  EXPECT_THAT(folder_.names(), IsEmpty());
+  service_->report(with_note(report(1, 5), run()));
+  service_->report(with_note(report(1, 7), run()));
+  service_->end(JobPhase::kFinished, "");
+  service_.reset();
+  EXPECT_EQ(record().membership().generation, 1U);
+  EXPECT_THAT(record().membership().members, SizeIs(3));
+  EXPECT_EQ(record().membership().members[1].restarts, 2);
+  EXPECT_EQ(record().standing().phase, JobPhase::kFinished);
+  EXPECT_EQ(record().standing().step, 7U);
+  EXPECT_EQ(record().lease()->holder, ProcessId()) << "given up in good order";
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(JobServiceTest, TheLastChangeOfMembersIsRecordedHoweverLateItComes) {
+  for (std::uint64_t generation = 1; generation <= 20; ++generation)
+    service_->report(with_note(report(generation, generation), run()));
+  service_->end(JobPhase::kFailed, "all workers are lost");
+  service_.reset();
+  EXPECT_EQ(record().membership().generation, 20U);
+  EXPECT_EQ(record().standing().reason, "all workers are lost");
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
+  service_->report(with_note(report(2, 40), run()));
+  const control::ControlClient client{folder_.path()};
+  const control::JobStatus status = client.status(soon());
+  EXPECT_TRUE(status.live);
+  EXPECT_EQ(status.job, "digits");
+  EXPECT_EQ(status.generation, 2U);
+  EXPECT_EQ(status.step, 40U);
+  EXPECT_EQ(status.total_steps, 90U);
+  EXPECT_EQ(status.epoch, 1U);
+  ASSERT_THAT(status.members, SizeIs(3));
+  EXPECT_EQ(status.members[0].state, "running");
+  EXPECT_EQ(status.members[0].lane, 4U);
+  EXPECT_EQ(status.members[0].step, 41U);
+  EXPECT_EQ(status.members[1].waits_for, "the others of this step");
+  EXPECT_EQ(status.members[2].state, "starting");
+  client.scale(2, soon());
+  EXPECT_EQ(service_->wishes().workers, 2);
+  EXPECT_FALSE(service_->wishes().stop);
+  client.stop(soon());
+  EXPECT_TRUE(service_->wishes().stop);
+  service_->end(JobPhase::kStopped, "");
+  EXPECT_FALSE(client.status(soon()).live);
+}
+
+TEST_F(JobServiceTest, AFolderThatCannotHoldTheRecordCostsAWarningAndNoMore) {
+  for (const std::uint64_t step : {1U, 2U, 3U})
+    service_->report(with_note(report(step, step), run() + "/nowhere"));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("muster status and other commands cannot reach this job")));
+  EXPECT_EQ(service_->wishes().workers, 3);
+  service_->end(JobPhase::kFinished, "");
+  EXPECT_THAT(warnings_, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace muster::cli

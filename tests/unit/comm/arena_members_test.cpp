@@ -1,0 +1,215 @@
+// What a worker under a supervisor does with its arena beside steps: it asks to be let in, waits for the generation
+// that it is a member of, and leaves notes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/failpoint.h"
+#include "muster/comm/arena.h"
+#include "muster/comm/arena_address.h"
+#include "support/sandbox.h"
+#include "unit/comm/arena_job.h"
+
+namespace muster::comm {
+namespace {
+
+using muster::testing::status_of_child;
+using ::testing::HasSubstr;
+using testing::job_options;
+using testing::kJobNonce;
+using testing::note_of;
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+Deadline at_once() {
+  return Deadline::after(std::chrono::milliseconds(5));
+}
+
+void expect_error(ErrorKind kind, const std::string& words, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    EXPECT_THAT(std::string(error.what()), HasSubstr(words));
+  }
+}
+
+class ArenaMembers : public ::testing::Test {
+ protected:
+  Arena attach(int rank) const { return Arena::attach(region_, kJobNonce, rank); }
+
+  std::shared_ptr<const SharedRegion> region_ =
+      std::make_shared<const SharedRegion>(SharedRegion::create(Arena::bytes(job_options(3))));
+  Arena supervisor_ = Arena::create(region_, job_options(3));
+};
+
+// --- Coming in
+
+TEST_F(ArenaMembers, WhoAsksToEnterIsSeenBeforeItIsAMember) {
+  EXPECT_FALSE(supervisor_.board().occupant(1));
+  Arena worker = attach(1);
+  worker.ask_to_enter();
+  ASSERT_TRUE(supervisor_.board().occupant(1));
+  EXPECT_EQ(*supervisor_.board().occupant(1), this_process());
+  EXPECT_GT(supervisor_.board().last_beat(1).count(), 0);
+  EXPECT_EQ(worker.members(), 0U);
+}
+
+TEST_F(ArenaMembers, ANewcomerWaitsForAGenerationThatItIsAMemberOf) {
+  supervisor_.begin_generation(1, 0b011);
+  Arena newcomer = attach(1);
+  // Its seat was a member's: that one was another process.
+  expect_error(ErrorKind::kTimeout, "no generation after 1 with rank 1 has begun",
+               [&] { newcomer.enter_next(at_once()); });
+  supervisor_.begin_generation(2, 0b101);
+  expect_error(ErrorKind::kTimeout, "no generation after 1 with rank 1", [&] { newcomer.enter_next(at_once()); });
+  std::thread waits([&] { newcomer.enter_next(soon()); });
+  supervisor_.begin_generation(3, 0b001);
+  supervisor_.begin_generation(4, 0b111);
+  waits.join();
+  EXPECT_EQ(newcomer.generation(), 4U);
+  EXPECT_EQ(newcomer.members(), 0b111U);
+}
+
+TEST_F(ArenaMembers, GenerationsThatWereOvertakenAreSkipped) {
+  supervisor_.begin_generation(1, 0b11);
+  Arena worker = attach(0);
+  supervisor_.begin_generation(2, 0b11);
+  supervisor_.begin_generation(7, 0b01);
+  worker.enter_next(soon());
+  EXPECT_EQ(worker.generation(), 7U);
+  expect_error(ErrorKind::kTimeout, "no generation after 7", [&] { worker.enter_next(at_once()); });
+}
+
+// Generations follow each other as fast as they can, while two workers enter whichever they get hold of.
+TEST_F(ArenaMembers, EnteringKeepsUpWithGenerationsThatChangeMeanwhile) {
+  constexpr std::uint64_t kLast = 500;
+  std::atomic<int> entered = 0;
+  std::vector<Arena> arenas{attach(0), attach(1)};
+  std::vector<std::thread> workers;
+  for (Arena& worker : arenas) {
+    workers.emplace_back([&] {
+      std::uint64_t before = 0;
+      while (worker.generation() < kLast) {
+        worker.enter_next(soon());
+        EXPECT_GT(worker.generation(), before);
+        before = worker.generation();
+        ++entered;
+      }
+    });
+  }
+  for (std::uint64_t generation = 1; generation <= kLast; ++generation) {
+    supervisor_.begin_generation(generation, generation % 3 == 0 && generation < kLast ? 0b010 : 0b011);
+    std::this_thread::yield();
+  }
+  for (std::thread& worker : workers)
+    worker.join();
+  EXPECT_GE(entered, 2);
+}
+
+TEST_F(ArenaMembers, NobodyEntersAClosedArena) {
+  supervisor_.begin_generation(1, 0b01);
+  Arena member = attach(0);
+  Arena other = attach(1);
+  supervisor_.close();
+  expect_error(ErrorKind::kMismatch, "stale: its job has ended", [&] { other.enter_next(soon()); });
+  supervisor_.begin_generation(2, 0b01);
+  expect_error(ErrorKind::kMismatch, "stale: its job has ended", [&] { member.enter_next(soon()); });
+}
+
+TEST_F(ArenaMembers, TheFirstStepCanBeSetUntilTheFirstGeneration) {
+  supervisor_.set_first_step(17);
+  EXPECT_EQ(supervisor_.committed(), (CommitWord{0, 17, 0}));
+  EXPECT_EQ(attach(0).options().step, 17U);
+  expect_error(ErrorKind::kUnsupported, "is beyond", [&] { supervisor_.set_first_step(kMostStep + 1); });
+  supervisor_.begin_generation(1, 0b01);
+  Arena worker = attach(0);
+  supervisor_.begin_generation(2, 0b01);
+  worker.enter_next(soon());
+  EXPECT_EQ(worker.step(), 17U);
+}
+
+// --- Notes
+
+TEST_F(ArenaMembers, TheLastNoteCounts) {
+  EXPECT_EQ(supervisor_.note(), "");
+  Arena writer = attach(0);
+  for (const std::size_t length : {1UL, 7UL, 8UL, 9UL, 0UL, 4000UL, 3UL, Arena::kMostNote}) {
+    const std::string text(length, static_cast<char>('a' + length % 26));
+    writer.write_note(text);
+    EXPECT_EQ(supervisor_.note(), text);
+    EXPECT_EQ(attach(2).note(), text);
+  }
+  expect_error(ErrorKind::kInvalidInput, "a note of 4073 bytes; 4072 are possible",
+               [&] { writer.write_note(std::string(Arena::kMostNote + 1, 'x')); });
+  EXPECT_EQ(supervisor_.note().size(), Arena::kMostNote);
+}
+
+TEST_F(ArenaMembers, ANoteIsReadWholeWhileOthersAreWritten) {
+  std::atomic<bool> done = false;
+  std::thread writes([&] {
+    Arena writer = attach(0);
+    for (std::uint64_t step = 1; step < 3000; ++step)
+      writer.write_note(note_of(step));
+    done = true;
+  });
+  while (!done) {
+    const std::string note = supervisor_.note();
+    EXPECT_TRUE(testing::is_note(note)) << note;
+  }
+  writes.join();
+  EXPECT_EQ(supervisor_.note(), note_of(2999));
+}
+
+TEST_F(ArenaMembers, ADeathWhileANoteIsWrittenLeavesTheOneBefore) {
+  for (const char* point : {"arena.note.before_write", "arena.note.before_publish"}) {
+    for (const int notes_before : {0, 1, 2}) {
+      const auto region = std::make_shared<const SharedRegion>(SharedRegion::create(Arena::bytes(job_options(1))));
+      const Arena observer = Arena::create(region, job_options(1));
+      const int status = status_of_child([&] {
+        Arena writer = Arena::attach(region, kJobNonce, 0);
+        for (int i = 0; i < notes_before; ++i)
+          writer.write_note("note " + std::to_string(i));
+        arm_failpoints(std::string(point) + "=kill");
+        writer.write_note("the note that nobody sees");
+        return 0;
+      });
+      ASSERT_TRUE(WIFSIGNALED(status)) << status;
+      const std::string before = notes_before == 0 ? "" : "note " + std::to_string(notes_before - 1);
+      EXPECT_EQ(observer.note(), before) << point;
+      Arena::attach(region, kJobNonce, 0).write_note("after all");
+      EXPECT_EQ(observer.note(), "after all");
+      Arena::attach(region, kJobNonce, 0).write_note("and again");
+      EXPECT_EQ(observer.note(), "and again");
+    }
+  }
+}
+
+// --- Addresses
+
+TEST(ArenaAddress, ReadsBackWhatItWrites) {
+  for (const std::uint64_t nonce : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+    const ArenaAddress address = ArenaAddress::parse(ArenaAddress{"muster-0a1b", nonce}.text());
+    EXPECT_EQ(address.server, "muster-0a1b");
+    EXPECT_EQ(address.nonce, nonce);
+  }
+  EXPECT_EQ((ArenaAddress{"muster-0a1b", 0xff}.text()), "muster-0a1b:00000000000000ff");
+}
+
+TEST(ArenaAddress, RefusesWhatIsNone) {
+  for (const char* text : {"", ":", "muster", "muster:", ":12", "muster:x", "muster:12 ", "muster:-1", "muster:1:2",
+                           "muster:11111111111111111"}) {
+    expect_error(ErrorKind::kInvalidInput, "is no address of an arena", [&] { ArenaAddress::parse(text); });
+  }
+}
+
+}  // namespace
+}  // namespace muster::comm

@@ -1,0 +1,94 @@
+// A worker as a supervisor sees it, without a model: supervised_worker MODE. It makes or finds the arena, takes its
+// seat, gives signs of life and does the steps of comm's little job until a signal tells it to end: SIGUSR1 with exit
+// code 3, SIGUSR2 with 0, SIGTERM with 143. Modes:
+//   train             as said
+//   train-once        a process that takes another one's place ends at once with exit code 7
+//   stubborn          signals do nothing
+//   announce-and-die  the first process says where the arena is, and is killed
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/base/failpoint.h"
+#include "muster/comm/arena.h"
+#include "muster/comm/arena_address.h"
+#include "muster/comm/store.h"
+#include "muster/launch/environment.h"
+#include "unit/comm/arena_job.h"
+
+namespace muster {
+namespace {
+
+using comm::testing::kJobNonce;
+
+constexpr std::chrono::seconds kPatience{30};
+
+comm::Arena open_arena(const launch::World& world, comm::Store& store) {
+  if (world.arena == "found") {
+    const comm::ArenaOptions options = comm::testing::job_options(world.size);
+    auto region = std::make_shared<const comm::SharedRegion>(comm::SharedRegion::create(comm::Arena::bytes(options)));
+    comm::testing::fill_first_version(comm::Arena::create(region, options));
+    return comm::Arena::attach(region, kJobNonce, world.rank);
+  }
+  const std::string text =
+      world.arena == "join" ? store.get("arena", Deadline::after(kPatience)) : std::string(world.arena);
+  const comm::ArenaAddress address = comm::ArenaAddress::parse(text);
+  return comm::Arena::attach(
+      std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, Deadline::after(kPatience))),
+      address.nonce, world.rank);
+}
+
+void train(comm::Arena& arena, int rank) {
+  for (;;) {
+    try {
+      arena.enter_next(Deadline::after(kPatience));
+      for (;;) {
+        comm::testing::do_step(arena, rank, Deadline::after(kPatience));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kPeerLost) throw;
+    }
+  }
+}
+
+void run(const std::string& mode) {
+  const launch::World world = launch::detect_world();
+  if (mode == "train-once" && world.attempt > 0) ::_exit(7);
+  const bool stubborn = mode == "stubborn";
+  ::signal(
+      SIGUSR1, stubborn ? SIG_IGN : [](int) { ::_exit(3); });
+  ::signal(SIGUSR2, [](int) { ::_exit(0); });
+  ::signal(
+      SIGTERM, stubborn ? SIG_IGN : [](int) { ::_exit(143); });
+  if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) arm_failpoints(rules);
+  const auto store = comm::make_file_store(world.store);
+  comm::Arena arena = open_arena(world, *store);
+  const comm::RegionServer server(*arena.region());
+  if (world.arena == "found") store->set("arena", comm::ArenaAddress{server.address(), kJobNonce}.text());
+  if (mode == "announce-and-die" && world.attempt == 0 && world.arena == "found") ::kill(::getpid(), SIGKILL);
+  arena.ask_to_enter();
+  const std::jthread heartbeat([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      arena.beat();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  train(arena, world.rank);
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int, char** argv) {
+  try {
+    muster::run(argv[1]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    ::_exit(1);
+  }
+}

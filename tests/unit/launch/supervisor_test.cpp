@@ -1,0 +1,301 @@
+// The supervisor with workers that have no model. A test is a list of stages, each of which looks at the reports until
+// it has seen what it waits for, and may do something to the workers then.
+#include "muster/launch/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "support/sandbox.h"
+
+namespace muster::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using control::SeatState;
+using muster::testing::slurp;
+using muster::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+Command shell(const std::string& script) {
+  return {"sh", {"-c", script}, {}};
+}
+Command worker(const std::string& mode) {
+  return {SUPERVISED_WORKER, {mode}, {}};
+}
+
+using Stage = std::function<bool(const SupervisorReport&)>;
+
+class SupervisorTest : public ::testing::Test {
+ protected:
+  int run(const Command& command, int seats, std::vector<Stage> stages = {}) {
+    options_.seats = seats;
+    if (wishes_.workers == 0) wishes_.workers = seats;
+    options_.wishes = [this] { return wishes_; };
+    options_.requested_signal = [this] { return signal_; };
+    options_.tell = [this](const std::string& text) { told_ += text + "\n"; };
+    std::size_t stage = 0;
+    Deadline patience = Deadline::after(30s);
+    options_.report = [&](const SupervisorReport& report) {
+      EXPECT_GE(report.generation, last_.generation);
+      EXPECT_GE(report.step, last_.step);
+      last_ = report;
+      if (stage == stages.size()) return;
+      if (stages[stage](report)) {
+        ++stage;
+        patience = Deadline::after(30s);
+      }
+      if (patience.passed()) throw std::runtime_error(fmt::format("stage {} did not come to an end", stage));
+    };
+    const int code = Supervisor(command, options_).run();
+    EXPECT_EQ(stage, stages.size()) << "it ended before its time";
+    return code;
+  }
+
+  // All of these are members, and no others have a process.
+  static bool members_are(const SupervisorReport& report, const std::vector<int>& seats) {
+    std::vector<int> found;
+    for (const SupervisorReport::Seat& seat : report.seats) {
+      if (seat.state != SeatState::kMember) return false;
+      found.push_back(seat.seat);
+    }
+    return found == seats;
+  }
+  // As members_are(), and they have committed steps since the stage before.
+  Stage trains(std::vector<int> seats) {
+    return [this, seats = std::move(seats), since = std::optional<std::uint64_t>()](const auto& report) mutable {
+      if (!members_are(report, seats)) return false;
+      if (!since) since = report.step;
+      if (report.step <= *since) return false;
+      pids_ = pids_of(report);
+      return true;
+    };
+  }
+  // Sends `signal` to these seats.
+  static Stage send(int signal, std::vector<int> seats) {
+    return [signal, seats = std::move(seats)](const SupervisorReport& report) {
+      for (const SupervisorReport::Seat& seat : report.seats) {
+        if (std::find(seats.begin(), seats.end(), seat.seat) != seats.end()) ::kill(seat.process.pid, signal);
+      }
+      return true;
+    };
+  }
+  static std::map<int, pid_t> pids_of(const SupervisorReport& report) {
+    std::map<int, pid_t> pids;
+    for (const SupervisorReport::Seat& seat : report.seats)
+      pids[seat.seat] = seat.process.pid;
+    return pids;
+  }
+
+  SupervisorOptions options_;
+  Wishes wishes_{0, false};
+  int signal_ = 0;
+  std::string told_;
+  SupervisorReport last_;
+  std::map<int, pid_t> pids_;  // when trains() was last satisfied
+};
+
+TEST_F(SupervisorTest, AWorkerIsToldItsSeatItsAttemptAndWhereTheOthersAre) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path().string();
+  // Nobody ends before both have written: the others are killed once one has ended well.
+  EXPECT_EQ(run(shell("cd " + out + " && test -d $MUSTER_STORE || exit 1; " +
+                      "echo $MUSTER_SIZE $MUSTER_ARENA $MUSTER_ATTEMPT $MUSTER_STORE > $MUSTER_RANK; " +
+                      "while ! test -s 0 || ! test -s 1; do sleep 0.01; done"),
+                2),
+            0);
+  std::string first = slurp(folder / "0");
+  EXPECT_THAT(first, StartsWith("2 found 0 /"));
+  EXPECT_THAT(slurp(folder / "1"), StartsWith("2 join 0 /"));
+  const std::string store = first.substr(10, first.size() - 11);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(store).parent_path())) << "its folder is removed";
+}
+
+TEST_F(SupervisorTest, OneThatGivesUpBeforeItCanTrainEndsTheJobWithItsCode) {
+  EXPECT_EQ(run(shell("test $MUSTER_RANK = 1 && exit 7; exec sleep 600"), 2), 7);
+  EXPECT_EQ(told_, "") << "the worker has said why";
+}
+
+TEST_F(SupervisorTest, ReportsWhoTrainsWhereAndSince) {
+  const auto looks = [&](const SupervisorReport& report) {
+    if (report.step < 5) return false;  // the workers leave a note in the fourth
+    EXPECT_EQ(report.generation, 1U);
+    EXPECT_THAT(report.note, MatchesRegex("[0-9]+[a-z]+"));
+    for (const SupervisorReport::Seat& seat : report.seats) {
+      EXPECT_EQ(seat.restarts, 0);
+      EXPECT_EQ(state_of(seat.process), ProcessState::kRunning);
+      EXPECT_GT(seat.process.start_time, 0U);
+    }
+    return send(SIGUSR2, {0, 1})(report);
+  };
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), looks}), 0);
+}
+
+TEST_F(SupervisorTest, ALostWorkerIsReplacedAndTheOthersStay) {
+  std::map<int, pid_t> before;
+  const auto kill_one = [&](const SupervisorReport& report) {
+    before = pids_;
+    return send(SIGKILL, {1})(report);
+  };
+  EXPECT_EQ(
+      run(worker("train"), 3,
+          {trains({0, 1, 2}), kill_one,
+           [&](const auto& report) { return pids_of(report).contains(1) && pids_of(report).at(1) != before.at(1); },
+           trains({0, 1, 2}), send(SIGUSR2, {0, 1, 2})}),
+      0);
+  EXPECT_EQ(pids_.at(0), before.at(0));
+  EXPECT_NE(pids_.at(1), before.at(1));
+  EXPECT_EQ(pids_.at(2), before.at(2));
+  EXPECT_THAT(told_, HasSubstr(fmt::format("worker 1 (pid {}) is lost: killed by signal 9", before.at(1))));
+}
+
+TEST_F(SupervisorTest, AllMayBeLostAndOthersGoOnInTheArena) {
+  std::uint64_t step = 0;
+  const auto kill_all = [&](const SupervisorReport& report) {
+    step = report.step;
+    return send(SIGKILL, {0, 1})(report);
+  };
+  EXPECT_EQ(run(worker("train"), 2,
+                {trains({0, 1}), kill_all, [](const auto& report) { return report.generation > 1; }, trains({0, 1}),
+                 send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_GT(last_.step, step);
+}
+
+// One that fails by itself says nothing about a job that others train, however many do it later by a signal.
+TEST_F(SupervisorTest, AFailureThatWasMadeGoodDoesNotEndTheJobLater) {
+  EXPECT_EQ(run(worker("train"), 2,
+                {trains({0, 1}), send(SIGUSR1, {1}), [](const auto& report) { return report.generation > 1; },
+                 trains({0, 1}), send(SIGKILL, {0, 1}), [&](const auto& report) { return pids_of(report) != pids_; },
+                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+}
+
+TEST_F(SupervisorTest, ReplacementsThatFailDoNotEndAJobThatOthersTrain) {
+  EXPECT_EQ(run(worker("train-once"), 2,
+                {trains({0, 1}), send(SIGKILL, {1}), trains({0}),
+                 [&](const auto&) { return told_.find("exit code 7") != std::string::npos; }, trains({0}),
+                 send(SIGUSR2, {0, 1, 2})}),
+            0);
+}
+
+TEST_F(SupervisorTest, WhenAllEndByThemselvesTheJobEndsWithTheirCode) {
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), send(SIGUSR1, {0, 1})}), 3);
+}
+
+TEST_F(SupervisorTest, ASilentWorkerIsKilledAndReplaced) {
+  options_.liveness = 400ms;
+  pid_t silent = 0;
+  const auto stop_one = [&](const SupervisorReport& report) {
+    silent = pids_.at(1);
+    return send(SIGSTOP, {1})(report);
+  };
+  EXPECT_EQ(run(worker("train"), 2,
+                {trains({0, 1}), stop_one,
+                 [&](const auto&) {
+                   return state_of({silent, 0}) == ProcessState::kGone;
+                 },
+                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_THAT(told_, HasSubstr(fmt::format("worker 1 (pid {}) gave no sign of life for 0.4 s: it is killed", silent)));
+}
+
+TEST_F(SupervisorTest, WishesChangeHowManyTrain) {
+  const auto wish = [&](int workers) {
+    return [this, workers](const SupervisorReport&) {
+      wishes_.workers = workers;
+      return true;
+    };
+  };
+  pid_t first = 0;
+  const auto remember = [&](const SupervisorReport&) {
+    first = pids_.at(0);
+    return true;
+  };
+  wishes_.workers = 2;
+  EXPECT_EQ(run(worker("train"), 3,
+                {trains({0, 1}), remember, wish(3), trains({0, 1, 2}), wish(1), trains({0}), wish(2), trains({0, 1}),
+                 send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_EQ(pids_.at(0), first) << "the first is there all the time";
+  EXPECT_EQ(told_, "") << "nobody was lost";
+}
+
+TEST_F(SupervisorTest, HowOneTooManyEndsSaysNothingAboutTheJob) {
+  const auto shrink_and_end = [&](const SupervisorReport&) {
+    wishes_.workers = 1;
+    signal_ = SIGUSR2;
+    return true;
+  };
+  EXPECT_EQ(run(worker("train"), 3, {trains({0, 1, 2}), shrink_and_end}), 0);
+}
+
+TEST_F(SupervisorTest, ASignalIsPassedOnAndTheWorkersSayHowItEnds) {
+  const auto ask = [&](const SupervisorReport&) {
+    signal_ = SIGTERM;
+    return true;
+  };
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), ask}), 143);
+}
+
+TEST_F(SupervisorTest, AWishToStopIsASignalToo) {
+  const auto ask = [&](const SupervisorReport&) {
+    wishes_.stop = true;
+    return true;
+  };
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), ask}), 143);
+}
+
+TEST_F(SupervisorTest, ASignalCountsAlsoWhenTheJobWasToldToStop) {
+  const auto ask = [&](const SupervisorReport&) {
+    wishes_.stop = true;
+    return true;
+  };
+  const auto insist = [&](const SupervisorReport&) {
+    signal_ = SIGUSR2;  // what stubborn workers listen to
+    return true;
+  };
+  EXPECT_EQ(run(worker("stubborn"), 2, {trains({0, 1}), ask, trains({0, 1}), insist}), 0);
+}
+
+TEST_F(SupervisorTest, ThoseWhoDoNotEndWithTheJobAreKilledAfterItsGrace) {
+  options_.grace = 100ms;
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), send(SIGUSR2, {1})}), 0);
+  EXPECT_EQ(state_of({pids_.at(0), 0}), ProcessState::kGone);
+}
+
+TEST_F(SupervisorTest, ALaneThatKillsTwoWorkersEndsTheJob) {
+  Command command = worker("train");
+  command.environment["MUSTER_FAILPOINTS"] = "arena.start.after=kill@step=4";
+  options_.describe_lane = [](std::uint64_t step, int lane) { return fmt::format("samples of {}.{}", step, lane); };
+  try {
+    run(command, 2);
+    FAIL() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kCompute);
+    EXPECT_THAT(error.what(),
+                ::testing::ContainsRegex("lane [0-4] of step 5 has killed 2 workers; samples of 4.[0-4]"));
+  }
+}
+
+TEST_F(SupervisorTest, AnArenaThatDiesWithItsFounderIsMadeAnew) {
+  EXPECT_EQ(run(worker("announce-and-die"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
+}
+
+TEST_F(SupervisorTest, AProgramThatIsNotThereIsSaid) {
+  EXPECT_THROW(run({"/nowhere/at/all", {}, {}}, 2), Error);
+}
+
+}  // namespace
+}  // namespace muster::launch
