@@ -68,6 +68,7 @@ void LedgerWriter::record_lane(std::uint64_t epoch, std::uint64_t step, std::uin
 }
 
 void LedgerWriter::record_commit(std::uint64_t epoch, std::uint64_t step, std::uint64_t lanes) {
+  MUSTER_FAILPOINT("ledger.commit.before_write");
   const MutexLock lock(mutex_);
   append({LedgerKind::kCommit, epoch, step, lanes}, {});
 }

@@ -131,23 +131,22 @@ TEST_F(ExactlyOnce, DeathsAtTheWorstMomentsLoseNoSample) {
       {"arena.finish.after", "arena.commit.after_flip", "ledger.append.before_write"}};
   for (std::size_t run = 0; run < runs.size(); ++run) {
     const std::string rules =
-        fmt::format("{}=kill@rank=2,step=3,attempt=0;{}=kill@rank=1,step=7,attempt=0;{}=kill@rank=0,step=11,attempt=0",
+        fmt::format("{}=kill@rank=2,attempt=0;{}=kill@rank=1,step=7,attempt=0;{}=kill@rank=0,step=11,attempt=0",
                     runs[run][0], runs[run][1], runs[run][2]);
     const std::string name = fmt::format("run-{}", run);
     const Finished result = train(3, {"job.runs=" + name}, rules);
     ASSERT_EQ(result.exit_code, 0) << rules << "\n" << result.err;
     const Json report = expect_exact(name);
-    EXPECT_EQ(report.at("unclosed_files"), 3) << rules;
+    EXPECT_GE(report.at("unclosed_files"), 3) << rules;
     EXPECT_EQ(report.at("void_records"), 0) << rules;
   }
 }
 
-// With static claims each of two workers records two lanes of the step; its third record would be the commit.
 TEST_F(ExactlyOnce, ACommitThatNobodyLivedToRecordIsRecordedByThoseWhoCome) {
   for (const int step : {5, kSteps - 1}) {
     const std::string runs = fmt::format("step-{}", step);
     const Finished result =
-        train(2, {"job.runs=" + runs}, fmt::format("ledger.append.before_write=kill@step={},call=2,attempt=0", step));
+        train(2, {"job.runs=" + runs}, fmt::format("ledger.commit.before_write=kill@step={},attempt=0", step));
     ASSERT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(expect_exact(runs).at("unclosed_files"), 2);
   }
@@ -169,26 +168,25 @@ TEST_F(ExactlyOnce, WhatIsDoneAgainAfterAResumptionCountsOnce) {
 }
 
 TEST_F(ExactlyOnce, AJobWhoseProcessesAreAllKilledGoesOnWithItsLedger) {
-  const std::vector<std::string> longer{"job.epochs=200"};
+  const std::vector<std::string> longer{"job.epochs=60"};
   for (int kill = 0; kill < 2; ++kill) {
     Program program(folder_.path(), arguments(3, kill == 0 ? longer : std::vector<std::string>{longer[0], "--resume"}));
-    const std::string sign = fmt::format("\"epoch\":{}", 10 * kill + 5);
+    const std::string sign = fmt::format("\"epoch\":{}", 5 * kill + 3);
     const Deadline deadline = Deadline::after(std::chrono::seconds(60));
     while (program.out().find(sign) == std::string::npos && !deadline.passed())
       system_clock().sleep_for(std::chrono::milliseconds(2));
     program.signal(SIGKILL);  // its workers die with it
     ASSERT_EQ(program.wait().signal, SIGKILL);
   }
-  // The workers of the one that was killed may take a moment.
-  const Finished result = train(2, {"job.epochs=40", "--resume"});
+  const Finished result = train(2, {longer[0], "--resume"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(expect_exact("runs", 8 * 40).at("resumptions"), 2);
+  EXPECT_EQ(expect_exact("runs", 8 * 60).at("resumptions"), 2);
 }
 
 TEST_F(ExactlyOnce, ALedgerCannotBeginInTheMiddleOfARun) {
   ASSERT_EQ(train(1, {"job.ledger=false", "job.epochs=1"}).exit_code, 0);
   const Finished result = train(1, {"--resume"});
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("job.ledger"));
 }
 
