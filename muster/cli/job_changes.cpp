@@ -17,6 +17,7 @@ std::string reason_for_fixed(const std::string& key) {
   if (key == "job.lanes" || key == "job.threads" || key == "job.seed" || key.starts_with("data.") ||
       key.starts_with("model.") || key.starts_with("loss."))
     return "It says what is trained, and every step so far was computed with it. Start a new run.";
+  if (key == "job.ledger") return "A ledger with a gap proves nothing. Start a new run.";
   if (key == "optimizer.name") return "The optimizer's state belongs to it. Start a new run.";
   return "It is read once, when the run begins. Stop the job and resume it with --set.";
 }

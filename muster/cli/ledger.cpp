@@ -24,7 +24,7 @@ struct LedgerFlags {
 
 // The report, held against the newest checkpoint that is whole: a ledger must reach that far.
 data::LedgerReport check(const trainer::RunFolder& run) {
-  const std::filesystem::path folder = run.path() / "ledger";
+  const std::filesystem::path folder = run.ledger();
   data::LedgerReport report = data::check_ledger(folder);
   model::CheckpointStore checkpoints(run.checkpoints());
   const std::vector<std::uint64_t> steps = checkpoints.list();

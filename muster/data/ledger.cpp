@@ -23,7 +23,7 @@ struct LedgerWriter::Fields {
   std::uint64_t lane = 0;
 };
 
-LedgerWriter::LedgerWriter(const std::filesystem::path& folder, const LedgerOptions& options) {
+LedgerWriter::LedgerWriter(const std::filesystem::path& folder, const LedgerOptions& options) : apart_(options.apart) {
   make_folder(folder);
   const MutexLock lock(mutex_);
   generation_ = options.generation;
@@ -64,10 +64,11 @@ void LedgerWriter::record_lane(std::uint64_t epoch, std::uint64_t step, std::uin
                                std::span<const std::uint64_t> ids) {
   MUSTER_CHECK(ids.size() <= kMostLedgerIds, "more samples in a lane than a ledger's record holds");
   const MutexLock lock(mutex_);
-  append({LedgerKind::kLane, epoch, step, lane}, ids);
+  append({apart_ ? LedgerKind::kApartLane : LedgerKind::kLane, epoch, step, lane}, ids);
 }
 
 void LedgerWriter::record_commit(std::uint64_t epoch, std::uint64_t step, std::uint64_t lanes) {
+  MUSTER_FAILPOINT("ledger.commit.before_write");
   const MutexLock lock(mutex_);
   append({LedgerKind::kCommit, epoch, step, lanes}, {});
 }
@@ -75,11 +76,6 @@ void LedgerWriter::record_commit(std::uint64_t epoch, std::uint64_t step, std::u
 void LedgerWriter::record_resume(std::uint64_t step) {
   const MutexLock lock(mutex_);
   append({LedgerKind::kResume, 0, step, 0}, {});
-}
-
-void LedgerWriter::sync() {
-  const MutexLock lock(mutex_);
-  if (::fdatasync(file_.get()) != 0) throw_system_error("cannot be synced", path_);
 }
 
 void LedgerWriter::close() {
@@ -125,13 +121,20 @@ void LedgerWriter::write(std::span<const std::byte> bytes) {
   length_ += bytes.size();
 }
 
+void sync_ledger(const std::filesystem::path& folder) {
+  for (const std::filesystem::path& path : ledger_files(folder)) {
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file.valid() || ::fdatasync(file.get()) != 0) throw_system_error("cannot be synced", path);
+  }
+  sync_folder(folder);  // the names of new files
+}
+
 std::uint64_t next_ledger_generation(const std::filesystem::path& folder) {
   std::error_code code;
   if (!std::filesystem::exists(folder, code)) return 1;
   std::uint64_t highest = 0;
   for (const std::filesystem::path& path : ledger_files(folder)) {
     const LedgerFile file = read_ledger_file(path);
-    if (file.damage) throw Error(ErrorKind::kDamaged, *file.damage, path.string());
     for (const LedgerRecord& record : file.records)
       highest = std::max(highest, record.generation);
   }

@@ -10,8 +10,8 @@
 // the coordinator's, or start at next_ledger_generation. A resumption at step S in generation G makes void what earlier
 // generations recorded of steps from S on.
 //
-// Records survive the death of the process at once; sync() makes them survive the machine's, and is to be called before
-// a checkpoint is written. The format is in ledger_format.h, the proof in ledger_check.h.
+// Records survive the death of the process at once; sync_ledger makes them survive the machine's, and is to be called
+// before a checkpoint is written. The format is in ledger_format.h, the proof in ledger_check.h.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,9 @@ struct LedgerOptions {
   int worker = 0;                   // its rank; part of the file's name
   std::uint64_t epoch_samples = 0;  // samples of an epoch: ids are below
   std::uint64_t generation = 1;
+  // Workers end a step without waiting for each other's lanes of it (local_sgd). Then a lane says nothing of the steps
+  // before it, and a commit is recorded only once all lanes of the step are.
+  bool apart = false;
 };
 
 // Thread safety: every method from any thread.
@@ -52,7 +55,6 @@ class LedgerWriter {
   // Before the first lane, by every worker of a run that goes on from a checkpoint with `step` committed steps.
   void record_resume(std::uint64_t step);
 
-  void sync();
   // Says that nothing is missing at the file's end. REQUIRES: no record after it.
   void close();
 
@@ -61,7 +63,8 @@ class LedgerWriter {
   void append(const Fields& fields, std::span<const std::uint64_t> ids) MUSTER_REQUIRES(mutex_);
   void write(std::span<const std::byte> bytes) MUSTER_REQUIRES(mutex_);
 
-  std::filesystem::path path_;  // constant after construction
+  std::filesystem::path path_;  // constant after construction, as apart_
+  bool apart_ = false;
   Mutex mutex_;
   FileDescriptor file_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t generation_ MUSTER_GUARDED_BY(mutex_) = 0;
@@ -71,8 +74,12 @@ class LedgerWriter {
   bool closed_ MUSTER_GUARDED_BY(mutex_) = false;
 };
 
-// One more than the highest generation in the ledger's files; 1 when there are none. Throws kDamaged, kIo.
-// REQUIRES: no worker of the run writes.
+// Makes what every worker has recorded so far survive the death of the machine. Throws kIo, kResource, kNotFound.
+void sync_ledger(const std::filesystem::path& folder);
+
+// One more than the highest generation in the ledger's files; 1 when there are none. What stands behind damage in a
+// file is not seen: a run can go on, and it is for the check to refuse. Throws kIo. REQUIRES: no worker of the run
+// writes.
 std::uint64_t next_ledger_generation(const std::filesystem::path& folder);
 
 }  // namespace muster::data

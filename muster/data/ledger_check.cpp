@@ -108,10 +108,12 @@ class Check {
       ++report_.void_records;
       return;
     }
-    // A lane of step s starts from s committed steps, and so does a run that goes on at s.
+    // A lane of step s starts from s committed steps, and so does a run that goes on at s; but where workers do not
+    // wait for each other a lane says nothing of the others' lanes before it.
+    const bool apart = record.kind == LedgerKind::kApartLane;
     const std::uint64_t proves = record.step + (record.kind == LedgerKind::kCommit ? 1 : 0);
-    if (known) report_.steps = std::max(report_.steps, proves);
-    if (record.kind == LedgerKind::kLane) lanes_[record.step].push_back(place);
+    if (known && !apart) report_.steps = std::max(report_.steps, proves);
+    if (record.kind == LedgerKind::kLane || apart) lanes_[record.step].push_back(place);
     if (record.kind == LedgerKind::kCommit) commits_[record.step].push_back(place);
   }
 

@@ -4,8 +4,9 @@
 
 namespace muster::trainer {
 
-CheckpointWriter::CheckpointWriter(model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done)
-    : store_(store), done_(std::move(done)), thread_([this] { run(); }) {
+CheckpointWriter::CheckpointWriter(model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done,
+                                   std::function<void()> before)
+    : store_(store), done_(std::move(done)), before_(std::move(before)), thread_([this] { run(); }) {
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -50,6 +51,7 @@ void CheckpointWriter::write(const Work& work) {
   written.step = work.state.manifest.step;
   written.path = store_.path_of(written.step);
   try {
+    before_();
     store_.save(work.state.content());
     if (work.best_metric) store_.mark_best(written.step, *work.best_metric);
   } catch (const std::exception& error) {

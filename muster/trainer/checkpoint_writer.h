@@ -25,8 +25,11 @@ struct WrittenCheckpoint {
 
 class CheckpointWriter {
  public:
-  // `done` is called on the writing thread after each attempt.
-  CheckpointWriter(model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done);
+  // On the writing thread `before` is called before each checkpoint, which is not written if it throws, and `done`
+  // after each attempt.
+  CheckpointWriter(
+      model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done,
+      std::function<void()> before = [] {});
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   // Finishes what was submitted.
@@ -48,6 +51,7 @@ class CheckpointWriter {
   // constant after construction
   model::CheckpointStore& store_;  // used only by the writing thread while there is work
   const std::function<void(const WrittenCheckpoint&)> done_;
+  const std::function<void()> before_;
   // guarded by mutex_
   std::mutex mutex_;
   std::condition_variable changed_;

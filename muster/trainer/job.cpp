@@ -268,6 +268,8 @@ Schema job_schema(Job& job) {
           "Stop early when the validation loss has not improved for so many epochs. Not set: never.")
       .range(1, 1e9);
   j.field("runs", &job.runs, "Folder that holds the runs.").non_empty();
+  j.field("ledger", &job.ledger,
+          "Record every sample that is loaded, for muster ledger check: 4 bytes a sample and 56 a lane, for ever.");
 
   Section& d = schema.section("data", "Where samples come from and how many make a step.");
   d.field("source", &job.data.source, "Kind of data.").one_of(source_names());

@@ -31,6 +31,7 @@ struct Job {
   std::string device = "cpu";
   std::optional<std::int64_t> patience;
   std::string runs = "runs";
+  bool ledger = false;
 
   struct {
     std::string source = "fashion-mnist";

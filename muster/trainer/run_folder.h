@@ -1,5 +1,5 @@
-// The folder of one run: runs/NAME-TIME/ with job.toml (resolved), metrics.jsonl, log.txt and checkpoints/. No torch
-// here.
+// The folder of one run: runs/NAME-TIME/ with job.toml (resolved), metrics.jsonl, log.txt, checkpoints/ and, on
+// request, ledger/. No torch here.
 #pragma once
 
 #include <filesystem>
@@ -28,6 +28,7 @@ class RunFolder {
     return path_ / (rank == 0 ? "log.txt" : "log." + std::to_string(rank) + ".txt");
   }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path ledger() const { return path_ / "ledger"; }
   // The job as it was resolved when the run began.
   std::string job() const;
 

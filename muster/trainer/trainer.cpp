@@ -24,6 +24,7 @@
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/run_folder.h"
+#include "muster/trainer/run_ledger.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/training_state.h"
 
@@ -232,6 +233,7 @@ class Training {
     if (outcome && begun_) account(*outcome);
     begun_.reset();
     exchange_progress();
+    enter_ledger();
     const strategies::Members members = session_.members();
     log_.debug(fmt::format("generation {}: worker {} of {}, at step {}, after {:.0f} ms", members.generation,
                            members.group.rank(), members.group.size(), session_.cursor().step,
@@ -255,6 +257,24 @@ class Training {
     exchange_progress();
     if (!shared && options_.resume) load_checkpoint();
     take_lead(false);
+    enter_ledger();
+  }
+
+  // After every meeting. A worker that has seen no step of this run opens its part of the ledger.
+  void enter_ledger() {
+    if (!job_.ledger || finished_) return;
+    const strategies::Members members = session_.members();
+    if (!ledger_) {
+      RunLedgerOptions options;
+      options.folder = folder_->ledger();
+      options.worker = options_.supervised ? options_.supervised->seat : members.group.rank();
+      options.shape = shape_;
+      options.first_generation = ledger_generation_;
+      if (options_.resume) options.resumed_at = first_step_;
+      options.apart = job_.parallel.strategy == "local_sgd";
+      ledger_.emplace(options);
+    }
+    ledger_->enter(members.generation, session_.cursor().step);
   }
 
   // What is known of the run beside the model, for the other workers and for those who come later.
@@ -267,6 +287,7 @@ class Training {
               {"total_steps", total_steps_},
               {"steps_per_epoch", data::steps_per_epoch(shape_)},
               {"batch", resolved_.batch},
+              {"ledger_generation", ledger_generation_},
               {"last_validation", {{"loss", last_validation_.loss}, {"accuracy", last_validation_.accuracy}}}};
     if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
     if (validated_step_) json["validated_step"] = *validated_step_;
@@ -282,6 +303,7 @@ class Training {
     };
     progress_ = Progress::from_json(json.at("progress"), where);
     first_step_ = json_get<std::uint64_t>(json, "first_step", where);
+    ledger_generation_ = json_get<std::uint64_t>(json, "ledger_generation", where);
     stop_agreed_ = json_get<bool>(json, "stop", where);
     finished_ = json_get<bool>(json, "finished", where);
     last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
@@ -328,7 +350,11 @@ class Training {
     if (finished_ && !took_part_) return;  // nothing is left to write
     if (!checkpoints_) open_checkpoints();
     metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
-    writer_.emplace(*checkpoints_, [this](const WrittenCheckpoint& written) { report(written); });
+    writer_.emplace(
+        *checkpoints_, [this](const WrittenCheckpoint& written) { report(written); },
+        [this] {
+          if (job_.ledger) data::sync_ledger(folder_->ledger());
+        });
     // What the one before was writing when it was lost is written again.
     const std::vector<std::uint64_t> written = checkpoints_->list();
     if (checkpointed_step_ && (written.empty() || written.back() != *checkpointed_step_)) checkpointed_step_.reset();
@@ -345,10 +371,12 @@ class Training {
   // Nobody of those who knew the run is left: it is taken from what they have left in the arena, if they came so far.
   void adopt_run() {
     const std::string note = session_.note();
-    if (note.empty())
+    if (note.empty()) {
       find_run();
-    else
+      first_step_ = session_.cursor().step;  // no step is made before there is a note
+    } else {
       take_progress(note);
+    }
   }
 
   void open_checkpoints() {
@@ -382,6 +410,7 @@ class Training {
         throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
       }
     }
+    if (job_.ledger) ledger_generation_ = data::next_ledger_generation(folder_->ledger());
   }
 
   void load_checkpoint() {
@@ -466,11 +495,13 @@ class Training {
     if (begun_->at.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
     const double smoothing = job_.loss.label_smoothing;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
+      if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
       if (options_.stop_requested()) lane.request_stop();
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
       lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
     });
+    if (ledger_ && outcome.synchronized) ledger_->steps_committed(session_.cursor().step);
     account(outcome);
     begun_.reset();
     leave_note();
@@ -599,6 +630,7 @@ class Training {
 
   void save(std::optional<double> best_metric) {
     session_.synchronize();
+    if (ledger_) ledger_->steps_committed(session_.cursor().step);
     checkpointed_step_ = session_.cursor().step;
     if (!leads()) return;
     session_.begin(comm::Activity::kSaving);
@@ -687,6 +719,8 @@ class Training {
   Session session_;
   std::optional<RunFolder> folder_;
   std::optional<observe::MetricsLog> metrics_;
+  std::uint64_t ledger_generation_ = 0;  // in which this life of the run began
+  std::optional<RunLedger> ledger_;
   std::optional<model::CheckpointStore> checkpoints_;
   std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
   TrainingObserver silent_;

@@ -441,6 +441,10 @@ TEST(LedgerRecovery, GenerationsGoOnAfterTheHighest) {
     workers.steps(0, 3);
   }
   EXPECT_EQ(next_ledger_generation(folder.path()), 10u);
+  // A run goes on over a damaged file; what the other files say still counts.
+  poke(folder / "worker-000-0000.ledger", kLedgerFileHeader + 3, '!');
+  EXPECT_EQ(next_ledger_generation(folder.path()), 10u);
+  EXPECT_TRUE(check_ledger(folder.path()).violation);
 }
 
 }  // namespace

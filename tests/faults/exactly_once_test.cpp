@@ -1,0 +1,197 @@
+// The ledger of real training runs, whose workers die in the worst moments: muster ledger check proves every sample.
+#include <signal.h>
+
+#include <array>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+
+// 8 steps an epoch, the last one short; 4 lanes a step.
+constexpr int kSteps = 16;
+constexpr const char* kJob = R"([job]
+name = "counted"
+epochs = 2
+lanes = 4
+ledger = true
+[data]
+source = "synthetic"
+shape = [1, 6, 6]
+samples = 500
+test_samples = 50
+batch = 64
+[model]
+name = "mlp"
+[parallel]
+claims = "static"
+[checkpoint]
+every_steps = 3
+)";
+
+class ExactlyOnce : public ::testing::Test {
+ protected:
+  ExactlyOnce() { testing::spill(folder_ / "job.toml", kJob); }
+
+  std::vector<std::string> arguments(int workers, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all{"train", "job.toml", "--json", "--set", fmt::format("parallel.workers={}", workers)};
+    for (const std::string& argument : more) {
+      if (!argument.starts_with("--")) all.emplace_back("--set");
+      all.push_back(argument);
+    }
+    return all;
+  }
+  // Trains with these rules for failpoints.
+  Finished train(int workers, const std::vector<std::string>& more = {}, const std::string& rules = {}) {
+    if (!rules.empty()) ::setenv("MUSTER_FAILPOINTS", rules.c_str(), 1);
+    const Finished result = run_program(folder_.path(), arguments(workers, more));
+    ::unsetenv("MUSTER_FAILPOINTS");
+    return result;
+  }
+  Finished check(const std::string& runs) {
+    return run_program(folder_.path(), {"ledger", "check", "counted", "--runs", runs, "--json"});
+  }
+  Json expect_exact(const std::string& runs, int steps = kSteps) {
+    const Finished result = check(runs);
+    EXPECT_EQ(result.exit_code, 0) << runs << ": " << result.out << result.err;
+    if (result.out.empty()) return {};
+    Json report = rows(result.out).back();
+    EXPECT_EQ(report.at("exact"), true) << runs;
+    EXPECT_EQ(report.at("steps"), steps) << runs;
+    EXPECT_EQ(report.at("whole_epochs"), steps / 8) << runs;
+    EXPECT_EQ(report.at("epoch_samples"), 500) << runs;
+    return report;
+  }
+  std::filesystem::path ledger(const std::string& runs) const {
+    for (const auto& run : std::filesystem::directory_iterator(folder_ / runs))
+      return run.path() / "ledger";
+    return {};
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ExactlyOnce, EveryStrategyKeepsALedger) {
+  for (const int workers : {1, 3}) {
+    const std::string runs = fmt::format("shared-{}", workers);
+    const Finished result = train(workers, {"job.runs=" + runs});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json report = expect_exact(runs);
+    EXPECT_EQ(report.at("files"), workers);
+    EXPECT_EQ(report.at("lanes"), kSteps * 4);
+    EXPECT_EQ(report.at("unclosed_files"), 0);
+  }
+  for (const char* strategy : {"all_reduce", "local_sgd"}) {
+    const std::string runs = strategy;
+    const std::string chosen = fmt::format("parallel.strategy={}", strategy);
+    const Finished result = train(2, {chosen, "parallel.period=3", "job.runs=" + runs, "job.epochs=1"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    expect_exact(runs, 8);
+    const Finished resumed = train(2, {chosen, "parallel.period=3", "job.runs=" + runs, "--resume"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(expect_exact(runs).at("resumptions"), 1);
+  }
+}
+
+TEST_F(ExactlyOnce, ADoctoredLedgerIsRefused) {
+  ASSERT_EQ(train(2).exit_code, 0);
+  expect_exact("runs");
+  const std::filesystem::path victim = ledger("runs") / "worker-001-0000.ledger";
+  const std::string honest = testing::slurp(victim);
+  std::string doctored = honest;
+  doctored[honest.size() / 2] = static_cast<char>(doctored[honest.size() / 2] ^ 1);
+  testing::spill(victim, doctored);
+  const Finished altered = check("runs");
+  EXPECT_EQ(altered.exit_code, 1);
+  EXPECT_THAT(altered.out, HasSubstr("worker-001-0000.ledger: record"));
+  testing::spill(victim, honest);
+  expect_exact("runs");
+  std::filesystem::remove(victim);
+  const Finished missing = check("runs");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.out, HasSubstr("nobody has recorded it"));
+}
+
+// Around everything that makes a lane or a step count, and around the record itself.
+TEST_F(ExactlyOnce, DeathsAtTheWorstMomentsLoseNoSample) {
+  const std::vector<std::array<const char*, 3>> runs{
+      {"arena.finish.before", "arena.commit.before_flip", "ledger.append.after_write"},
+      {"arena.finish.after", "arena.commit.after_flip", "ledger.append.before_write"}};
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    const std::string rules =
+        fmt::format("{}=kill@rank=2,attempt=0;{}=kill@rank=1,step=7,attempt=0;{}=kill@rank=0,step=11,attempt=0",
+                    runs[run][0], runs[run][1], runs[run][2]);
+    const std::string name = fmt::format("run-{}", run);
+    const Finished result = train(3, {"job.runs=" + name}, rules);
+    ASSERT_EQ(result.exit_code, 0) << rules << "\n" << result.err;
+    const Json report = expect_exact(name);
+    EXPECT_GE(report.at("unclosed_files"), 3) << rules;
+    EXPECT_EQ(report.at("void_records"), 0) << rules;
+  }
+}
+
+TEST_F(ExactlyOnce, ACommitThatNobodyLivedToRecordIsRecordedByThoseWhoCome) {
+  for (const int step : {5, kSteps - 1}) {
+    const std::string runs = fmt::format("step-{}", step);
+    const Finished result =
+        train(2, {"job.runs=" + runs}, fmt::format("ledger.commit.before_write=kill@step={},attempt=0", step));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(expect_exact(runs).at("unclosed_files"), 2);
+  }
+}
+
+TEST_F(ExactlyOnce, WhatIsDoneAgainAfterAResumptionCountsOnce) {
+  // Five records a step: the first death comes before the first checkpoint, the second in the middle of a step.
+  const Finished first = train(1, {}, "ledger.append.after_write=kill@call=8");
+  ASSERT_EQ(first.signal, SIGKILL);
+  expect_exact("runs", 1);
+  const Finished second = train(1, {"--resume"}, "ledger.append.after_write=kill@call=48");
+  ASSERT_EQ(second.signal, SIGKILL);
+  expect_exact("runs", 9);
+  const Finished third = train(1, {"--resume"});
+  ASSERT_EQ(third.exit_code, 0) << third.err;
+  const Json report = expect_exact("runs");
+  EXPECT_EQ(report.at("resumptions"), 2);
+  EXPECT_GT(report.at("void_records"), 9);
+}
+
+TEST_F(ExactlyOnce, AJobWhoseProcessesAreAllKilledGoesOnWithItsLedger) {
+  // Few checkpoints: the disk would set the pace.
+  const std::vector<std::string> longer{"job.epochs=40", "checkpoint.every_steps=50", "checkpoint.every_epochs=10"};
+  std::vector<std::string> resumed = longer;
+  resumed.emplace_back("--resume");
+  for (int kill = 0; kill < 2; ++kill) {
+    Program program(folder_.path(), arguments(3, kill == 0 ? longer : resumed));
+    const std::string sign = fmt::format("\"epoch\":{}", 8 * kill + 3);
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (program.out().find(sign) == std::string::npos && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(2));
+    program.signal(SIGKILL);  // its workers die with it
+    ASSERT_EQ(program.wait().signal, SIGKILL);
+  }
+  const Finished result = train(2, resumed);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(expect_exact("runs", 8 * 40).at("resumptions"), 2);
+}
+
+TEST_F(ExactlyOnce, ALedgerCannotBeginInTheMiddleOfARun) {
+  ASSERT_EQ(train(1, {"job.ledger=false", "job.epochs=1"}).exit_code, 0);
+  const Finished result = train(1, {"--resume"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("job.ledger"));
+}
+
+}  // namespace
+}  // namespace muster
