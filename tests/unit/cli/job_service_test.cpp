@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/clock.h"
 #include "muster/base/json.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_client.h"
@@ -39,9 +40,10 @@ class JobServiceTest : public ::testing::Test {
     launch::SupervisorReport report;
     report.generation = generation;
     report.step = step;
-    report.seats = {{0, this_process(), SeatState::kMember, 0, 4, false},
-                    {1, this_process(), SeatState::kMember, 2, std::nullopt, true},
-                    {2, this_process(), SeatState::kStarting, 0, std::nullopt, false}};
+    const auto now = system_clock().now().time_since_epoch();
+    report.seats = {{0, this_process(), SeatState::kMember, 0, 4, {comm::Activity::kComputing, now}},
+                    {1, this_process(), SeatState::kMember, 2, std::nullopt, {comm::Activity::kWaiting, now}},
+                    {2, this_process(), SeatState::kStarting, 0, std::nullopt, {}}};
     return report;
   }
   launch::SupervisorReport with_note(launch::SupervisorReport report, const std::string& run) const {
@@ -103,7 +105,7 @@ TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
   EXPECT_EQ(status.members[0].state, "running");
   EXPECT_EQ(status.members[0].lane, 4U);
   EXPECT_EQ(status.members[0].step, 41U);
-  EXPECT_EQ(status.members[1].waits_for, "the others of this step");
+  EXPECT_EQ(status.members[1].waits_for, "the others");
   EXPECT_EQ(status.members[2].state, "starting");
   client.scale(2, soon());
   EXPECT_EQ(service_->wishes().workers, 2);
