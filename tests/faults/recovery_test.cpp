@@ -138,6 +138,7 @@ TEST_F(Recovery, TheStateOutlivesAllWorkers) {
   const std::vector<std::string> longer{"job.epochs=60"};
   const Json expected = undisturbed(longer);
   Program program(folder_.path(), arguments(2, {"job.epochs=60", "job.runs=all"}));
+  wait_until_printed(program, "all/hurt");  // the file still has what the run before printed
   wait_until_printed(program, "\"validation\"");
   for (const pid_t worker : workers_of(program))
     ::kill(worker, SIGKILL);
