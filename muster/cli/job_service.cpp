@@ -107,6 +107,8 @@ struct JobService::State {
       for (const control::Change& change : record->changes())
         earlier.push_back(change.assignment);
       check_change(options.job_text, earlier, assignment);
+      throw Error(ErrorKind::kUnsupported, "the workers of this release cannot change a key while they train", {},
+                  "Stop the job (muster stop), and resume it with --set where the key may differ.");
     };
     server.emplace(*record, run, std::move(callbacks), log);
     thread = std::thread([this] { this->run(); });
