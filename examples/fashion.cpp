@@ -7,7 +7,7 @@
 #include "muster/muster.h"
 
 int main(int argc, char** argv) try {
-  const int epochs = argc > 1 ? std::atoi(argv[1]) : 3;
+  const auto epochs = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 3;
   const auto most_steps =
       argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::numeric_limits<unsigned long long>::max();
 
@@ -18,18 +18,19 @@ int main(int argc, char** argv) try {
   auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4},
                                      {.batch = 128, .lanes = 2});
 
-  for (int epoch = 0; epoch < epochs; ++epoch) {
-    const std::uint64_t first = session.cursor().step;
+  session.meet(data.train);  // a worker that replaces a lost one begins where the others are
+  while (session.cursor().epoch < epochs && session.cursor().step < most_steps) {
+    const std::uint64_t epoch = session.cursor().epoch + 1;
     net->train();
     for (auto& lane : session.lanes(data.train)) {
-      if (lane.step - first == most_steps) break;  // by step, so that all workers leave at the same one
+      if (lane.step == most_steps) break;  // by step, so that all workers leave at the same one
       lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
     }
     const auto test = muster::evaluate(
         *net, [&](const torch::Tensor& x) { return net->forward(x); }, data.test);
-    if (worker.is_first()) std::printf("epoch %d: test accuracy %.4f\n", epoch + 1, test->accuracy);
+    if (session.members().leads()) std::printf("epoch %lu: test accuracy %.4f\n", epoch, test->accuracy);
   }
-  if (worker.is_first()) session.save("fashion.safetensors");
+  if (session.members().leads()) session.save("fashion.safetensors");
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return error.exit_code();

@@ -45,6 +45,7 @@ int main(int argc, char** argv) try {
   auto session = muster::synchronize(worker, net, muster::Adam{.lr = 0.01}, {.batch = 128});
   if (session.resume("spirals")) std::printf("going on from step %lu\n", session.cursor().step);
 
+  session.meet(dataset);  // a worker that replaces a lost one begins where the others are
   while (session.cursor().epoch < 20) {
     for (auto& lane : session.lanes(dataset)) {
       lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
@@ -53,7 +54,7 @@ int main(int argc, char** argv) try {
   }
   const auto result = muster::evaluate(
       *net, [&](const torch::Tensor& x) { return net->forward(x); }, dataset);
-  if (worker.is_first()) std::printf("accuracy %.4f\n", result->accuracy);
+  if (session.members().leads()) std::printf("accuracy %.4f\n", result->accuracy);
   return result->accuracy > 0.95 ? 0 : 1;
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

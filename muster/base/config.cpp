@@ -16,6 +16,16 @@
 #include "muster/base/toml_text.h"
 
 namespace muster {
+
+std::optional<IntegerRange> parse_integer_range(std::string_view text) {
+  IntegerRange range;
+  const char* const end = text.data() + text.size();
+  const auto least = std::from_chars(text.data(), end, range.least);
+  if (least.ec != std::errc() || least.ptr == end || *least.ptr != ':') return std::nullopt;
+  const auto most = std::from_chars(least.ptr + 1, end, range.most);
+  if (most.ec != std::errc() || most.ptr != end) return std::nullopt;
+  return range;
+}
 namespace {
 
 constexpr std::size_t kShownBytes = 60;  // of a value or a name, in messages
@@ -166,13 +176,9 @@ bool assign(const toml::value& value, IntegerRange& out) {
     out = {value.as_integer(), value.as_integer()};
     return true;
   }
-  if (!value.is_string()) return false;
-  const std::string& text = value.as_string().str;
-  const char* const end = text.data() + text.size();
-  const auto least = std::from_chars(text.data(), end, out.least);
-  if (least.ec != std::errc() || least.ptr == end || *least.ptr != ':') return false;
-  const auto most = std::from_chars(least.ptr + 1, end, out.most);
-  return most.ec == std::errc() && most.ptr == end;
+  const auto range = value.is_string() ? parse_integer_range(value.as_string().str) : std::nullopt;
+  if (range) out = *range;
+  return range.has_value();
 }
 template <typename T>
 bool assign(const toml::value& value, std::vector<T>& out) {

@@ -32,6 +32,8 @@ struct IntegerRange {
   std::int64_t least = 1;
   std::int64_t most = 1;
 };
+// Of "1:4".
+std::optional<IntegerRange> parse_integer_range(std::string_view text);
 
 // Where a value is bound. An optional that stays empty has no default of its own; its help says what happens then.
 using FieldTarget =

@@ -1,6 +1,7 @@
 #include "muster/base/process.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -55,6 +56,10 @@ std::string_view to_string(ProcessState state) {
       return "gone";
   }
   return "unknown";
+}
+
+void outlive_parent() {
+  ::prctl(PR_SET_PDEATHSIG, 0);
 }
 
 ProcessId this_process() {

@@ -17,6 +17,9 @@ enum class ProcessState { kRunning, kStopped, kGone };
 
 std::string_view to_string(ProcessState state);
 
+// From now on this process does not end with the one that started it (launch/child_process.h).
+void outlive_parent();
+
 ProcessId this_process();
 // The process that has this number now; start time 0 if there is none.
 ProcessId process_of(std::int32_t pid);

@@ -71,6 +71,16 @@ std::string join_words(std::span<const std::string> words) {
   return text;
 }
 
+std::string grouped(std::uint64_t value) {
+  const std::string digits = fmt::format("{}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array<const char*, 6> kUnits{"kB", "MB", "GB", "TB", "PB", "EB"};
   if (bytes < 1000) return fmt::format("{} B", bytes);

@@ -21,6 +21,9 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 // "a, b and c".
 std::string join_words(std::span<const std::string> words);
 
+// "1,234,567".
+std::string grouped(std::uint64_t value);
+
 // "47.2 MB" (decimal units).
 std::string human_bytes(std::uint64_t bytes);
 

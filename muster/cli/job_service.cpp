@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/log.h"
 #include "muster/cli/job_changes.h"
+#include "muster/control/access_token.h"
 #include "muster/control/control_server.h"
 #include "muster/control/store.h"
 
@@ -86,9 +87,18 @@ struct JobService::State {
     }
   }
 
-  void open(const std::string& run) {
-    record.emplace(control::make_sqlite_store(std::filesystem::path(run) / "control.db"));
+  std::string run_of(const launch::SupervisorReport& report) const {
+    if (options.make_run) return report.generation > 0 ? options.make_run() : "";
+    const Json note = Json::parse(report.note, nullptr, false);
+    return note.is_object() && note.contains("run") ? note.at("run").get<std::string>() : "";
+  }
+
+  void take_over(const std::string& run) {
+    record.emplace(control::make_sqlite_store(control::store_file(run)));
     record->take_over(this_process());
+  }
+
+  void begin(const std::string& run) {
     control::JobIdentity identity;
     identity.name = options.name;
     identity.run = run;
@@ -97,6 +107,12 @@ struct JobService::State {
     wanted.min_workers = options.least_workers;
     wanted.max_workers = wanted.target_workers = options.most_workers;
     record->begin(identity, wanted);
+    control::Launch launch = options.launch;
+    launch.store = last.store;
+    record->put_launch(launch);
+  }
+
+  void serve(const std::string& run) {
     record->put_standing({control::JobPhase::kRunning, {}, last.step, 0});
     log.open_file(std::filesystem::path(run) / "log.supervisor.txt");
     control::ControlCallbacks callbacks;
@@ -185,6 +201,13 @@ struct JobService::State {
 JobService::JobService(JobServiceOptions options) : state_(std::make_unique<State>(std::move(options))) {
 }
 
+JobService::JobService(JobServiceOptions options, const std::filesystem::path& run) : JobService(std::move(options)) {
+  state_->run_folder = run.string();
+  state_->take_over(state_->run_folder);
+  state_->read_wishes();
+  state_->serve(state_->run_folder);
+}
+
 JobService::~JobService() {
   state_->server.reset();
   state_->finish_writing();
@@ -201,15 +224,17 @@ void JobService::report(const launch::SupervisorReport& report) {
     while (now - state.steps.front().first > kRateWindow)
       state.steps.pop_front();
   }
-  if (!state.record && !state.given_up && !report.note.empty()) {
-    const Json note = Json::parse(report.note, nullptr, false);
-    if (!note.is_object() || !note.contains("run")) return;
-    {
-      const std::lock_guard lock(state.mutex);
-      state.run_folder = note.at("run").get<std::string>();
-    }
+  if (!state.record && !state.given_up) {
     try {
-      state.open(state.run_folder);
+      const std::string run = state.run_of(report);
+      if (run.empty()) return;  // nobody has said it yet
+      {
+        const std::lock_guard lock(state.mutex);
+        state.run_folder = run;
+      }
+      state.take_over(run);
+      state.begin(run);
+      state.serve(run);
       members_changed = true;  // since the record was opened
     } catch (const Error& error) {
       state.given_up = true;
@@ -226,6 +251,10 @@ void JobService::report(const launch::SupervisorReport& report) {
 launch::Wishes JobService::wishes() const {
   const std::lock_guard lock(state_->mutex);
   return state_->wishes;
+}
+
+control::JobStatus JobService::status() const {
+  return state_->status();
 }
 
 void JobService::end(control::JobPhase phase, const std::string& reason) {

@@ -7,11 +7,13 @@
 // Thread safety: the supervisor's thread calls report() and wishes(); end() comes last, once.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "muster/control/job_record.h"
+#include "muster/control/job_status.h"
 #include "muster/launch/supervisor.h"
 
 namespace muster::cli {
@@ -21,18 +23,24 @@ struct JobServiceOptions {
   std::string job_text;  // what a change is checked against
   int least_workers = 1;
   int most_workers = 1;
+  control::Launch launch;  // the store is what the supervisor reports
+  // Makes the run's folder once the workers have begun, where they have none of their own to name.
+  std::function<std::string()> make_run{};
   std::function<void(const std::string&)> warn;
 };
 
 class JobService {
  public:
   explicit JobService(JobServiceOptions options);
+  // Takes over from a coordinator that is gone: what was asked of it still holds. Throws as JobRecord::take_over.
+  JobService(JobServiceOptions options, const std::filesystem::path& run);
   JobService(const JobService&) = delete;
   JobService& operator=(const JobService&) = delete;
   ~JobService();
 
   void report(const launch::SupervisorReport& report);
   launch::Wishes wishes() const;
+  control::JobStatus status() const;  // REQUIRES: the service has begun
   void end(control::JobPhase phase, const std::string& reason);
 
  private:

@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   muster::cli::add_scale(app);
   muster::cli::add_stop(app);
   muster::cli::add_set(app);
+  muster::cli::add_attach(app, outcome);
   muster::cli::add_logs(app);
   muster::cli::add_ledger(app, outcome);
   muster::cli::add_check(app);

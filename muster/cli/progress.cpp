@@ -17,17 +17,6 @@ constexpr std::chrono::milliseconds kLiveInterval{100};
 constexpr std::chrono::seconds kPlainInterval{10};
 constexpr int kBarWidth = 20;
 
-// 1234567 as 1,234,567.
-std::string grouped(std::uint64_t value) {
-  const std::string digits = fmt::format("{}", value);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 std::string bar(std::uint64_t done, std::uint64_t all) {
   const int filled = all == 0 ? kBarWidth : static_cast<int>(done * kBarWidth / all);
   std::string text(static_cast<std::size_t>(filled), '=');
@@ -178,7 +167,9 @@ void ProgressView::warned(const std::string& message) {
 void ProgressView::finished(const trainer::TrainingResult& r, const std::string& resume_command) {
   using End = trainer::TrainingResult::End;
   const std::lock_guard lock(mutex_);
-  if (r.end == End::kInterrupted) {
+  if (r.end == End::kInterrupted || r.end == End::kAbandoned) {
+    if (r.end == End::kAbandoned)
+      emit("the coordinator is gone, and none has taken over in time (parallel.orphan_seconds)");
     emit(fmt::format("stopped at step {}; {}", grouped(r.steps),
                      r.checkpoint.empty() ? "no checkpoint could be written" : "checkpoint " + r.checkpoint.string()));
     emit(fmt::format("resume with: {}", resume_command));

@@ -16,7 +16,9 @@ constexpr std::size_t kMostNamed = 5;
 
 bool is_run(const std::filesystem::path& path) {
   std::error_code code;
-  return std::filesystem::is_regular_file(path / "job.toml", code);
+  // A program that is not ours has no job file.
+  return std::filesystem::is_regular_file(path / "job.toml", code) ||
+         std::filesystem::is_regular_file(control::store_file(path), code);
 }
 
 // "a, b and 3 more", newest first.
@@ -37,8 +39,10 @@ std::vector<std::filesystem::path> list_runs(const std::filesystem::path& runs) 
   std::error_code code;
   for (const auto& entry : std::filesystem::directory_iterator(runs, code)) {
     if (!is_run(entry.path())) continue;
-    // The job's file is written when the run begins, and never again.
-    found.emplace_back(std::filesystem::last_write_time(entry.path() / "job.toml", code), entry.path());
+    // The job's file is written when the run begins, and never again; where there is none the token is.
+    auto began = std::filesystem::last_write_time(entry.path() / "job.toml", code);
+    if (code) began = std::filesystem::last_write_time(control::token_file(entry.path()), code);
+    found.emplace_back(began, entry.path());
   }
   std::sort(found.begin(), found.end(), std::greater<>());
   std::vector<std::filesystem::path> paths;

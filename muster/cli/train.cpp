@@ -1,5 +1,8 @@
 // muster train: a job file to a trained model.
+#include <csignal>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +12,11 @@
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
 #include "muster/cli/progress.h"
+#include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
 #include "muster/launch/environment.h"
+#include "muster/trainer/run_folder.h"
 #include "muster/trainer/trainer.h"
 #include "muster/trainer/worker.h"
 
@@ -44,6 +49,8 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
                       [&](const std::string& message) {
                         if (view.active()) view.warned(message);
                       });
+  // Whoever reads what this process prints may be gone before the job ends.
+  if (!world.arena.empty()) std::signal(SIGPIPE, SIG_IGN);
   Log log(LogLevel::kOff);  // people are told by the view; the run's log file gets everything
   trainer::TrainingOptions options;
   options.resume = flags.resume || !flags.run.empty();
@@ -57,6 +64,11 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
   const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
   if (result.leads) view.finished(result, resume_command(flags, result.run.string()));
   if (result.end == trainer::TrainingResult::End::kInterrupted) outcome.exit_code = signals.exit_code();
+  if (result.end != trainer::TrainingResult::End::kAbandoned) return;
+  outcome.exit_code = 1;
+  // Who made it cannot remove it any more.
+  std::error_code ignored;
+  std::filesystem::remove_all(std::filesystem::path(world.store).parent_path(), ignored);
 }
 
 // This process as the parent of the job's workers, which are this same program with the same arguments.
@@ -69,19 +81,19 @@ void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::st
     outcome.exit_code = watch_workers(command, workers, grace);
     return;
   }
-  SupervisedJob job;
-  job.name = resolved.job.name;
-  job.text = resolved.text;
-  job.least_workers = static_cast<int>(resolved.job.parallel.workers.least);
-  job.most_workers = workers;
-  job.grace = grace;
-  job.liveness = std::chrono::duration<double>(resolved.job.parallel.liveness_seconds);
-  job.hang = std::chrono::duration<double>(resolved.job.parallel.hang_seconds);
-  job.describe_lane = [&](std::uint64_t step, int lane) {
-    return fmt::format("samples {}",
-                       fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));
-  };
-  outcome.exit_code = supervise_workers(command, job);
+  outcome.exit_code = supervise_workers(command, supervised_job(resolved));
+}
+
+// The run to be resumed, if there is one and somebody trains it still: its workers may have lost their coordinator.
+std::optional<std::filesystem::path> living_run(const TrainFlags& flags, const trainer::Job& job) {
+  if (!flags.resume && flags.run.empty()) return std::nullopt;
+  std::optional<std::filesystem::path> run;
+  if (!flags.run.empty())
+    run = flags.run;
+  else if (const auto newest = trainer::RunFolder::newest(job.runs, job.name))
+    run = newest->path();
+  if (!run || !is_alive(*run)) return std::nullopt;
+  return run;
 }
 
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
@@ -91,6 +103,12 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("{} started {} processes of muster train", world.launcher, world.size), {},
                 "Start it once: muster train starts parallel.workers processes by itself.");
+  if (world.launcher != "muster") {
+    if (const auto run = living_run(flags, resolved.job)) {
+      outcome.exit_code = take_over_workers(*run);
+      return;
+    }
+  }
   if (world.launcher == "muster" || resolved.job.parallel.workers.most == 1)
     run_worker(flags, resolved, world, outcome);
   else

@@ -4,16 +4,54 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/cli/job_service.h"
 #include "muster/cli/signals.h"
+#include "muster/control/access_token.h"
+#include "muster/control/store.h"
 #include "muster/launch/local_workers.h"
 #include "muster/launch/supervisor.h"
+#include "muster/trainer/trainer.h"
 
 namespace muster::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLiveInterval{500};
+constexpr std::chrono::seconds kPlainInterval{10};
+
+// One line about a job that was taken over: rewritten on a terminal, repeated now and then elsewhere.
+class TakeOverView {
+ public:
+  explicit TakeOverView(const JobService& service) : service_(service), live_(::isatty(STDERR_FILENO) != 0) {}
+  ~TakeOverView() {
+    if (live_) fmt::print(stderr, "\r\033[K");
+  }
+
+  void show() {
+    const auto now = system_clock().now();
+    if (shown_ && now - *shown_ < (live_ ? std::chrono::nanoseconds(kLiveInterval) : kPlainInterval)) return;
+    const control::JobStatus status = service_.status();
+    fmt::print(stderr, "{}muster: {} {}: step {} of {}, {} workers, {} samples/s{}", live_ ? "\r\033[K" : "",
+               shown_ ? "watching" : "took over", status.job, grouped(status.step), grouped(status.total_steps),
+               status.members.size(), grouped(static_cast<std::uint64_t>(status.samples_per_second)),
+               live_ && shown_ ? "" : "\n");
+    shown_ = now;
+  }
+
+ private:
+  const JobService& service_;
+  const bool live_;
+  std::optional<Clock::Instant> shown_;
+};
+
+}  // namespace
 
 std::string own_program() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
@@ -34,24 +72,51 @@ int watch_workers(const launch::Command& command, int workers, std::chrono::dura
   return lost->ending.exit_code;
 }
 
-int supervise_workers(const launch::Command& command, const SupervisedJob& job) {
-  SignalWatch signals(job.grace + std::chrono::seconds(5), [](const std::string&) {});
-  // On a terminal the line that the progress bar stands in is cleared first.
-  const auto tell = [](const std::string& message) {
-    fmt::print(stderr, "{}muster: {}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", message);
-  };
-  JobService service({job.name, job.text, job.least_workers, job.most_workers, tell});
+namespace {
+
+// On a terminal the line that a progress bar stands in is cleared first.
+void tell(const std::string& message) {
+  fmt::print(stderr, "{}muster: {}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", message);
+}
+
+JobServiceOptions service_options(const launch::Command& command, const SupervisedJob& job) {
+  JobServiceOptions options;
+  options.name = job.name;
+  options.job_text = job.text;
+  options.least_workers = job.least_workers;
+  options.most_workers = job.most_workers;
+  options.make_run = job.make_run;
+  options.warn = tell;
+  options.launch.program = command.program;
+  options.launch.arguments = command.arguments;
+  options.launch.folder = command.folder.empty() ? std::filesystem::current_path().string() : command.folder;
+  options.launch.liveness_seconds = job.liveness.count();
+  options.launch.hang_seconds = job.hang.count();
+  options.launch.grace_seconds = job.grace.count();
+  return options;
+}
+
+launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const SignalWatch& signals,
+                                             JobService& service) {
   launch::SupervisorOptions options;
   options.seats = job.most_workers;
   options.liveness = std::chrono::duration_cast<std::chrono::nanoseconds>(job.liveness);
   options.hang = std::chrono::duration_cast<std::chrono::nanoseconds>(job.hang);
-  options.describe_lane = job.describe_lane;
+  if (job.describe_lane) options.describe_lane = job.describe_lane;
   options.tell = tell;
-  options.requested_signal = [&] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
-  options.wishes = [&] { return service.wishes(); };
-  options.report = [&](const launch::SupervisorReport& report) { service.report(report); };
+  options.requested_signal = [&signals] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
+  options.wishes = [&service] { return service.wishes(); };
+  options.report = [&service](const launch::SupervisorReport& report) { service.report(report); };
+  // Workers of ours end together; what a user's program does after training is its own affair.
+  if (job.text.empty()) options.grace.reset();
+  return options;
+}
+
+// `supervise` gives the workers' exit code.
+template <typename Supervise>
+int run_job(JobService& service, const SignalWatch& signals, const Supervise& supervise) {
   try {
-    const int code = launch::Supervisor(command, options).run();
+    const int code = supervise();
     const bool stopped = signals.exit_code() != 0 || service.wishes().stop;
     service.end(stopped     ? control::JobPhase::kStopped
                 : code == 0 ? control::JobPhase::kFinished
@@ -62,6 +127,73 @@ int supervise_workers(const launch::Command& command, const SupervisedJob& job) 
     service.end(control::JobPhase::kFailed, error.message());
     throw;
   }
+}
+
+}  // namespace
+
+int supervise_workers(const launch::Command& command, const SupervisedJob& job) {
+  const SignalWatch signals(job.grace + std::chrono::seconds(5), [](const std::string&) {});
+  JobService service(service_options(command, job));
+  const launch::SupervisorOptions options = supervisor_options(job, signals, service);
+  return run_job(service, signals, [&] { return launch::Supervisor(command, options).run(); });
+}
+
+SupervisedJob supervised_job(const trainer::ResolvedJob& resolved) {
+  SupervisedJob job;
+  job.name = resolved.job.name;
+  job.text = resolved.text;
+  job.least_workers = static_cast<int>(resolved.job.parallel.workers.least);
+  job.most_workers = static_cast<int>(resolved.job.parallel.workers.most);
+  job.grace = std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds);
+  job.liveness = std::chrono::duration<double>(resolved.job.parallel.liveness_seconds);
+  job.hang = std::chrono::duration<double>(resolved.job.parallel.hang_seconds);
+  job.describe_lane = [resolved](std::uint64_t step, int lane) {
+    return fmt::format("samples {}",
+                       fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));
+  };
+  return job;
+}
+
+namespace {
+
+// As the coordinator before has written it down.
+SupervisedJob recorded_job(const std::filesystem::path& run, const control::JobRecord& record,
+                           const control::Launch& launch) {
+  SupervisedJob job;
+  std::error_code ignored;
+  const std::filesystem::path file = run / "job.toml";
+  if (std::filesystem::exists(file, ignored)) job = supervised_job(trainer::load_job(file, {}));
+  const control::WantedState wanted = record.wanted();
+  if (const auto identity = record.identity()) job.name = identity->name;
+  job.least_workers = wanted.min_workers;
+  job.most_workers = wanted.max_workers;
+  job.grace = std::chrono::duration<double>(launch.grace_seconds);
+  job.liveness = std::chrono::duration<double>(launch.liveness_seconds);
+  job.hang = std::chrono::duration<double>(launch.hang_seconds);
+  return job;
+}
+
+}  // namespace
+
+int take_over_workers(const std::filesystem::path& run) {
+  const control::JobRecord record(control::make_sqlite_store(control::store_file(run), {.create = false}));
+  const std::optional<control::Launch> launch = record.launch();
+  if (!launch)
+    throw Error(ErrorKind::kNotFound, "this run has no workers that can be taken over", run.string(),
+                "Resume it: muster train JOB.toml --resume --run FOLDER.");
+  const SupervisedJob job = recorded_job(run, record, *launch);
+  launch::Command command{launch->program, launch->arguments, {}};
+  command.folder = launch->folder;
+  const SignalWatch signals(job.grace + std::chrono::seconds(5), [](const std::string&) {});
+  JobService service(service_options(command, job), run);
+  launch::SupervisorOptions options = supervisor_options(job, signals, service);
+  // What the workers print goes where the coordinator before let it go.
+  TakeOverView view(service);
+  options.report = [&](const launch::SupervisorReport& report) {
+    service.report(report);
+    view.show();
+  };
+  return run_job(service, signals, [&] { return launch::Supervisor(command, options, launch->store).run(); });
 }
 
 }  // namespace muster::cli

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 
 #include "muster/launch/child_process.h"
+#include "muster/trainer/job.h"
 
 namespace muster::cli {
 
@@ -20,17 +22,26 @@ int watch_workers(const launch::Command& command, int workers, std::chrono::dura
 
 struct SupervisedJob {
   std::string name;
-  std::string text;  // the job file with every default
+  std::string text;  // the job file with every default; empty: the workers are a user's program
   int least_workers = 1;
   int most_workers = 1;
   std::chrono::duration<double> grace{};
   std::chrono::duration<double> liveness{2};  // this and the next: launch/supervisor.h
   std::chrono::duration<double> hang{10};
   std::function<std::string(std::uint64_t step, int lane)> describe_lane;  // launch/supervisor.h
+  // Makes the folder of the job's record, where the workers have none of their own to name.
+  std::function<std::string()> make_run{};
 };
+
+// Of a job file.
+SupervisedJob supervised_job(const trainer::ResolvedJob& resolved);
 
 // The same, but a worker that is lost is replaced and the job goes on, and commands reach it. Throws as
 // Supervisor::run.
 int supervise_workers(const launch::Command& command, const SupervisedJob& job);
+
+// Goes on in the place of a coordinator that is gone, until the job has ended. Throws kMismatch (it is not gone),
+// kNotFound (the run says nothing of its workers), kPeerLost (no worker lives), and as supervise_workers.
+int take_over_workers(const std::filesystem::path& run);
 
 }  // namespace muster::cli

@@ -62,7 +62,8 @@ class Arena {
   const ArenaOptions& options() const { return options_; }
   const std::shared_ptr<const SharedRegion>& region() const { return region_; }
   Board& board() { return board_; }  // heartbeats and seats
-  void beat() { board_.beat(); }     // a sign of life of this rank; from any thread
+  const Board& board() const { return board_; }
+  void beat() { board_.beat(); }  // a sign of life of this rank; from any thread
   CommitWord committed() const;
   std::uint64_t step() const { return step_; }  // that this rank works on
   std::uint64_t generation() const { return generation_; }
@@ -75,6 +76,14 @@ class Arena {
   ReadOnlyMapping map_version_read_only(std::uint64_t buffer) const;
 
   // --- Members. Called by whoever decides on them, one at a time; an observer may.
+  // Who decides on members: a process that takes charge keeps it until it dies or leaves it. take_charge() is false
+  // when another living process has it.
+  bool take_charge(const ProcessId& self);
+  void leave_charge(const ProcessId& self);
+  // Whether somebody has been in charge and nobody is any more.
+  bool abandoned() const;
+  // Of the present generation; for observers.
+  std::uint64_t present_members() const { return read_members(committed().generation); }
   // Starts `generation` (above the present one) with the ranks of bit mask `members`; waits and commits of the old one
   // end with kPeerLost. Unfinished claims of ranks that are no longer members are free again, finished lanes are kept.
   // Calling it again with the same arguments completes what a caller that died has begun.

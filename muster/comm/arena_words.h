@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "muster/base/process.h"
+
 namespace muster::comm {
 
 constexpr std::uint64_t kMostGeneration = (std::uint64_t{1} << 20) - 1;
@@ -62,6 +64,21 @@ struct ArrivalWord {
     return {word >> 44, word >> 8 & kMostStep, static_cast<int>(word & 255)};
   }
   bool operator==(const ArrivalWord&) const = default;
+};
+
+// Who decides on members: start time 42 | pid 22. All zero: nobody has come yet.
+struct ChargeWord {
+  std::uint64_t pid = 0;  // 0: the last one has left
+  std::uint64_t start_time = 0;
+
+  static constexpr std::uint64_t kPidBits = 22;  // the kernel's limit
+  static constexpr ChargeWord left() { return {0, 1}; }
+  constexpr std::uint64_t pack() const { return start_time << kPidBits | pid; }
+  static constexpr ChargeWord unpack(std::uint64_t word) {
+    return {word & ((std::uint64_t{1} << kPidBits) - 1), word >> kPidBits};
+  }
+  ProcessId process() const { return {static_cast<std::int32_t>(pid), start_time}; }
+  bool operator==(const ChargeWord&) const = default;
 };
 
 // A pinned version: step 43 | buffer 1 | 1

@@ -136,6 +136,8 @@ std::string_view to_string(Activity activity) {
       return "waits for the others";
     case Activity::kEvaluating:
       return "evaluates";
+    case Activity::kDone:
+      return "is done";
     case Activity::kSaving:
       return "saves";
   }

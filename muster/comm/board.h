@@ -43,6 +43,7 @@ enum class Activity : std::uint8_t {
   kWaiting,     // for the other ranks, in a commit or a collective
   kEvaluating,  // a batch
   kSaving,
+  kDone,  // its work is done, and it is about to end in good order
 };
 std::string_view to_string(Activity activity);
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::size_t kMostKeyBytes = 200;  // a key is a file's name, which may have 255 bytes
 constexpr std::size_t kMostValueBytes = 64 * 1024;
+constexpr std::string_view kValuePrefix = "value+";
 
 bool is_word_byte(char byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') || byte == '.' ||
@@ -157,7 +159,7 @@ class FileStore final : public Store {
   std::filesystem::path path_of(std::string_view key) const {
     std::string name(key);
     std::replace(name.begin(), name.end(), '/', '+');
-    return folder_ / ("value+" + name);
+    return folder_ / (std::string(kValuePrefix) + name);
   }
 
   const std::filesystem::path folder_;
@@ -204,6 +206,20 @@ class PrefixStore final : public Store {
 
 std::shared_ptr<Store> make_memory_store() {
   return std::make_shared<MemoryStore>();
+}
+
+std::map<std::string, std::string> values_in_file_store(const std::filesystem::path& folder, std::string_view prefix) {
+  std::map<std::string, std::string> values;
+  const std::string before = fmt::format("{}{}+", kValuePrefix, prefix);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(before)) continue;
+    std::string key = name.substr(kValuePrefix.size());
+    std::replace(key.begin(), key.end(), '+', '/');
+    values.emplace(std::move(key), read_text(entry.path(), kMostValueBytes));
+  }
+  return values;
 }
 
 std::shared_ptr<Store> make_file_store(const std::filesystem::path& folder) {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,10 @@ std::shared_ptr<Store> make_memory_store();
 // Between processes that see the same folder, also over a network file system. The folder is made (0700) if it is not
 // there; the values are files in it, and whoever owns the folder removes it. Throws kIo, kNotFound, kResource.
 std::shared_ptr<Store> make_file_store(const std::filesystem::path& folder);
+
+// Keys and values below "prefix/" in a file store's folder: for one who comes later and does not know the keys. Empty
+// where there is no such folder.
+std::map<std::string, std::string> values_in_file_store(const std::filesystem::path& folder, std::string_view prefix);
 
 // The same store, whose get() calls `check` every few milliseconds while it waits; what that throws ends the wait.
 std::shared_ptr<Store> with_interruption(std::shared_ptr<Store> store, std::function<void()> check);

@@ -89,6 +89,24 @@ JobIdentity identity_from(const Json& json, const std::string& where) {
           json_get<std::string>(json, "created", where)};
 }
 
+Json to_json(const Launch& launch) {
+  return {{"program", launch.program},
+          {"arguments", launch.arguments},
+          {"folder", launch.folder},
+          {"store", launch.store},
+          {"liveness_seconds", launch.liveness_seconds},
+          {"hang_seconds", launch.hang_seconds},
+          {"grace_seconds", launch.grace_seconds}};
+}
+
+Launch launch_from(const Json& json, const std::string& where) {
+  return {
+      json_get<std::string>(json, "program", where),     json_get<std::vector<std::string>>(json, "arguments", where),
+      json_get<std::string>(json, "folder", where),      json_get<std::string>(json, "store", where),
+      json_get<double>(json, "liveness_seconds", where), json_get<double>(json, "hang_seconds", where),
+      json_get<double>(json, "grace_seconds", where)};
+}
+
 Json to_json(const WantedState& wanted) {
   return {{"min_workers", wanted.min_workers},
           {"max_workers", wanted.max_workers},

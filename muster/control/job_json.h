@@ -9,6 +9,7 @@
 namespace muster::control {
 
 Json to_json(const JobIdentity& identity);
+Json to_json(const Launch& launch);
 Json to_json(const WantedState& wanted);
 Json to_json(const Change& change);
 Json to_json(const Membership& membership);
@@ -16,6 +17,7 @@ Json to_json(const Standing& standing);
 Json to_json(const Lease& lease);
 
 JobIdentity identity_from(const Json& json, const std::string& where);
+Launch launch_from(const Json& json, const std::string& where);
 WantedState wanted_from(const Json& json, const std::string& where);
 Change change_from(const Json& json, const std::string& where);
 Membership membership_from(const Json& json, const std::string& where);

@@ -65,6 +65,11 @@ std::optional<JobIdentity> JobRecord::identity() const {
   return json ? std::optional(identity_from(*json, key("identity"))) : std::nullopt;
 }
 
+std::optional<Launch> JobRecord::launch() const {
+  const std::optional<Json> json = read("launch");
+  return json ? std::optional(launch_from(*json, key("launch"))) : std::nullopt;
+}
+
 WantedState JobRecord::wanted() const {
   const std::optional<Json> json = read("wanted");
   return json ? wanted_from(*json, key("wanted")) : WantedState{};
@@ -153,6 +158,10 @@ void JobRecord::begin(const JobIdentity& identity, const WantedState& wanted) {
   writes.push_back({key("membership"), to_json(Membership{.generation = membership().generation}).dump()});
   writes.push_back({key("standing"), to_json(Standing{}).dump()});
   write(writes);
+}
+
+void JobRecord::put_launch(const Launch& launch) {
+  write({{key("launch"), to_json(launch).dump()}});
 }
 
 void JobRecord::put_membership(const Membership& membership) {

@@ -6,9 +6,9 @@
 // come. Commands of users carry a request id made by the client: the same id takes effect once, however often it is
 // sent.
 //
-// Keys below the prefix: identity, wanted, membership, standing, lease, endpoint, change/NUMBER, request/ID; all JSON.
-// Thread safety: every method from any thread. Errors: those of the store, kDamaged for a value that is not as written,
-// and for every write kMismatch, naming the leader, when another coordinator has taken over.
+// Keys below the prefix: identity, launch, wanted, membership, standing, lease, endpoint, change/NUMBER, request/ID;
+// all JSON. Thread safety: every method from any thread. Errors: those of the store, kDamaged for a value that is not
+// as written, and for every write kMismatch, naming the leader, when another coordinator has taken over.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,18 @@ struct JobIdentity {
   std::string name;
   std::string run;      // the run's folder
   std::string created;  // time stamp, for people
+};
+
+// How its workers are started and watched: what a coordinator needs that takes them over.
+struct Launch {
+  std::string program;
+  std::vector<std::string> arguments;
+  std::string folder;  // in which they were started
+  std::string store;   // by which they find each other (launch/supervisor.h)
+  double liveness_seconds = 2;
+  double hang_seconds = 10;
+  double grace_seconds = 30;
+  bool operator==(const Launch&) const = default;
 };
 
 struct WantedState {
@@ -99,6 +111,7 @@ class JobRecord {
 
   // Reading. What was never written is empty, or has its defaults.
   std::optional<JobIdentity> identity() const;
+  std::optional<Launch> launch() const;
   WantedState wanted() const;
   std::vector<Change> changes() const;
   Membership membership() const;
@@ -116,6 +129,7 @@ class JobRecord {
   // Writes of the leader; durable when they return. REQUIRES: take_over returned.
   // begin keeps the identity of a run that has one (it is being resumed) and forgets its wanted state and members.
   void begin(const JobIdentity& identity, const WantedState& wanted);
+  void put_launch(const Launch& launch);
   void put_membership(const Membership& membership);  // kMismatch if the generation went back
   void put_standing(const Standing& standing);
   void put_endpoint(const std::string& address);

@@ -1,8 +1,10 @@
 #include "muster/launch/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@ namespace muster::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{2};
+// A process that was killed and is not gone by then is stuck in the kernel, and writes nothing any more.
+constexpr std::chrono::milliseconds kLongestDeath{10000};
 
 // What a child needs after fork, made before it: between fork and exec nothing may allocate.
 struct Image {
@@ -53,6 +57,7 @@ struct Image {
 }  // namespace
 
 std::string to_string(const Ending& ending) {
+  if (ending.unknown) return "it is gone";
   if (ending.signal != 0) return fmt::format("killed by signal {} ({})", ending.signal, ::strsignal(ending.signal));
   return fmt::format("exit code {}", ending.exit_code);
 }
@@ -89,7 +94,8 @@ ChildProcess::ChildProcess(const Command& command) {
     if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
     if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() == parent) ::execve(image.path.c_str(), image.argv.data(), image.envp.data());
+    const bool there = command.folder.empty() || ::chdir(command.folder.c_str()) == 0;
+    if (there && ::getppid() == parent) ::execve(image.path.c_str(), image.argv.data(), image.envp.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t written = ::write(report.get(), &error, sizeof error);
     ::_exit(127);
@@ -104,25 +110,53 @@ ChildProcess::ChildProcess(const Command& command) {
   }
 }
 
+ChildProcess ChildProcess::adopt(const ProcessId& process) {
+  ChildProcess adopted;
+  adopted.pid_ = process.pid;
+  adopted.handle_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  // Looked at after the handle was opened: it cannot become another process any more.
+  const bool gone = !adopted.handle_.valid() && errno == ESRCH;
+  if (!adopted.handle_.valid() && !gone)
+    throw_system_error("cannot be watched", fmt::format("process {}", process.pid));
+  if (gone || state_of(process) == ProcessState::kGone) adopted.ending_ = Ending{.unknown = true};
+  return adopted;
+}
+
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), ending_(std::exchange(other.ending_, std::nullopt)) {
+    : pid_(std::exchange(other.pid_, -1)),
+      handle_(std::move(other.handle_)),
+      ending_(std::exchange(other.ending_, std::nullopt)) {
 }
 
 ChildProcess::~ChildProcess() {
   if (pid_ <= 0 || ending_) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  kill(SIGKILL);
+  if (!handle_.valid()) {
+    ::waitpid(pid_, nullptr, 0);
+    return;
+  }
+  pollfd wanted{handle_.get(), POLLIN, 0};
+  ::poll(&wanted, 1, static_cast<int>(kLongestDeath.count()));
 }
 
 std::optional<Ending> ChildProcess::poll() {
+  if (handle_.valid()) {
+    pollfd wanted{handle_.get(), POLLIN, 0};
+    if (!ending_ && ::poll(&wanted, 1, 0) == 1) ending_ = Ending{.unknown = true};
+    return ending_;
+  }
   int status = 0;
   if (!ending_ && ::waitpid(pid_, &status, WNOHANG) == pid_)
-    ending_ = WIFSIGNALED(status) ? Ending{0, WTERMSIG(status)} : Ending{WEXITSTATUS(status), 0};
+    ending_ = WIFSIGNALED(status) ? Ending{.signal = WTERMSIG(status)} : Ending{.exit_code = WEXITSTATUS(status)};
   return ending_;
 }
 
 void ChildProcess::kill(int signal) const {
-  if (!ending_) ::kill(pid_, signal);
+  if (ending_) return;
+  if (handle_.valid())
+    ::syscall(SYS_pidfd_send_signal, handle_.get(), signal, nullptr, 0);
+  else
+    ::kill(pid_, signal);
 }
 
 std::optional<FirstEnding> wait_for_all(std::vector<ChildProcess>& children, const Deadline& deadline) {

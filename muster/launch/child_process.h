@@ -1,4 +1,4 @@
-// A child process: started, watched, and ended with its owner.
+// A process that is started or taken over, watched, and ended with its owner.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "muster/base/deadline.h"
+#include "muster/base/files.h"
+#include "muster/base/process.h"
 
 namespace muster::launch {
 
@@ -18,6 +20,7 @@ struct Command {
   std::string program;                             // a path, or a name that is looked up in PATH
   std::vector<std::string> arguments;              // without the program itself
   std::map<std::string, std::string> environment;  // added to this process's own
+  std::string folder{};                            // in which it is started; empty: this process's own
   int input = -1;                                  // descriptor that becomes its standard input; -1: this process's own
   int output = -1;                                 // likewise its standard output
   bool own_group = false;  // a process group of its own: signals of the terminal do not reach it
@@ -27,7 +30,8 @@ struct Command {
 struct Ending {
   int exit_code = 0;  // when no signal did
   int signal = 0;
-  bool good() const { return exit_code == 0 && signal == 0; }
+  bool unknown = false;  // of one that was taken over: only its parent is told how it ended
+  bool good() const { return exit_code == 0 && signal == 0 && !unknown; }
 };
 // "exit code 2", "killed by signal 9 (Killed)".
 std::string to_string(const Ending& ending);
@@ -40,6 +44,8 @@ class ChildProcess {
   // Throws kNotFound (no such program), kResource. The child is killed when the thread that started it ends, so that
   // nothing is left when this process is killed.
   explicit ChildProcess(const Command& command);
+  // Takes over one that another process has started; it may be gone already.
+  static ChildProcess adopt(const ProcessId& process);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   // Kills it, if it still runs, and waits for its end.
@@ -51,7 +57,9 @@ class ChildProcess {
   void kill(int signal) const;
 
  private:
+  ChildProcess() = default;
   pid_t pid_ = -1;
+  FileDescriptor handle_;  // a pidfd, of one that was taken over
   std::optional<Ending> ending_;
 };
 

@@ -9,6 +9,9 @@
 
 namespace muster::launch {
 
+// In the store of supervised workers, once their program has made a group that nobody can join later.
+constexpr const char* kFixedKey = "fixed";
+
 struct World {
   int rank = 0;
   int size = 1;

@@ -17,6 +17,8 @@
 #include "muster/comm/region.h"
 #include "muster/comm/store.h"
 #include "muster/control/membership.h"
+#include "muster/launch/environment.h"
+#include "muster/launch/local_workers.h"
 
 namespace muster::launch {
 namespace {
@@ -25,6 +27,9 @@ constexpr std::chrono::milliseconds kPollInterval{2};
 constexpr std::chrono::milliseconds kArenaPollInterval{20};
 constexpr std::chrono::milliseconds kReportInterval{100};
 constexpr std::chrono::seconds kFetchTimeout{5};
+constexpr std::chrono::seconds kChargeTimeout{5};
+constexpr std::chrono::milliseconds kGraceAfterFailure{5000};
+constexpr const char* kFolderPrefix = "muster-job-";
 constexpr int kDeathsOfALane = 2;
 constexpr std::size_t kStepTimes = 31;
 
@@ -39,6 +44,11 @@ struct Seat {
   bool lost = false;  // was a member of the present generation
 };
 
+int exit_code_of(const Ending& ending) {
+  if (ending.unknown) return 1;
+  return ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
+}
+
 struct LaneOfStep {
   std::uint64_t step = 0;
   int lane = 0;
@@ -48,11 +58,13 @@ struct LaneOfStep {
 }  // namespace
 
 struct Supervisor::State {
-  State(Command its_command, SupervisorOptions its_options)
+  State(Command its_command, SupervisorOptions its_options, TemporaryFolder its_folder,
+        const std::filesystem::path& its_store)
       : command(std::move(its_command)),
         options(std::move(its_options)),
-        folder("muster-job-"),
-        store(comm::make_file_store(store_folder())),
+        folder(std::move(its_folder)),
+        store_folder(its_store),
+        store(comm::make_file_store(store_folder)),
         seats(static_cast<std::size_t>(options.seats)) {}
 
   bool member(std::size_t seat) const { return (members >> seat & 1) != 0; }
@@ -62,7 +74,7 @@ struct Supervisor::State {
     Command own = command;
     own.environment["MUSTER_RANK"] = std::to_string(index);
     own.environment["MUSTER_SIZE"] = std::to_string(options.seats);
-    own.environment["MUSTER_STORE"] = store_folder().string();
+    own.environment["MUSTER_STORE"] = store_folder.string();
     // The first process makes the arena; those that start with it find it in the store, later ones are told.
     own.environment["MUSTER_ARENA"] = server ? address.text() : founded ? "join" : "found";
     own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes++);
@@ -87,10 +99,49 @@ struct Supervisor::State {
       if (error.kind() == ErrorKind::kTimeout || error.kind() == ErrorKind::kPeerLost) return;
       throw;
     }
+    take_arena(region);
+  }
+
+  void take_arena(const std::shared_ptr<const comm::SharedRegion>& region) {
     arena.emplace(comm::Arena::attach(region, address.nonce, comm::kAnyRank));
+    const Deadline deadline = Deadline::after(kChargeTimeout);
+    // A worker that decides in a supervisor's place does so for a moment only.
+    while (!arena->take_charge(this_process())) {
+      if (deadline.passed()) throw Error(ErrorKind::kMismatch, "another process watches the workers of this job");
+      system_clock().sleep_for(kPollInterval);
+    }
     // From here on the arena outlives any worker, and newcomers get it from here.
     server.emplace(*region);
     address.server = server->address();
+  }
+
+  // Every worker hands out the arena: one that lives is enough.
+  void adopt() {
+    founded = true;
+    for (const auto& [key, value] : comm::values_in_file_store(store_folder, "server")) {
+      try {
+        address = comm::ArenaAddress::parse(value);
+        take_arena(std::make_shared<const comm::SharedRegion>(
+            comm::fetch_region(address.server, Deadline::after(kFetchTimeout))));
+        break;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kPeerLost && error.kind() != ErrorKind::kTimeout) throw;
+      }
+    }
+    if (!arena) throw Error(ErrorKind::kPeerLost, "no worker of this job lives any more");
+    generation = arena->committed().generation;
+    members = arena->present_members();
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      Seat& seat = seats[index];
+      seat.started = seat.entered = system_clock().now();
+      if (const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index))) {
+        seat.process.emplace(ChildProcess::adopt(*occupant));
+        seat.processes = 1;
+      } else if (member(index)) {
+        seat.lost = true;
+        members &= ~(std::uint64_t{1} << index);
+      }
+    }
   }
 
   // A store's values stay: the arena of a founder that died before anybody else had it would be looked for in vain.
@@ -102,22 +153,21 @@ struct Supervisor::State {
       if (error.kind() == ErrorKind::kTimeout) return;  // the next process makes the one that the others wait for
       throw;
     }
-    ++foundings;
-    store = comm::make_file_store(store_folder());
+    store_folder = folder.path() / fmt::format("store-{}", ++foundings);
+    store = comm::make_file_store(store_folder);
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (index == dead_founder || !seats[index].process) continue;
       seats[index].evicted = true;
       seats[index].process->kill(SIGKILL);
     }
   }
-  std::filesystem::path store_folder() const { return folder.path() / fmt::format("store-{}", foundings); }
 
   bool ready(std::size_t index) const {
     if (!arena || !seats[index].process) return false;
     const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index));
     return occupant && occupant->pid == seats[index].process->pid();
   }
-  const comm::Board& observer() const { return const_cast<comm::Arena&>(*arena).board(); }
+  const comm::Board& observer() const { return arena->board(); }
 
   // The lanes that a dead worker had begun: one that kills every worker that computes it must not kill all of them.
   void count_lanes_of(std::size_t index) {
@@ -141,9 +191,11 @@ struct Supervisor::State {
     } else if (seat.evicted) {
       // It was one too many: how it ended is nobody's business.
     } else if (passed_on != 0) {
-      if (index == 0 || exit_code == 0) exit_code = ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
-    } else if (finishing || hopeless != 0) {
+      if (index == 0 || exit_code == 0) exit_code = exit_code_of(ending);
+    } else if ((finishing && !fixed()) || hopeless != 0) {
       // One that came too late, or did not leave in time.
+    } else if (fixed()) {
+      if (!broken_by) broken_by = LostWorker{static_cast<int>(index), pid, ending};
     } else if (members == 0 && !was_ready && ending.signal == 0) {
       // Nobody trains, and it gave up by itself before it could, and has said why: another one would do the same.
       hopeless = hopeless == 0 ? ending.exit_code : hopeless;
@@ -162,10 +214,18 @@ struct Supervisor::State {
     members &= ~(std::uint64_t{1} << index);
   }
 
+  // Of a worker that was taken over nobody is told how it ended; whether it was done is in the arena.
+  Ending as_far_as_known(std::size_t index, const Ending& ending) const {
+    if (!ending.unknown) return ending;
+    if (observer().doing(static_cast<int>(index)).activity != comm::Activity::kDone) return ending;
+    return {.exit_code = passed_on == 0 ? 0 : 128 + passed_on};
+  }
+
   void bury_the_dead() {
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (!seats[index].process) continue;
-      if (const std::optional<Ending> ending = seats[index].process->poll()) bury(index, *ending);
+      if (const std::optional<Ending> ending = seats[index].process->poll())
+        bury(index, as_far_as_known(index, *ending));
     }
   }
 
@@ -247,7 +307,7 @@ struct Supervisor::State {
     job.target = wishes.workers;
     job.arena = arena.has_value();
     job.failed = last_exit_code != 0;
-    job.finishing = finishing || passed_on != 0 || hopeless != 0;
+    job.finishing = finishing || passed_on != 0 || hopeless != 0 || broken_by;
     for (std::size_t index = 0; index < seats.size(); ++index) {
       const Seat& seat = seats[index];
       control::SeatView one;
@@ -289,6 +349,7 @@ struct Supervisor::State {
   void tell_report() {
     reported = system_clock().now();
     SupervisorReport report;
+    report.store = store_folder.string();
     report.generation = generation;
     std::optional<comm::Arena> now;
     if (arena) now.emplace(comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank));
@@ -331,13 +392,33 @@ struct Supervisor::State {
 
   // Once the job ends everybody has `grace`; a signal has its own grace, the workers'.
   void hurry_the_last() {
-    if (!finishing && hopeless == 0) return;
-    for (std::size_t index = 0; index < seats.size(); ++index) {
+    const bool failed = hopeless != 0 || broken_by;
+    if (!finishing && !failed) return;
+    for (std::size_t index = 0; generation > 0 && index < seats.size(); ++index) {
       // Those that were still getting ready came for nothing.
       if (seats[index].process && !member(index)) seats[index].process->kill(SIGKILL);
     }
-    if (!patience) patience = Deadline::after(options.grace);
-    if (patience->passed() && passed_on == 0) signal_all(SIGKILL);
+    if (!patience && (options.grace || failed)) patience = Deadline::after(options.grace.value_or(kGraceAfterFailure));
+    if (patience && patience->passed() && passed_on == 0) signal_all(SIGKILL);
+  }
+
+  // Whether the workers' program has made a group that nobody can join later.
+  bool fixed() const {
+    try {
+      store->get(kFixedKey, Deadline::after(std::chrono::nanoseconds(0)));
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      return false;
+    }
+  }
+
+  int end() const {
+    if (!broken_by) return hopeless != 0 ? hopeless : exit_code;
+    if (broken_by->ending.signal != 0)
+      throw Error(ErrorKind::kPeerLost, fmt::format("worker {} (pid {}) was {}", broken_by->rank, broken_by->pid,
+                                                    to_string(broken_by->ending)));
+    return broken_by->ending.exit_code;
   }
 
   void throw_if_deadly() {
@@ -354,6 +435,7 @@ struct Supervisor::State {
   const SupervisorOptions options;
   TemporaryFolder folder;
   // the workers
+  std::filesystem::path store_folder;
   int foundings = 0;  // attempts to make the arena that came to nothing although others had been told of it
   std::shared_ptr<comm::Store> store;
   std::vector<Seat> seats;
@@ -377,16 +459,30 @@ struct Supervisor::State {
   Clock::Instant judging_since;
   // how it ends
   bool finishing = false;
-  int hopeless = 0;  // exit code of a worker that could not begin
+  int hopeless = 0;                     // exit code of a worker that could not begin
+  std::optional<LostWorker> broken_by;  // of a job whose workers cannot be replaced: the first that was lost
   int passed_on = 0;
   int exit_code = 0;
   int last_exit_code = 0;
   std::optional<Deadline> patience;
 };
 
-Supervisor::Supervisor(Command command, SupervisorOptions options)
-    : state_(std::make_unique<State>(std::move(command), std::move(options))) {
+Supervisor::Supervisor(Command command, SupervisorOptions options) {
+  remove_abandoned(kFolderPrefix);
+  TemporaryFolder folder(kFolderPrefix);
+  const std::filesystem::path store = folder.path() / "store-0";
+  state_ = std::make_unique<State>(std::move(command), std::move(options), std::move(folder), store);
 }
+
+Supervisor::Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(store, ignored))
+    throw Error(ErrorKind::kPeerLost, "no worker of this job lives any more", store.string());
+  state_ = std::make_unique<State>(std::move(command), std::move(options), TemporaryFolder::adopt(store.parent_path()),
+                                   store);
+  state_->adopt();
+}
+
 Supervisor::~Supervisor() = default;
 
 int Supervisor::run() {
@@ -406,8 +502,8 @@ int Supervisor::run() {
                   "Nothing that was committed to a checkpoint is lost: start again with --resume.");
     }
     state.act(decision);
-    if (!state.anybody() && decision.start.empty() && (state.finishing || state.hopeless != 0 || state.passed_on != 0))
-      return state.hopeless != 0 ? state.hopeless : state.exit_code;
+    const bool over = state.finishing || state.hopeless != 0 || state.passed_on != 0 || state.broken_by;
+    if (!state.anybody() && decision.start.empty() && over) return state.end();
     state.pass_signal_on();
     state.hurry_the_last();
     system_clock().sleep_for(kPollInterval);

@@ -4,10 +4,14 @@
 // the arena, lets them in by beginning a generation. When a worker dies the others go on in the next generation, which
 // begins as soon as the death is confirmed, and a new process is started in its place. A worker without a sign of life
 // for `liveness` is killed first (comm/arena.h says why). Decisions: control/membership.h. Thread safety: one thread.
+//
+// Workers that have entered the arena outlive a supervisor that is killed: another one takes them over, from the store
+// by which they found each other. Until then they settle losses among themselves, and nobody is replaced.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +36,7 @@ struct SupervisorReport {
     std::optional<int> lane{};  // that it computes
     comm::Board::Doing doing{};
   };
+  std::string store;  // the folder that whoever takes over needs
   std::uint64_t generation = 0;
   std::uint64_t step = 0;  // committed
   std::vector<Seat> seats;
@@ -56,8 +61,9 @@ struct SupervisorOptions {
   std::chrono::nanoseconds hang = std::chrono::seconds(10);
   // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run.
   std::function<int()> requested_signal = [] { return 0; };
-  // How long workers may take to end by themselves once the job ends; they are killed then.
-  std::chrono::milliseconds grace{5000};
+  // How long workers may take to end by themselves once one has finished the job; they are killed then. Empty: as long
+  // as they like.
+  std::optional<std::chrono::milliseconds> grace = std::chrono::milliseconds(5000);
   // What is known of a lane of a step, for the error when it has killed two workers: its samples.
   std::function<std::string(std::uint64_t step, int lane)> describe_lane = [](std::uint64_t, int) {
     return std::string();
@@ -71,6 +77,9 @@ class Supervisor {
   // `command` starts a worker, which is told its seat and how to find the others by MUSTER_RANK, MUSTER_SIZE,
   // MUSTER_STORE and MUSTER_ARENA (environment.h).
   Supervisor(Command command, SupervisorOptions options);
+  // Takes over the workers of a supervisor that is gone; `store` is what it reported. Throws kPeerLost when none of
+  // them lives, kMismatch when another process watches them.
+  Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store);
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();

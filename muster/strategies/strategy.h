@@ -134,6 +134,9 @@ class Strategy {
   // After kPeerLost: becomes a member of the next generation, with the committed state as it is. Gives the outcome of
   // the step in work if that was committed after all. Throws kUnsupported where the group is fixed, kTimeout.
   virtual std::optional<StepOutcome> rejoin();
+  // For how long nobody has decided on members any more: the supervisor is gone. Zero while there is one. The workers
+  // go on, and settle losses among themselves.
+  virtual std::chrono::nanoseconds abandoned_for() const { return {}; }
   // What this worker begins now, for those who watch it.
   virtual void begin(comm::Activity /*activity*/) {}
   // A text that outlives all workers, if the strategy's memory does: the leader writes it, its successor reads it.

@@ -48,18 +48,36 @@ void require_equal_parameters(comm::Group& group,
 
 }  // namespace
 
+struct Worker::Connection {
+  std::optional<comm::Group> group;
+};
+
 struct Worker::Fusion {
   comm::SharedArray array;
   bool checked = false;  // that all workers start from the same parameters
 };
 
 Worker::Worker(launch::World world, comm::Group group)
-    : world_(std::move(world)), group_(std::move(group)), fusion_(std::make_shared<Fusion>()) {
+    : world_(std::move(world)),
+      connection_(std::make_shared<Connection>(Connection{std::move(group)})),
+      fusion_(std::make_shared<Fusion>()) {
+}
+
+Worker::Worker(launch::World world, strategies::Supervised supervised)
+    : world_(std::move(world)),
+      supervised_(std::move(supervised)),
+      connection_(std::make_shared<Connection>()),
+      fusion_(std::make_shared<Fusion>()) {
+}
+
+comm::Group Worker::group() const {
+  if (!connection_->group) connection_->group = connect_for_good(*supervised_);
+  return *connection_->group;
 }
 
 void Worker::broadcast_parameters(torch::nn::Module& module) const {
   const torch::NoGradGuard no_grad;
-  comm::Group group = group_;
+  comm::Group group = this->group();
   std::vector<std::pair<std::string, torch::Tensor>> tensors = own_parameters(module);
   for (const auto& item : module.named_buffers())
     tensors.emplace_back(item.key(), item.value());
@@ -82,7 +100,7 @@ void Worker::all_reduce_gradients(torch::nn::Module& module) const {
     // One float more for each: how many workers have it.
     floats += static_cast<std::size_t>(parameter.numel()) + 1;
   }
-  comm::Group group = group_;
+  comm::Group group = this->group();
   if (!fusion_->checked) require_equal_parameters(group, parameters);
   fusion_->checked = true;
   if (fusion_->array.as<float>().size() < floats) fusion_->array = group.share(floats * sizeof(float));

@@ -354,6 +354,10 @@ Schema job_schema(Job& job) {
        "shared_sync: a worker that computes one lane for longer than this, and than ten steps usually take, is killed "
        "and replaced.")
       .range(0.5, 86400);
+  p.field("orphan_seconds", &job.parallel.orphan_seconds,
+          "shared_sync: workers whose coordinator was killed go on for so long; muster attach takes them over. Then "
+          "they write a checkpoint and end.")
+      .range(0, 86400);
   p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
       .range(64, 1 << 20);
   p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
@@ -467,6 +471,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "parallel.claims",
                                            "parallel.liveness_seconds",
                                            "parallel.hang_seconds",
+                                           "parallel.orphan_seconds",
                                            "parallel.bucket_kb",
                                            "parallel.overlap",
                                            "checkpoint.every_steps",

@@ -91,6 +91,7 @@ struct Job {
     std::string claims = "dynamic";
     double liveness_seconds = 2;
     double hang_seconds = 10;
+    double orphan_seconds = 60;
     std::int64_t bucket_kb = 4096;
     bool sync_batch_norm = false;
     bool overlap = false;

@@ -26,19 +26,22 @@ bool is_run_of(const std::string& folder, const std::string& name) {
 
 RunFolder RunFolder::create(const std::filesystem::path& runs, const std::string& name, const std::string& job,
                             const Clock& clock) {
+  RunFolder folder(make(runs, name, clock));
+  write_atomically(folder.job_file(), job);
+  return folder;
+}
+
+std::filesystem::path RunFolder::make(const std::filesystem::path& runs, const std::string& name, const Clock& clock) {
   make_folder(runs);
   const std::string stamp = time_stamp(clock.wall());
   for (int attempt = 1; attempt < 1000; ++attempt) {
     const std::string suffix = attempt == 1 ? "" : fmt::format("-{:03}", attempt);
-    RunFolder folder(runs / fmt::format("{}-{}{}", name, stamp, suffix));
+    std::filesystem::path folder = runs / fmt::format("{}-{}{}", name, stamp, suffix);
     std::error_code code;
-    if (std::filesystem::create_directory(folder.path(), code)) {
-      write_atomically(folder.job_file(), job);
-      return folder;
-    }
+    if (std::filesystem::create_directory(folder, code)) return folder;
     if (code && code != std::errc::file_exists) {
       errno = code.value();
-      throw_system_error("cannot be created", folder.path());
+      throw_system_error("cannot be created", folder);
     }
   }
   throw Error(ErrorKind::kIo, "a thousand runs began in this second", runs.string());

@@ -15,6 +15,9 @@ class RunFolder {
   // A new folder that no other run has, with the resolved job in it. Throws Error{kIo | kResource}.
   static RunFolder create(const std::filesystem::path& runs, const std::string& name, const std::string& job,
                           const Clock& clock = system_clock());
+  // The same without a job file: of a program that is not ours.
+  static std::filesystem::path make(const std::filesystem::path& runs, const std::string& name,
+                                    const Clock& clock = system_clock());
   // An existing one. Throws Error{kNotFound} when it is not there or is no run.
   static RunFolder open(const std::filesystem::path& path);
   // The newest run of `name`, if there is one.

@@ -438,7 +438,10 @@ Session::Session(std::shared_ptr<torch::nn::Module> module, const compute::Optim
 }
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
-Session::~Session() = default;
+Session::~Session() {
+  // Of a worker that is told by nobody else: whoever watches it may not be its parent.
+  if (state_ && state_->met && std::uncaught_exceptions() == 0) state_->strategy->begin(comm::Activity::kDone);
+}
 
 Session::LaneRange Session::lanes(std::shared_ptr<const data::Dataset> dataset) {
   state_->use(dataset);
@@ -476,6 +479,10 @@ strategies::Members Session::members() const {
 
 void Session::begin(comm::Activity activity) {
   state_->strategy->begin(activity);
+}
+
+std::chrono::nanoseconds Session::abandoned_for() const {
+  return state_->strategy->abandoned_for();
 }
 
 void Session::write_note(const std::string& text) {
@@ -575,7 +582,7 @@ void Session::save(const std::filesystem::path& path) const {
 }
 
 void Session::checkpoint(const std::filesystem::path& folder) const {
-  if (state_->options.group.rank() != 0) return;
+  if (!state_->strategy->members().leads()) return;
   TrainingState snapshot = capture(*this);
   snapshot.manifest.seed = state_->options.seed;
   snapshot.manifest.progress["batch"] = state_->options.batch;

@@ -129,6 +129,7 @@ class Session {
 
   // What this worker begins now beside its steps, for those who watch it.
   void begin(comm::Activity activity);
+  std::chrono::nanoseconds abandoned_for() const;
   // A text beside the state that outlives the workers, under a supervisor: written by the one that leads, of at most
   // 4,000 bytes. Empty where nobody keeps it.
   void write_note(const std::string& text);

@@ -14,7 +14,11 @@ namespace muster::trainer {
 // model and options; the first worker's parameters count.
 inline Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
                            const compute::OptimizerOptions& optimizer, SessionOptions options = {}) {
-  options.group = worker.group();
+  // Where lost workers are replaced the strategy gathers those who are there.
+  if (worker.supervised() && options.strategy == "shared_sync")
+    options.supervised = worker.supervised();
+  else
+    options.group = worker.group();
   return Session(std::move(net), optimizer, options);
 }
 

@@ -178,7 +178,7 @@ class Training {
       if (!checkpointed_step_ || *checkpointed_step_ != session_.cursor().step) save(std::nullopt);
       // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
       if (writer_ && !writer_->wait(Deadline::after(kDiskPatience))) warn("the last checkpoint is still being written");
-      if (result.end != TrainingResult::End::kInterrupted) test(result);
+      if (!stopped(result.end)) test(result);
       summarize(result);
       finished_ = true;
       leave_note();
@@ -479,9 +479,20 @@ class Training {
   }
 
   TrainingResult::End interrupted() {
-    log_.debug(fmt::format("stopped on request at step {}", session_.cursor().step));
-    return TrainingResult::End::kInterrupted;
+    const bool asked = !abandoned();
+    log_.debug(
+        fmt::format("stopped {} at step {}", asked ? "on request" : "without a coordinator", session_.cursor().step));
+    return asked ? TrainingResult::End::kInterrupted : TrainingResult::End::kAbandoned;
   }
+
+  static bool stopped(TrainingResult::End end) {
+    return end == TrainingResult::End::kInterrupted || end == TrainingResult::End::kAbandoned;
+  }
+  // Whether workers that nobody watches have waited long enough for somebody to take over.
+  bool abandoned() const {
+    return session_.abandoned_for() > std::chrono::duration<double>(job_.parallel.orphan_seconds);
+  }
+  bool stop_requested() const { return options_.stop_requested() || abandoned(); }
 
   // Whether the committed state has been validated: at the end of an epoch, or, in the middle of one, at the last step.
   bool validated() const {
@@ -496,7 +507,7 @@ class Training {
     const double smoothing = job_.loss.label_smoothing;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
       if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
-      if (options_.stop_requested()) lane.request_stop();
+      if (stop_requested()) lane.request_stop();
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
       lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
@@ -572,7 +583,7 @@ class Training {
     options.progress = [&](std::uint64_t done) {
       session_.begin(comm::Activity::kEvaluating);
       observer().validating(done, dataset->size());
-      return !options_.stop_requested();
+      return !stop_requested();
     };
     return evaluate(
         *net_, [this](const torch::Tensor& input) { return net_->forward(input); }, dataset, options);
@@ -660,7 +671,7 @@ class Training {
     }
     const std::optional<Evaluation> evaluation = evaluate_on(sets_.test);
     if (!evaluation) {
-      result.end = TrainingResult::End::kInterrupted;
+      result.end = interrupted();
       return;
     }
     result.test_loss = evaluation->loss;
@@ -684,7 +695,7 @@ class Training {
     result.seconds = seconds_;
     result.samples_per_s = seconds_ > 0 ? static_cast<double>(trained_samples_) / seconds_ : 0;
     result.weights_hash = session_.weights_hash();
-    if (result.end == TrainingResult::End::kInterrupted) {
+    if (stopped(result.end)) {
       write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
       return;
     }

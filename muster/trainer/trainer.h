@@ -78,7 +78,12 @@ struct TrainingOptions {
 };
 
 struct TrainingResult {
-  enum class End { kFinished, kEarly, kInterrupted };
+  enum class End {
+    kFinished,
+    kEarly,
+    kInterrupted,
+    kAbandoned,  // interrupted because there was no coordinator for too long
+  };
   End end = End::kFinished;
   std::filesystem::path run;
   std::filesystem::path checkpoint;  // the last one; empty if it could not be written

@@ -14,7 +14,19 @@
 
 namespace muster::trainer {
 
+comm::Group connect_for_good(const strategies::Supervised& supervised) {
+  // The supervisor looks for this when a worker is lost: it cannot be replaced.
+  supervised.store->set(launch::kFixedKey, "1");
+  comm::GroupOptions options;
+  options.rank = supervised.seat;
+  options.size = supervised.seats;
+  options.name = "workers";
+  options.store = supervised.store;
+  return comm::make_group(options);
+}
+
 Worker connect_worker(const launch::World& world) {
+  if (!world.arena.empty()) return {world, supervised_worker(world)};
   if (world.size == 1) return {world, comm::Group()};
   if (!world.store.empty()) {
     comm::GroupOptions options;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "muster/comm/group.h"
 #include "muster/launch/environment.h"
@@ -16,15 +17,20 @@ namespace muster::trainer {
 // A small value; copies are the same worker.
 class Worker {
  public:
-  Worker() : Worker({}, {}) {}  // alone
+  Worker() : Worker({}, comm::Group()) {}  // alone
   Worker(launch::World world, comm::Group group);
+  // Under a supervisor: connected when group() is first called.
+  Worker(launch::World world, strategies::Supervised supervised);
 
   int rank() const { return world_.rank; }
   int size() const { return world_.size; }
   // The one that prints, evaluates and saves.
   bool is_first() const { return world_.rank == 0; }
-  // All workers, for collectives of the program's own.
-  comm::Group group() const { return group_; }
+  // All workers, for collectives of the program's own. Under `muster run` the first call fixes who they are: the job
+  // then ends when one of them is lost. A session does not need it.
+  comm::Group group() const;
+  // What a session of this worker has to know where lost workers are replaced; empty elsewhere.
+  const std::optional<strategies::Supervised>& supervised() const { return supervised_; }
 
   // For programs that keep their own optimizer and their own DataLoader: every worker trains its own copy of the model,
   // and these two lines keep the copies equal. All workers call them, with the same model. The promises are weaker than
@@ -43,8 +49,11 @@ class Worker {
  private:
   struct Fusion;  // the buffer in which gradients meet
 
+  struct Connection;  // the group, as soon as somebody wanted it
+
   launch::World world_;
-  comm::Group group_;
+  std::optional<strategies::Supervised> supervised_;
+  std::shared_ptr<Connection> connection_;
   std::shared_ptr<Fusion> fusion_;
 };
 
@@ -53,6 +62,9 @@ class Worker {
 // kTimeout and kPeerLost naming a rank; kUnsupported when a launcher started several processes and there is no way to
 // connect them: several that know nothing of each other would be wrong silently.
 Worker connect_worker(const launch::World& world);
+
+// The workers under a supervisor as a group for good: from now on the job ends when one of them is lost.
+comm::Group connect_for_good(const strategies::Supervised& supervised);
 
 // What a session of a worker under a supervisor is told. REQUIRES: world.arena is not empty.
 strategies::Supervised supervised_worker(const launch::World& world);

@@ -1,6 +1,7 @@
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <condition_variable>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/process.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/connect.h"
 #include "muster/strategies/shared_sync/arena_access.h"
@@ -24,6 +26,8 @@ namespace {
 constexpr std::chrono::seconds kStartTimeout{60};
 constexpr std::uint64_t kGeneration = 1;
 constexpr std::chrono::milliseconds kHeartbeat{100};
+// How long a worker waits for the supervisor's decision before it looks whether there still is one.
+constexpr std::chrono::milliseconds kDecisionTime{200};
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
 enum Phase : int { kReduced = 1, kMeasured = 2 };
@@ -74,6 +78,11 @@ class SharedSync final : public Strategy {
   void meet() override;
   Members members() const override { return members_; }
   std::optional<StepOutcome> rejoin() override;
+  std::chrono::nanoseconds abandoned_for() const override {
+    const std::int64_t since = abandoned_since_.load();
+    return since == 0 ? std::chrono::nanoseconds(0)
+                      : system_clock().now().time_since_epoch() - std::chrono::nanoseconds(since);
+  }
   void begin(comm::Activity activity) override { arena_.board().begin(activity); }
   void write_note(const std::string& text) override { arena_.write_note(text); }
   std::string note() const override { return arena_.note(); }
@@ -106,6 +115,9 @@ class SharedSync final : public Strategy {
   // Which lanes and which slice are this worker's among the present members.
   void take_share();
   void gather_members();
+  void enter_next();
+  void decide_on_members();
+  void give_signs_of_life(const std::stop_token& stop);
   std::span<const float> view(std::size_t buffer) const {
     const auto offset =
         reinterpret_cast<const std::byte*>(versions_[buffer].state.parameters.data()) - arena_.version(buffer).data();
@@ -142,7 +154,8 @@ class SharedSync final : public Strategy {
   std::optional<std::size_t> held_;  // claimed and not finished
   double waited_ = 0;
   std::optional<FailpointScope> scope_;
-  std::jthread heartbeat_;  // the last member: it is stopped before anything it uses goes
+  std::atomic<std::int64_t> abandoned_since_{0};  // of the monotonic clock, in ns; 0: it is not
+  std::jthread heartbeat_;                        // the last member: it is stopped before anything it uses goes
 };
 
 comm::Arena SharedSync::open() {
@@ -185,15 +198,52 @@ void SharedSync::meet() {
   if (!options_.supervised) return;
   server_ = serve_arena(*options_.supervised, arena_);
   arena_.ask_to_enter();
-  heartbeat_ = std::jthread([this](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    std::unique_lock lock(mutex);
-    do
-      arena_.beat();
-    while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); }));
-  });
+  // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
+  outlive_parent();
+  heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
   rejoin();
+}
+
+void SharedSync::give_signs_of_life(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  do {
+    arena_.beat();
+    if (!arena_.abandoned())
+      abandoned_since_ = 0;
+    else if (abandoned_since_ == 0)
+      abandoned_since_ = system_clock().now().time_since_epoch().count();
+  } while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); }));
+}
+
+void SharedSync::enter_next() {
+  const Deadline deadline = Deadline::after(options_.supervised->patience);
+  for (;;) {
+    try {
+      return arena_.enter_next(
+          Deadline::after(std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout || deadline.passed()) throw;
+    }
+    if (arena_.abandoned()) decide_on_members();
+  }
+}
+
+// What the supervisor would do if there were one: everybody who lives is a member.
+void SharedSync::decide_on_members() {
+  const ProcessId self = this_process();
+  if (!arena_.take_charge(self)) return;  // somebody else does
+  std::uint64_t living = 0;
+  for (int seat = 0; seat < arena_.options().ranks; ++seat) {
+    const std::optional<ProcessId> occupant = arena_.board().occupant(seat);
+    if (occupant && state_of(*occupant) != ProcessState::kGone) living |= std::uint64_t{1} << seat;
+  }
+  // Another worker may have done it a moment ago.
+  const std::uint64_t generation = arena_.committed().generation;
+  if (generation == arena_.generation() || arena_.present_members() != living)
+    arena_.begin_generation(generation + 1, living);
+  arena_.leave_charge(self);
 }
 
 std::optional<StepOutcome> SharedSync::rejoin() {
@@ -201,7 +251,7 @@ std::optional<StepOutcome> SharedSync::rejoin() {
   held_.reset();
   step_.reset();
   for (;;) {
-    arena_.enter_next(Deadline::after(options_.supervised->patience));
+    enter_next();
     if (first_generation_ == 0) first_generation_ = arena_.generation();
     take_share();
     try {

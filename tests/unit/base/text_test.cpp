@@ -131,5 +131,12 @@ TEST(Excerpt, ShowsWhatATerminalMustNotSeeAsAQuestionMark) {
   EXPECT_EQ(excerpt(std::string(1, '\0'), 20), "?");
 }
 
+TEST(Grouped, PutsACommaBetweenThousands) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+}
+
 }  // namespace
 }  // namespace muster

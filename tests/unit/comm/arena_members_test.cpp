@@ -2,6 +2,8 @@
 // that it is a member of, and leaves notes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -11,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/process.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
 #include "support/sandbox.h"
@@ -50,6 +53,42 @@ class ArenaMembers : public ::testing::Test {
       std::make_shared<const SharedRegion>(SharedRegion::create(Arena::bytes(job_options(3))));
   Arena supervisor_ = Arena::create(region_, job_options(3));
 };
+
+// --- Who decides
+
+TEST_F(ArenaMembers, NobodyIsMissedBeforeTheFirstHasCome) {
+  EXPECT_FALSE(supervisor_.abandoned());
+}
+
+TEST_F(ArenaMembers, OneProcessAtATimeIsInCharge) {
+  const ProcessId self = this_process();
+  const ProcessId other = process_of(::getppid());
+  EXPECT_TRUE(supervisor_.take_charge(self));
+  EXPECT_TRUE(supervisor_.take_charge(self)) << "it has it already";
+  EXPECT_FALSE(attach(1).take_charge(other));
+  EXPECT_FALSE(attach(1).abandoned());
+  attach(1).leave_charge(other);
+  EXPECT_FALSE(attach(1).abandoned()) << "it was not its to leave";
+  supervisor_.leave_charge(self);
+  EXPECT_TRUE(attach(1).abandoned());
+  EXPECT_TRUE(attach(1).take_charge(other));
+}
+
+TEST_F(ArenaMembers, TheDeadAreInChargeOfNothing) {
+  status_of_child([&] {
+    supervisor_.take_charge(this_process());
+    return ::kill(::getpid(), SIGKILL);
+  });
+  EXPECT_TRUE(attach(1).abandoned());
+  EXPECT_TRUE(attach(1).take_charge(this_process()));
+  EXPECT_FALSE(attach(1).abandoned());
+}
+
+TEST_F(ArenaMembers, AnObserverSeesWhoIsAMember) {
+  EXPECT_EQ(supervisor_.present_members(), 0U);
+  supervisor_.begin_generation(3, 0b101);
+  EXPECT_EQ(attach(kAnyRank).present_members(), 0b101U);
+}
 
 // --- Coming in
 

@@ -89,6 +89,54 @@ TEST(ChildProcess, EndsWhenItsParentIsKilled) {
   EXPECT_EQ(state_of(orphan), ProcessState::kGone);
 }
 
+// A process that is nobody's child here: its own parent is gone.
+ProcessId stray() {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "pid").string();
+  ChildProcess parent(shell("sleep 600 > /dev/null 2>&1 & echo $! > " + file));
+  while (!parent.poll())
+    system_clock().sleep_for(1ms);
+  return process_of(std::stoi(slurp(file)));
+}
+
+TEST(Adopted, IsWatchedToItsEndWhichNobodyTells) {
+  ChildProcess adopted = ChildProcess::adopt(stray());
+  EXPECT_FALSE(adopted.poll());
+  adopted.kill(SIGTERM);
+  const Deadline deadline = Deadline::after(30s);
+  while (!adopted.poll() && !deadline.passed())
+    system_clock().sleep_for(1ms);
+  ASSERT_TRUE(adopted.poll());
+  EXPECT_TRUE(adopted.poll()->unknown);
+  EXPECT_FALSE(adopted.poll()->good());
+}
+
+TEST(Adopted, IsKilledWithItsOwner) {
+  const ProcessId process = stray();
+  { const ChildProcess adopted = ChildProcess::adopt(process); }
+  EXPECT_EQ(state_of(process), ProcessState::kGone);
+}
+
+TEST(Adopted, MayBeGoneAlreadyAndIsNotTakenForALaterOneOfThatNumber) {
+  ProcessId other = this_process();
+  --other.start_time;
+  ChildProcess adopted = ChildProcess::adopt(other);
+  ASSERT_TRUE(adopted.poll());
+  adopted.kill(SIGKILL);  // reaches nobody
+}
+
+TEST(ChildProcess, IsStartedInTheFolderThatItWasGiven) {
+  const TemporaryFolder folder;
+  Command command = shell("pwd > here");
+  command.folder = folder.path().string();
+  ChildProcess child(command);
+  while (!child.poll())
+    system_clock().sleep_for(1ms);
+  EXPECT_EQ(slurp(folder / "here"), folder.path().string() + "\n");
+  command.folder = "/nowhere/at/all";
+  EXPECT_THROW(ChildProcess{command}, Error);
+}
+
 TEST(WaitForAll, TellsTheFirstThatFailedAndDoesNotWaitForTheRest) {
   std::vector<ChildProcess> children;
   children.emplace_back(shell("exit 0"));

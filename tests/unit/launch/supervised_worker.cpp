@@ -14,6 +14,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/process.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
 #include "muster/comm/store.h"
@@ -26,6 +27,9 @@ namespace {
 using comm::testing::kJobNonce;
 
 constexpr std::chrono::seconds kPatience{30};
+
+// For the signal handlers.
+comm::Board* own_board = nullptr;
 
 comm::Arena open_arena(const launch::World& world, comm::Store& store) {
   if (world.arena == "found") {
@@ -62,16 +66,23 @@ void run(const std::string& mode) {
   const bool stubborn = mode == "stubborn";
   ::signal(
       SIGUSR1, stubborn ? SIG_IGN : [](int) { ::_exit(3); });
-  ::signal(SIGUSR2, [](int) { ::_exit(0); });
+  ::signal(SIGUSR2, [](int) {
+    if (own_board != nullptr) own_board->begin(comm::Activity::kDone);
+    ::_exit(0);
+  });
   ::signal(
       SIGTERM, stubborn ? SIG_IGN : [](int) { ::_exit(143); });
   if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) arm_failpoints(rules);
   const auto store = comm::make_file_store(world.store);
   comm::Arena arena = open_arena(world, *store);
   const comm::RegionServer server(*arena.region());
-  if (world.arena == "found") store->set("arena", comm::ArenaAddress{server.address(), kJobNonce}.text());
+  const std::string address = comm::ArenaAddress{server.address(), kJobNonce}.text();
+  store->set("server/" + std::to_string(::getpid()), address);
+  if (world.arena == "found") store->set("arena", address);
   if (mode == "announce-and-die" && world.attempt == 0 && world.arena == "found") ::kill(::getpid(), SIGKILL);
+  own_board = &arena.board();
   arena.ask_to_enter();
+  outlive_parent();
   const std::jthread heartbeat([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       arena.beat();

@@ -5,16 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/files.h"
 #include "support/sandbox.h"
 
 namespace muster::launch {
@@ -58,7 +62,7 @@ class SupervisorTest : public ::testing::Test {
       }
       if (patience.passed()) throw std::runtime_error(fmt::format("stage {} did not come to an end", stage));
     };
-    const int code = Supervisor(command, options_).run();
+    const int code = store_.empty() ? Supervisor(command, options_).run() : Supervisor(command, options_, store_).run();
     EXPECT_EQ(stage, stages.size()) << "it ended before its time";
     return code;
   }
@@ -98,7 +102,37 @@ class SupervisorTest : public ::testing::Test {
     return pids;
   }
 
+  // A supervisor in a process of its own that is killed once its workers have made some steps: store_ and pids_ say
+  // which.
+  void orphans(const Command& command, int seats) {
+    const TemporaryFolder folder;
+    const pid_t supervisor = ::fork();
+    if (supervisor == 0) {
+      options_.seats = seats;
+      options_.wishes = [seats] { return Wishes{seats, false}; };
+      options_.report = [&](const SupervisorReport& report) {
+        if (report.step < 5 || static_cast<int>(report.seats.size()) < seats) return;
+        std::string text = report.store + "\n";
+        for (const SupervisorReport::Seat& seat : report.seats)
+          text += fmt::format("{}\n", seat.process.pid);
+        write_atomically(folder / "report", text);
+      };
+      Supervisor(command, options_).run();
+      ::_exit(1);
+    }
+    const Deadline patience = Deadline::after(30s);
+    while (!std::filesystem::exists(folder / "report") && !patience.passed())
+      system_clock().sleep_for(2ms);
+    ::kill(supervisor, SIGKILL);
+    ::waitpid(supervisor, nullptr, 0);
+    std::istringstream lines(slurp(folder / "report"));
+    std::getline(lines, store_);
+    for (int seat = 0; seat < seats; ++seat)
+      lines >> pids_[seat];
+  }
+
   SupervisorOptions options_;
+  std::string store_;  // of workers to take over
   Wishes wishes_{0, false};
   int signal_ = 0;
   std::string told_;
@@ -291,6 +325,80 @@ TEST_F(SupervisorTest, ALaneThatKillsTwoWorkersEndsTheJob) {
 
 TEST_F(SupervisorTest, AnArenaThatDiesWithItsFounderIsMadeAnew) {
   EXPECT_EQ(run(worker("announce-and-die"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
+}
+
+TEST_F(SupervisorTest, WorkersOutliveItAndAreTakenOver) {
+  orphans(worker("train"), 3);
+  const std::map<int, pid_t> before = pids_;
+  for (const auto& [seat, pid] : before)
+    ASSERT_EQ(state_of(process_of(pid)), ProcessState::kRunning) << seat;
+  EXPECT_EQ(run(worker("train"), 3,
+                {trains({0, 1, 2}), [&](const auto&) { return pids_ == before; }, send(SIGKILL, {1}),
+                 [&](const auto& report) { return pids_of(report).contains(1) && pids_of(report) != before; },
+                 trains({0, 1, 2}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_EQ(pids_.at(0), before.at(0));
+  EXPECT_NE(pids_.at(1), before.at(1));
+  EXPECT_EQ(pids_.at(2), before.at(2));
+  EXPECT_THAT(told_, HasSubstr(fmt::format("worker 1 (pid {}) is lost", before.at(1))));
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(store_).parent_path())) << "its folder is removed";
+}
+
+TEST_F(SupervisorTest, OneThatWasLostBeforeTheTakeOverIsReplaced) {
+  orphans(worker("train"), 2);
+  const std::map<int, pid_t> before = pids_;
+  ::kill(before.at(0), SIGKILL);
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
+  EXPECT_NE(pids_.at(0), before.at(0));
+  EXPECT_EQ(pids_.at(1), before.at(1));
+}
+
+TEST_F(SupervisorTest, ASignalReachesThoseThatWereTakenOver) {
+  orphans(worker("train"), 2);
+  const auto ask = [&](const SupervisorReport&) {
+    signal_ = SIGUSR2;
+    return true;
+  };
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), ask}), 128 + SIGUSR2);
+}
+
+TEST_F(SupervisorTest, NothingIsTakenOverWhereNobodyLives) {
+  orphans(worker("train"), 2);
+  for (const auto& [seat, pid] : pids_)
+    ::kill(pid, SIGKILL);
+  for (const auto& [seat, pid] : pids_)
+    while (state_of(process_of(pid)) != ProcessState::kGone && process_of(pid).start_time != 0)
+      system_clock().sleep_for(1ms);
+  EXPECT_THROW(run(worker("train"), 2), Error);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(store_).parent_path())) << "its folder is removed";
+}
+
+TEST_F(SupervisorTest, AFolderThatAKilledSupervisorLeftIsRemovedByTheNext) {
+  orphans(worker("train"), 2);
+  for (const auto& [seat, pid] : pids_)
+    ::kill(pid, SIGKILL);
+  const std::filesystem::path left = std::filesystem::path(store_).parent_path();
+  EXPECT_TRUE(std::filesystem::exists(left));
+  store_.clear();
+  for (const auto& [seat, pid] : pids_)
+    while (state_of(process_of(pid)) != ProcessState::kGone && process_of(pid).start_time != 0)
+      system_clock().sleep_for(1ms);
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(SupervisorTest, AWorkerOfAFixedGroupIsNotReplaced) {
+  const std::string fix = "echo > $MUSTER_STORE/value+fixed; ";
+  EXPECT_EQ(run(shell(fix + "test $MUSTER_RANK = 1 && exit 7; exit 0"), 2), 7);
+  EXPECT_EQ(run(shell(fix + "test $MUSTER_RANK = 1 || sleep 0.2"), 2), 0) << "the other one is waited for";
+  try {
+    options_.grace = 100ms;
+    run(shell(fix + "test $MUSTER_RANK = 1 && kill -9 $$; exec sleep 600"), 2);
+    FAIL() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
+    EXPECT_THAT(error.what(), HasSubstr("worker 1"));
+  }
 }
 
 TEST_F(SupervisorTest, AProgramThatIsNotThereIsSaid) {

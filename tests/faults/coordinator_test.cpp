@@ -1,0 +1,176 @@
+// The coordinator of a job is killed: its workers go on, another process takes over, and the result is the same.
+#include <signal.h>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/process.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+using testing::slurp;
+
+constexpr const char* kJob = R"([job]
+name = "headless"
+epochs = 40
+lanes = 4
+ledger = true
+[data]
+source = "synthetic"
+shape = [1, 12, 12]
+samples = 500
+test_samples = 200
+batch = 64
+[model]
+name = "cnn"
+[optimizer]
+name = "sgd"
+lr = 0.02
+momentum = 0.9
+[parallel]
+workers = "1:2"
+[checkpoint]
+every_steps = 20
+)";
+
+class Coordinator : public ::testing::Test {
+ protected:
+  Coordinator() { testing::spill(folder_ / "job.toml", kJob); }
+
+  std::vector<std::string> train(const std::vector<std::string>& more = {}, const std::string& runs = "runs") const {
+    std::vector<std::string> all{"train", (folder_ / "job.toml").string(), "--json", "--set", "job.runs=" + runs};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // The last row of the metrics of the only run there.
+  Json last_metric(const std::string& runs = "runs") const { return metrics(runs).back(); }
+  std::vector<Json> metrics(const std::string& runs = "runs") const {
+    return rows(slurp(run_folder(runs) / "metrics.jsonl"));
+  }
+  std::filesystem::path run_folder(const std::string& runs = "runs") const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / runs))
+      return entry.path();
+    return {};
+  }
+  Json status(const std::string& runs = "runs") const {
+    const Finished result = run_program(folder_ / "other", {"status", run_folder(runs).string(), "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return rows(result.out).front();
+  }
+  // Until `done` of the status; what that was.
+  Json wait_for(const std::function<bool(const Json&)>& done, const std::string& runs = "runs") const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(90));
+    Json now;
+    do {
+      now = status(runs);
+      if (deadline.passed()) throw std::runtime_error("it did not come: " + now.dump());
+    } while (!done(now));
+    return now;
+  }
+  void wait_until_it_trains(const Program& program) const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(90));
+    while (program.out().find("\"checkpoint\"") == std::string::npos && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(5));
+    ASSERT_FALSE(deadline.passed());
+  }
+  static std::vector<ProcessId> members(const Json& status) {
+    std::vector<ProcessId> all;
+    for (const Json& member : status.at("members"))
+      all.push_back(process_of(member.at("pid").get<int>()));
+    return all;
+  }
+  static void kill_and_wait(Program& program) {
+    program.signal(SIGKILL);
+    program.wait();
+  }
+  void expect_nothing_left() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path()))
+      EXPECT_EQ(entry.path().filename().string().find("muster-job-"), std::string::npos) << entry.path();
+  }
+  void SetUp() override { std::filesystem::create_directory(folder_ / "other"); }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(Coordinator, WorkersGoOnWithoutItAndAnotherOneTakesOver) {
+  const Finished undisturbed = run_program(folder_ / "other", train({}, (folder_ / "calm").string()));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+
+  Program program(folder_.path(), train({"--set", "job.epochs=40"}));
+  wait_until_it_trains(program);
+  const Json before = status();
+  kill_and_wait(program);
+  for (const ProcessId& worker : members(before))
+    EXPECT_EQ(state_of(worker), ProcessState::kRunning);
+
+  Program second(folder_ / "other", {"attach", run_folder().string()});
+  wait_for([](const Json& now) { return now.at("coordinator").at("live") && now.at("members").size() == 2; });
+  EXPECT_EQ(members(status()), members(before)) << "the same processes";
+  kill_and_wait(second);
+
+  // A loss without a coordinator is settled by those who are left; the next coordinator replaces it.
+  ::kill(members(before).front().pid, SIGKILL);
+  const Finished third = run_program(folder_.path(), train({"--resume"}));
+  EXPECT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_THAT(third.err, HasSubstr("took over headless"));
+
+  const Json expected = last_metric("calm");
+  const Json actual = last_metric();
+  for (const char* key : {"event", "step", "weights", "test_loss", "best_step"})
+    EXPECT_EQ(actual.at(key), expected.at(key)) << key;
+  const Finished ledger = run_program(folder_.path(), {"ledger", "check", run_folder().string()});
+  EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
+  expect_nothing_left();
+}
+
+TEST_F(Coordinator, WhatItAcknowledgedStillHolds) {
+  Program program(folder_.path(), train({"--set", "job.epochs=2000"}));
+  wait_until_it_trains(program);
+  const Finished scaled = run_program(folder_ / "other", {"scale", run_folder().string(), "1"});
+  ASSERT_EQ(scaled.exit_code, 0) << scaled.err;
+  kill_and_wait(program);
+  Program second(folder_.path(), {"attach", run_folder().string()});
+  const Json now = wait_for(
+      [](const Json& status) { return status.at("coordinator").at("live") && status.at("members").size() == 1; });
+  EXPECT_EQ(now.at("workers").at("target"), 1);
+  const Finished again = run_program(folder_ / "other", {"attach", run_folder().string()});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr(fmt::format("process {} coordinates the job", second.pid())));
+  const Finished stopped = run_program(folder_ / "other", {"stop", run_folder().string()});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(second.wait().exit_code, 143);
+  EXPECT_EQ(last_metric().at("event"), "interrupted");
+  expect_nothing_left();
+}
+
+TEST_F(Coordinator, WorkersThatNobodyTakesOverWriteACheckpointAndEnd) {
+  Program program(folder_.path(), train({"--set", "job.epochs=2000", "--set", "parallel.orphan_seconds=0.5"}));
+  wait_until_it_trains(program);
+  const Json before = status();
+  kill_and_wait(program);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  for (const ProcessId& worker : members(before))
+    while (state_of(worker) != ProcessState::kGone && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(10));
+  ASSERT_FALSE(deadline.passed());
+  const Json end = last_metric();
+  EXPECT_EQ(end.at("event"), "interrupted");
+  EXPECT_TRUE(std::filesystem::exists(run_folder() / "checkpoints" /
+                                      fmt::format("step-{:012}", end.at("step").get<std::uint64_t>())));
+  const Finished late = run_program(folder_ / "other", {"attach", run_folder().string()});
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_THAT(late.err, HasSubstr("no worker of this job lives any more"));
+  expect_nothing_left();
+}
+
+}  // namespace
+}  // namespace muster
