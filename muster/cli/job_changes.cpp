@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/compute/optimizer.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -25,11 +26,10 @@ std::string reason_for_fixed(const std::string& key) {
 }  // namespace
 
 const std::vector<std::string>& changeable_keys() {
-  static const std::vector<std::string> keys{
-      "checkpoint.every_epochs", "checkpoint.every_steps", "checkpoint.grace_seconds", "checkpoint.keep",
-      "optimizer.beta1",         "optimizer.beta2",        "optimizer.clip_norm",      "optimizer.dampening",
-      "optimizer.eps",           "optimizer.lr",           "optimizer.momentum",       "optimizer.trust",
-      "optimizer.weight_decay"};
+  static const std::vector<std::string> keys{"checkpoint.every_epochs", "checkpoint.every_steps", "optimizer.beta1",
+                                             "optimizer.beta2",         "optimizer.clip_norm",    "optimizer.dampening",
+                                             "optimizer.eps",           "optimizer.lr",           "optimizer.momentum",
+                                             "optimizer.trust",         "optimizer.weight_decay"};
   return keys;
 }
 
@@ -48,7 +48,13 @@ void check_change(std::string_view job_text, const std::vector<std::string>& ear
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} cannot change while a job runs", key), {},
                 fmt::format("{} Keys that can: {}.", reason_for_fixed(key), join_words(keys)));
   }
-  trainer::parse_job(job_text, "the run's job", assignments);
+  const auto slots = [&](const std::vector<std::string>& changes) {
+    return compute::make_optimizer(trainer::optimizer_options(trainer::parse_job(job_text, "the run's job", changes)))
+        ->slots();
+  };
+  if (slots(assignments) != slots(earlier))
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} would give the optimizer other state", assignment), {},
+                "A momentum that is 0 has to stay 0, and one that is not has to stay above 0. Start a new run.");
 }
 
 }  // namespace muster::cli

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/chrono.h>
@@ -17,6 +18,7 @@
 #include "muster/cli/job_changes.h"
 #include "muster/control/control_server.h"
 #include "muster/control/store.h"
+#include "muster/trainer/run_changes.h"
 
 namespace muster::cli {
 namespace {
@@ -65,7 +67,13 @@ struct JobService::State {
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return stopping || to_write; });
+      changed.wait(lock, [&] { return stopping || to_write || look_for_applied; });
+      if (std::exchange(look_for_applied, false)) {
+        lock.unlock();
+        attempt([&] { mark_applied(); });
+        lock.lock();
+        continue;
+      }
       if (to_write) {
         const control::Membership membership = *std::exchange(to_write, std::nullopt);
         lock.unlock();
@@ -101,15 +109,17 @@ struct JobService::State {
     log.open_file(std::filesystem::path(run) / "log.supervisor.txt");
     control::ControlCallbacks callbacks;
     callbacks.status = [this] { return status(); };
-    callbacks.command_stored = [this] { read_wishes(); };
+    callbacks.command_stored = [this] {
+      read_wishes();
+      attempt([&] { tell_changes(); });
+    };
     callbacks.check_change = [this](const std::string& assignment) {
       std::vector<std::string> earlier;
       for (const control::Change& change : record->changes())
         earlier.push_back(change.assignment);
       check_change(options.job_text, earlier, assignment);
-      throw Error(ErrorKind::kUnsupported, "the workers of this release cannot change a key while they train", {},
-                  "Stop the job (muster stop), and resume it with --set where the key may differ.");
     };
+    tell_changes();  // what another coordinator has acknowledged and not told
     server.emplace(*record, run, std::move(callbacks), log);
     thread = std::thread([this] { this->run(); });
   }
@@ -119,6 +129,33 @@ struct JobService::State {
     const std::lock_guard lock(mutex);
     wishes.workers = wanted.target_workers;
     wishes.stop = wanted.stop;
+  }
+
+  // The workers look into the run's folder.
+  void tell_changes() {
+    const std::lock_guard one_at_a_time(telling);
+    std::vector<trainer::JobChange> asked;
+    std::set<std::uint64_t> waiting;
+    for (const control::Change& change : record->changes()) {
+      asked.push_back({change.number, change.assignment});
+      if (!change.applied_at_step) waiting.insert(change.number);
+    }
+    if (!asked.empty()) trainer::write_asked_changes(run_folder, asked);
+    const std::lock_guard lock(mutex);
+    unapplied = std::move(waiting);
+  }
+
+  // What the leader has written down of changes goes into the record.
+  void mark_applied() {
+    for (const trainer::JobChange& change : trainer::RunChanges(run_folder).known()) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!unapplied.contains(change.number)) continue;
+      }
+      record->mark_applied(change.number, change.step);
+      const std::lock_guard lock(mutex);
+      unapplied.erase(change.number);
+    }
   }
 
   control::JobStatus status() {
@@ -176,7 +213,10 @@ struct JobService::State {
   std::string run_folder;
   std::deque<std::pair<Clock::Instant, std::uint64_t>> steps;
   std::optional<control::Membership> to_write;
+  std::set<std::uint64_t> unapplied;  // changes of which the record does not say from which step on they count
+  bool look_for_applied = false;
   bool stopping = false;
+  std::mutex telling;  // before `mutex`
   // after what they use
   std::optional<control::ControlServer> server;
   std::thread thread;
@@ -200,6 +240,8 @@ void JobService::report(const launch::SupervisorReport& report) {
     state.steps.emplace_back(now, report.step);
     while (now - state.steps.front().first > kRateWindow)
       state.steps.pop_front();
+    state.look_for_applied = !state.unapplied.empty();
+    if (state.look_for_applied) state.changed.notify_all();
   }
   if (!state.record && !state.given_up && !report.note.empty()) {
     const Json note = Json::parse(report.note, nullptr, false);
@@ -233,6 +275,7 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
   if (!state.thread.joinable()) return;
   state.server.reset();
   state.finish_writing();  // nothing can be written once the lease is given up
+  state.attempt([&] { state.mark_applied(); });
   state.attempt([&] {
     state.record->put_standing({phase, reason, state.last.step, 0});
     state.record->release();

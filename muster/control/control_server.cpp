@@ -23,7 +23,7 @@ namespace {
 constexpr std::chrono::seconds kRefusalInterval{10};
 constexpr int kMostThreads = 8;
 constexpr int kMostMetadataBytes = 4 * 1024;
-constexpr std::size_t kMostAssignmentBytes = 1024;
+constexpr std::size_t kMostAssignmentBytes = 128;
 
 // At most one line in the log for each interval, with the number of calls it stands for.
 class RefusalLog {

@@ -142,6 +142,7 @@ struct Session::State {
         optimizer(compute::make_optimizer(optimizer_options)),
         slot_names(optimizer->slot_names().begin(), optimizer->slot_names().end()),
         base_lr(compute::base_lr(optimizer_options)),
+        clip_norm(options.clip_norm),
         binding(std::move(module)),
         strategy(strategies::make_strategy(
             options.strategy, {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group,
@@ -157,11 +158,16 @@ struct Session::State {
                   "Use the strategy all_reduce with as many lanes as workers, or plain batch norm.");
     }
     compute::set_threads(options.threads);
+    set_rules(compute::weight_decay(optimizer_options));
+    adopt_module();
+  }
+
+  void set_rules(double weight_decay) {
+    rules.clear();
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
-      rules.push_back({exempt ? 0 : compute::weight_decay(optimizer_options), !exempt, slot.trainable});
+      rules.push_back({exempt ? 0 : weight_decay, !exempt, slot.trainable});
     }
-    adopt_module();
   }
 
   // The first version is what the module holds.
@@ -368,8 +374,7 @@ struct Session::State {
 
   void commit() {
     const Stopwatch watch(times.update);
-    compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), options.clip_norm,
-                             rules};
+    compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), clip_norm, rules};
     count(strategy->commit(rule, Deadline::after(options.step_timeout)));
     times.wait += outcome.waited;
     times.update -= outcome.waited;
@@ -404,9 +409,11 @@ struct Session::State {
   // constant after construction
   const SessionOptions options;
   const std::size_t lanes;
-  const std::unique_ptr<const compute::Optimizer> optimizer;
+  // the same between two calls of change_optimizer()
+  std::unique_ptr<const compute::Optimizer> optimizer;
   const std::vector<std::string> slot_names;
-  const double base_lr;
+  double base_lr;
+  std::optional<double> clip_norm;
   bool meets_in_lanes = false;  // a lane of one worker waits for the lanes of all others
   std::vector<compute::TensorRule> rules;
   // the model and its state
@@ -512,6 +519,15 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
     compute_lane(*index, true);
   state.commit();
   return state.outcome;
+}
+
+void Session::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {
+  auto made = compute::make_optimizer(optimizer);
+  MUSTER_CHECK(std::ranges::equal(made->slot_names(), state_->slot_names), "an optimizer with other state");
+  state_->optimizer = std::move(made);
+  state_->base_lr = compute::base_lr(optimizer);
+  state_->clip_norm = clip_norm;
+  state_->set_rules(compute::weight_decay(optimizer));
 }
 
 void Session::synchronize() {

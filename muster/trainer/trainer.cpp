@@ -23,6 +23,7 @@
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/session.h"
@@ -48,6 +49,9 @@ struct Progress {
   std::uint64_t epochs_without_improvement = 0;
   std::uint64_t skipped = 0;
   std::uint64_t skipped_in_a_row = 0;
+  // changes of the job so far
+  std::uint64_t change = 0;              // the number of the last
+  std::vector<std::string> assignments;  // one for each key that has changed
   // sums of the epoch in work
   double loss_sum = 0;
   double correct = 0;
@@ -63,6 +67,8 @@ struct Progress {
               {"epochs_without_improvement", epochs_without_improvement},
               {"skipped", skipped},
               {"skipped_in_a_row", skipped_in_a_row},
+              {"change", change},
+              {"assignments", assignments},
               {"loss_sum", loss_sum},
               {"correct", correct},
               {"samples", samples}};
@@ -77,6 +83,8 @@ struct Progress {
     p.epochs_without_improvement = json_get<std::uint64_t>(json, "epochs_without_improvement", where);
     p.skipped = json_get<std::uint64_t>(json, "skipped", where);
     p.skipped_in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
+    p.change = json.contains("change") ? json_get<std::uint64_t>(json, "change", where) : 0;
+    if (p.change > 0) p.assignments = json_get<std::vector<std::string>>(json, "assignments", where);
     p.loss_sum = json_get<double>(json, "loss_sum", where);
     p.correct = json_get<double>(json, "correct", where);
     p.samples = json_get<double>(json, "samples", where);
@@ -234,6 +242,7 @@ class Training {
     begun_.reset();
     exchange_progress();
     enter_ledger();
+    look_for_changes();
     const strategies::Members members = session_.members();
     log_.debug(fmt::format("generation {}: worker {} of {}, at step {}, after {:.0f} ms", members.generation,
                            members.group.rank(), members.group.size(), session_.cursor().step,
@@ -258,6 +267,38 @@ class Training {
     if (!shared && options_.resume) load_checkpoint();
     take_lead(false);
     enter_ledger();
+    look_for_changes();
+  }
+
+  // After every meeting: what others have written down, and the job as it has become.
+  void look_for_changes() {
+    changes_.emplace(folder_->path());
+    adopt_changes();
+  }
+
+  // Before a step: makes the changes that count from it on.
+  void make_changes() {
+    const std::uint64_t step = session_.cursor().step + 1;
+    const std::vector<JobChange> due = changes_->due(progress_.change, change_agreed_, step);
+    if (due.empty()) return;
+    if (leads()) changes_->write();
+    for (const JobChange& change : due) {
+      replace_assignment(progress_.assignments, change.assignment);
+      progress_.change = change.number;
+      log_.debug(fmt::format("change {}: {} from step {}", change.number, change.assignment, change.step));
+      write_metrics(
+          {{"event", "change"}, {"step", change.step}, {"number", change.number}, {"assignment", change.assignment}});
+    }
+    adopt_changes();
+  }
+
+  void adopt_changes() {
+    if (progress_.assignments == adopted_) return;
+    const ResolvedJob now = parse_job(resolved_.text, "the run's job", progress_.assignments);
+    session_.change_optimizer(optimizer_options(now), now.job.optimizer.clip_norm);
+    checkpoint_every_steps_ = now.job.checkpoint.every_steps;
+    checkpoint_every_epochs_ = now.job.checkpoint.every_epochs;
+    adopted_ = progress_.assignments;
   }
 
   // After every meeting. A worker that has seen no step of this run opens its part of the ledger.
@@ -283,6 +324,7 @@ class Training {
               {"progress", progress_.to_json()},
               {"first_step", first_step_},
               {"stop", stop_agreed_},
+              {"change", change_agreed_},
               {"finished", finished_},
               {"total_steps", total_steps_},
               {"steps_per_epoch", data::steps_per_epoch(shape_)},
@@ -305,6 +347,7 @@ class Training {
     first_step_ = json_get<std::uint64_t>(json, "first_step", where);
     ledger_generation_ = json_get<std::uint64_t>(json, "ledger_generation", where);
     stop_agreed_ = json_get<bool>(json, "stop", where);
+    change_agreed_ = json_get<std::uint64_t>(json, "change", where);
     finished_ = json_get<bool>(json, "finished", where);
     last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
     last_validation_.accuracy = json_get<double>(json.at("last_validation"), "accuracy", where);
@@ -491,12 +534,15 @@ class Training {
 
   void step() {
     took_part_ = true;
+    make_changes();
+    const std::uint64_t proposal = changes_->proposal(progress_.change);
     begun_ = Begun{session_.cursor(), session_.learning_rate(), system_clock().now()};
     if (begun_->at.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
     const double smoothing = job_.loss.label_smoothing;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
       if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
       if (options_.stop_requested()) lane.request_stop();
+      lane.propose_change(proposal);
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
       lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
@@ -505,8 +551,7 @@ class Training {
     account(outcome);
     begun_.reset();
     leave_note();
-    if (job_.checkpoint.every_steps &&
-        session_.cursor().step % static_cast<std::uint64_t>(*job_.checkpoint.every_steps) == 0 &&
+    if (checkpoint_every_steps_ && session_.cursor().step % static_cast<std::uint64_t>(*checkpoint_every_steps_) == 0 &&
         session_.cursor().position != 0) {
       save(std::nullopt);
     }
@@ -518,6 +563,7 @@ class Training {
     const double seconds = std::chrono::duration<double>(system_clock().now() - begun_->start).count();
     seconds_ += seconds;
     stop_agreed_ = outcome.stop;
+    change_agreed_ = outcome.change;
     trained_samples_ += outcome.samples;
     if (outcome.applied) {
       progress_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
@@ -619,7 +665,7 @@ class Training {
     log_.debug(fmt::format("epoch {}, step {}: {} loss {:.4f}, accuracy {:.4f}{}", event.epoch, event.step, event.set,
                            event.loss, event.accuracy, best ? ", best so far" : ""));
     observer().validated(event);
-    const bool due = cursor.epoch % static_cast<std::uint64_t>(job_.checkpoint.every_epochs) == 0;
+    const bool due = cursor.epoch % static_cast<std::uint64_t>(checkpoint_every_epochs_) == 0;
     if (best) {
       save(evaluation->loss);
     } else if (due) {
@@ -741,7 +787,12 @@ class Training {
   Evaluation last_validation_;
   double seconds_ = 0;
   std::uint64_t trained_samples_ = 0;
-  bool stop_agreed_ = false;  // some worker was asked to stop, and all know it
+  std::optional<RunChanges> changes_;
+  std::vector<std::string> adopted_;  // the changes that the session and the two below know of
+  std::optional<std::int64_t> checkpoint_every_steps_ = job_.checkpoint.every_steps;
+  std::int64_t checkpoint_every_epochs_ = job_.checkpoint.every_epochs;
+  std::uint64_t change_agreed_ = 0;  // as stop_agreed_, for changes: the last one that counts from the next step on
+  bool stop_agreed_ = false;         // some worker was asked to stop, and all know it
 };
 
 }  // namespace

@@ -1,0 +1,104 @@
+#include "muster/trainer/run_changes.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+#include "muster/base/json.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::uint64_t kMostBytes = 64 << 20;
+
+std::filesystem::path asked_file(const std::filesystem::path& run) {
+  return run / "asked.jsonl";
+}
+std::filesystem::path known_file(const std::filesystem::path& run) {
+  return run / "changes.jsonl";
+}
+
+void write_file(const std::filesystem::path& path, std::span<const JobChange> changes) {
+  std::string text;
+  for (const JobChange& change : changes) {
+    Json row{{"number", change.number}, {"assignment", change.assignment}};
+    if (change.step > 0) row["step"] = change.step;
+    text += row.dump() + "\n";
+  }
+  write_atomically(path, text);
+}
+
+std::vector<JobChange> read_file(const std::filesystem::path& path, bool with_step) {
+  std::vector<JobChange> changes;
+  if (!std::filesystem::exists(path)) return changes;
+  std::istringstream lines(read_text(path, kMostBytes));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = parse_json(line, path.string());
+    JobChange change;
+    change.number = json_get<std::uint64_t>(row, "number", path.string());
+    change.assignment = json_get<std::string>(row, "assignment", path.string());
+    if (with_step) change.step = json_get<std::uint64_t>(row, "step", path.string());
+    if (change.number == 0 || (!changes.empty() && change.number <= changes.back().number))
+      throw Error(ErrorKind::kDamaged, fmt::format("change {} is out of order", change.number), path.string());
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+}  // namespace
+
+void write_asked_changes(const std::filesystem::path& run, std::span<const JobChange> changes) {
+  write_file(asked_file(run), changes);
+}
+
+RunChanges::RunChanges(const std::filesystem::path& run) : run_(run), known_(read_file(known_file(run), true)) {
+  read_asked();
+}
+
+void RunChanges::read_asked() {
+  std::error_code code;
+  const std::uintmax_t bytes = std::filesystem::file_size(asked_file(run_), code);
+  if (code || asked_bytes_ == bytes) return;
+  asked_ = read_file(asked_file(run_), false);
+  asked_bytes_ = bytes;
+}
+
+std::uint64_t RunChanges::proposal(std::uint64_t made) {
+  if (later_ones(made)) return 0;
+  read_asked();
+  return asked_.empty() || asked_.back().number <= made ? 0 : asked_.back().number;
+}
+
+std::vector<JobChange> RunChanges::due(std::uint64_t made, std::uint64_t agreed, std::uint64_t step) {
+  std::vector<JobChange> changes;
+  for (const JobChange& change : known_) {
+    if (change.number <= made || change.step > step) continue;
+    changes.push_back(change);
+    made = change.number;
+  }
+  if (agreed <= made || later_ones(made)) return changes;
+  read_asked();
+  for (const JobChange& change : asked_) {
+    if (change.number <= made || change.number > agreed) continue;
+    changes.push_back({change.number, change.assignment, step});
+    known_.push_back(changes.back());
+  }
+  if (changes.empty() || changes.back().number != agreed)
+    throw Error(ErrorKind::kDamaged, fmt::format("change {} is not there", agreed), asked_file(run_).string());
+  return changes;
+}
+
+void RunChanges::write() const {
+  write_file(known_file(run_), known_);
+}
+
+void replace_assignment(std::vector<std::string>& assignments, const std::string& assignment) {
+  const std::string key = assignment.substr(0, assignment.find('=') + 1);
+  std::erase_if(assignments, [&](const std::string& earlier) { return earlier.starts_with(key); });
+  assignments.push_back(assignment);
+}
+
+}  // namespace muster::trainer

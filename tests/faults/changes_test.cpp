@@ -1,0 +1,132 @@
+// `muster set` on a job that trains: the change counts from one step on, on every worker, and again when the run is
+// resumed. The result is that of the job and of the changes with their steps.
+#include <signal.h>
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+
+constexpr const char* kJob = R"([job]
+name = "changed"
+epochs = 150
+lanes = 4
+[data]
+source = "synthetic"
+shape = [1, 6, 6]
+samples = 500
+test_samples = 50
+batch = 64
+[model]
+name = "mlp"
+[optimizer]
+name = "sgd"
+lr = 0.02
+momentum = 0.9
+schedule = "cosine"
+[checkpoint]
+every_steps = 50
+)";
+
+class Changes : public ::testing::Test {
+ protected:
+  Changes() { testing::spill(folder_ / "job.toml", kJob); }
+
+  std::vector<std::string> arguments(int workers, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"train", "job.toml", "--json", "--set", fmt::format("parallel.workers={}", workers)});
+    return more;
+  }
+  // Once the run has its record.
+  void set(const std::string& assignment) {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    Finished result;
+    do {
+      system_clock().sleep_for(std::chrono::milliseconds(20));
+      const testing::TemporaryFolder aside;  // the job's own output stands in the other
+      result = run_program(aside.path(), {"set", "changed", assignment, "--runs", (folder_ / "runs").string()});
+    } while (result.exit_code != 0 && !deadline.passed());
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  }
+  std::filesystem::path run() const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs"))
+      return entry.path();
+    return {};
+  }
+  // The changes whose step is known, once there are so many.
+  std::vector<Json> changes(std::size_t count) const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+    std::vector<Json> found;
+    while (found.size() < count && !deadline.passed()) {
+      system_clock().sleep_for(std::chrono::milliseconds(2));
+      if (std::filesystem::exists(run() / "changes.jsonl")) found = rows(testing::slurp(run() / "changes.jsonl"));
+    }
+    EXPECT_EQ(found.size(), count);
+    return found;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
+  {
+    Program program(folder_.path(), arguments(3));
+    set("optimizer.lr=0.05");
+    changes(1);
+    // Whoever comes later has to know of it.
+    std::ifstream children(fmt::format("/proc/{}/task/{}/children", program.pid(), program.pid()));
+    pid_t worker = 0;
+    ASSERT_TRUE(children >> worker);
+    ::kill(worker, SIGKILL);
+    set("optimizer.momentum=0.5");
+    changes(2);
+    program.signal(SIGKILL);  // and its workers with it
+    ASSERT_EQ(program.wait().signal, SIGKILL) << "the job ended too soon";
+  }
+  const std::vector<Json> made = changes(2);
+  const Finished resumed = run_program(folder_.path(), arguments(2, {"--resume"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const Json expected = rows(resumed.out).back();
+  EXPECT_EQ(changes(2), made);
+
+  // From the first step, by one worker, with the changes where they were.
+  std::filesystem::copy(run(), folder_ / "again" / run().filename(), std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(folder_ / "again" / run().filename() / "checkpoints");
+  std::filesystem::remove(folder_ / "again" / run().filename() / "metrics.jsonl");
+  const Finished again = run_program(folder_.path(), arguments(1, {"--resume", "--set", "job.runs=again"}));
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(rows(again.out).back().at("weights"), expected.at("weights"));
+  EXPECT_EQ(rows(again.out).back().at("test_loss"), expected.at("test_loss"));
+  const Finished unchanged = run_program(folder_.path(), arguments(1, {"--set", "job.runs=unchanged"}));
+  EXPECT_NE(rows(unchanged.out).back().at("weights"), expected.at("weights"));
+
+  // People can see it.
+  std::vector<Json> told;
+  for (const Json& row : rows(testing::slurp(folder_ / "again" / run().filename() / "metrics.jsonl"))) {
+    if (row.at("event") == "change") told.push_back(row);
+  }
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].at("assignment"), "optimizer.lr=0.05");
+  EXPECT_EQ(told[0].at("step"), made[0].at("step"));
+  const Json status = rows(run_program(folder_.path(), {"status", "changed", "--json"}).out).back();
+  ASSERT_EQ(status.at("changes").size(), 2U);
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_EQ(status.at("changes")[i].at("assignment"), made[i].at("assignment"));
+    EXPECT_EQ(status.at("changes")[i].at("step"), made[i].at("step"));
+  }
+}
+
+}  // namespace
+}  // namespace muster
