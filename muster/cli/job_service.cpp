@@ -147,7 +147,8 @@ struct JobService::State {
 
   // What the leader has written down of changes goes into the record.
   void mark_applied() {
-    for (const trainer::JobChange& change : trainer::RunChanges(run_folder).known()) {
+    const trainer::RunChanges made(run_folder);
+    for (const trainer::JobChange& change : made.known()) {
       {
         const std::lock_guard lock(mutex);
         if (!unapplied.contains(change.number)) continue;
