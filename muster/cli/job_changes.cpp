@@ -15,12 +15,11 @@ namespace {
 // Why a key cannot change, and what to do instead.
 std::string reason_for_fixed(const std::string& key) {
   if (key == "parallel.workers") return "Use muster scale JOB N.";
-  if (key == "job.lanes" || key == "job.threads" || key == "job.seed" || key.starts_with("data.") ||
-      key.starts_with("model.") || key.starts_with("loss."))
-    return "It says what is trained, and every step so far was computed with it. Start a new run.";
   if (key == "job.ledger") return "A ledger with a gap proves nothing. Start a new run.";
   if (key == "optimizer.name") return "The optimizer's state belongs to it. Start a new run.";
-  return "It is read once, when the run begins. Stop the job and resume it with --set.";
+  if (trainer::may_differ_when_resumed(key))
+    return "It is read once, when the run begins. Stop the job and resume it with --set.";
+  return "It says what is trained, and every step so far was computed with it. Start a new run.";
 }
 
 }  // namespace

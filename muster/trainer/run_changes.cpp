@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
@@ -43,6 +44,9 @@ std::vector<JobChange> read_file(const std::filesystem::path& path, bool with_st
     if (with_step) change.step = json_get<std::uint64_t>(row, "step", path.string());
     if (change.number == 0 || (!changes.empty() && change.number <= changes.back().number))
       throw Error(ErrorKind::kDamaged, fmt::format("change {} is out of order", change.number), path.string());
+    if (with_step && (change.step == 0 || (!changes.empty() && change.step < changes.back().step)))
+      throw Error(ErrorKind::kDamaged,
+                  fmt::format("change {} cannot count from step {} on", change.number, change.step), path.string());
     changes.push_back(std::move(change));
   }
   return changes;
@@ -66,39 +70,46 @@ void RunChanges::read_asked() {
   asked_bytes_ = bytes;
 }
 
-std::uint64_t RunChanges::proposal(std::uint64_t made) {
-  if (later_ones(made)) return 0;
+std::uint64_t RunChanges::proposal(std::uint64_t step) {
+  if (!known_.empty() && known_.back().step > step) return 0;
   read_asked();
-  return asked_.empty() || asked_.back().number <= made ? 0 : asked_.back().number;
+  return asked_.empty() || asked_.back().number <= last_known() ? 0 : asked_.back().number;
 }
 
-std::vector<JobChange> RunChanges::due(std::uint64_t made, std::uint64_t agreed, std::uint64_t step) {
-  std::vector<JobChange> changes;
-  for (const JobChange& change : known_) {
-    if (change.number <= made || change.step > step) continue;
-    changes.push_back(change);
-    made = change.number;
-  }
-  if (agreed <= made || later_ones(made)) return changes;
+bool RunChanges::agree(std::uint64_t agreed, std::uint64_t step) {
+  if (agreed <= last_known()) return false;
+  MUSTER_CHECK(known_.empty() || known_.back().step <= step, "a change was proposed before its turn");
   read_asked();
   for (const JobChange& change : asked_) {
-    if (change.number <= made || change.number > agreed) continue;
-    changes.push_back({change.number, change.assignment, step});
-    known_.push_back(changes.back());
+    if (change.number > last_known() && change.number <= agreed)
+      known_.push_back({change.number, change.assignment, step});
   }
-  if (changes.empty() || changes.back().number != agreed)
+  if (last_known() != agreed)
     throw Error(ErrorKind::kDamaged, fmt::format("change {} is not there", agreed), asked_file(run_).string());
-  return changes;
+  return true;
 }
 
 void RunChanges::write() const {
   write_file(known_file(run_), known_);
 }
 
-void replace_assignment(std::vector<std::string>& assignments, const std::string& assignment) {
-  const std::string key = assignment.substr(0, assignment.find('=') + 1);
-  std::erase_if(assignments, [&](const std::string& earlier) { return earlier.starts_with(key); });
-  assignments.push_back(assignment);
+std::uint64_t RunChanges::number_at(std::uint64_t step) const {
+  std::uint64_t number = 0;
+  for (const JobChange& change : known_) {
+    if (change.step <= step) number = change.number;
+  }
+  return number;
+}
+
+std::vector<std::string> RunChanges::assignments_at(std::uint64_t step) const {
+  std::vector<std::string> assignments;
+  for (const JobChange& change : known_) {
+    if (change.step > step) break;
+    const std::string key = change.assignment.substr(0, change.assignment.find('=') + 1);
+    std::erase_if(assignments, [&](const std::string& earlier) { return earlier.starts_with(key); });
+    assignments.push_back(change.assignment);
+  }
+  return assignments;
 }
 
 }  // namespace muster::trainer

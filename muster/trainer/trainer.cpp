@@ -49,9 +49,7 @@ struct Progress {
   std::uint64_t epochs_without_improvement = 0;
   std::uint64_t skipped = 0;
   std::uint64_t skipped_in_a_row = 0;
-  // changes of the job so far
-  std::uint64_t change = 0;              // the number of the last
-  std::vector<std::string> assignments;  // one for each key that has changed
+  std::uint64_t change = 0;  // the last change of the job that counts so far, as of a checkpoint
   // sums of the epoch in work
   double loss_sum = 0;
   double correct = 0;
@@ -68,7 +66,6 @@ struct Progress {
               {"skipped", skipped},
               {"skipped_in_a_row", skipped_in_a_row},
               {"change", change},
-              {"assignments", assignments},
               {"loss_sum", loss_sum},
               {"correct", correct},
               {"samples", samples}};
@@ -84,7 +81,6 @@ struct Progress {
     p.skipped = json_get<std::uint64_t>(json, "skipped", where);
     p.skipped_in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
     p.change = json.contains("change") ? json_get<std::uint64_t>(json, "change", where) : 0;
-    if (p.change > 0) p.assignments = json_get<std::vector<std::string>>(json, "assignments", where);
     p.loss_sum = json_get<double>(json, "loss_sum", where);
     p.correct = json_get<double>(json, "correct", where);
     p.samples = json_get<double>(json, "samples", where);
@@ -270,35 +266,34 @@ class Training {
     look_for_changes();
   }
 
-  // After every meeting: what others have written down, and the job as it has become.
+  // After every meeting: what is written down counts, and what was agreed on since is agreed on again.
   void look_for_changes() {
     changes_.emplace(folder_->path());
-    adopt_changes();
+    adopt_changes(session_.cursor().step);
   }
 
   // Before a step: makes the changes that count from it on.
   void make_changes() {
     const std::uint64_t step = session_.cursor().step + 1;
-    const std::vector<JobChange> due = changes_->due(progress_.change, change_agreed_, step);
-    if (due.empty()) return;
-    if (leads()) changes_->write();
-    for (const JobChange& change : due) {
-      replace_assignment(progress_.assignments, change.assignment);
-      progress_.change = change.number;
-      log_.debug(fmt::format("change {}: {} from step {}", change.number, change.assignment, change.step));
+    if (changes_->agree(change_agreed_, step) && leads()) changes_->write();
+    adopt_changes(step);
+    for (const JobChange& change : changes_->known()) {
+      if (change.step != step) continue;
+      log_.debug(fmt::format("change {}: {} from step {}", change.number, change.assignment, step));
       write_metrics(
-          {{"event", "change"}, {"step", change.step}, {"number", change.number}, {"assignment", change.assignment}});
+          {{"event", "change"}, {"step", step}, {"number", change.number}, {"assignment", change.assignment}});
     }
-    adopt_changes();
   }
 
-  void adopt_changes() {
-    if (progress_.assignments == adopted_) return;
-    const ResolvedJob now = parse_job(resolved_.text, "the run's job", progress_.assignments);
+  // Makes the job what it is in `step`.
+  void adopt_changes(std::uint64_t step) {
+    std::vector<std::string> assignments = changes_->assignments_at(step);
+    if (assignments == adopted_) return;
+    const ResolvedJob now = parse_job(resolved_.text, "the run's job", assignments);
     session_.change_optimizer(optimizer_options(now), now.job.optimizer.clip_norm);
     checkpoint_every_steps_ = now.job.checkpoint.every_steps;
     checkpoint_every_epochs_ = now.job.checkpoint.every_epochs;
-    adopted_ = progress_.assignments;
+    adopted_ = std::move(assignments);
   }
 
   // After every meeting. A worker that has seen no step of this run opens its part of the ledger.
@@ -475,6 +470,11 @@ class Training {
       throw Error(obstacle->kind(), obstacle->message(), loaded->path.string(), obstacle->remedy());
     }
     progress_ = Progress::from_json(loaded->manifest.progress, (loaded->path / "manifest.json").string());
+    if (RunChanges(folder_->path()).number_at(loaded->manifest.step) < progress_.change) {
+      throw Error(ErrorKind::kDamaged, fmt::format("change {} of the job is not written down", progress_.change),
+                  (folder_->path() / "changes.jsonl").string(),
+                  "Steps so far were computed with it. Bring the file back, or start a new run without --resume.");
+    }
     restore(session_, *loaded);
     checkpointed_step_ = session_.cursor().step;
     first_step_ = session_.cursor().step;
@@ -535,7 +535,7 @@ class Training {
   void step() {
     took_part_ = true;
     make_changes();
-    const std::uint64_t proposal = changes_->proposal(progress_.change);
+    const std::uint64_t proposal = changes_->proposal(session_.cursor().step + 1);
     begun_ = Begun{session_.cursor(), session_.learning_rate(), system_clock().now()};
     if (begun_->at.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
     const double smoothing = job_.loss.label_smoothing;
@@ -683,6 +683,7 @@ class Training {
     TrainingState state = capture(session_);
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
+    progress_.change = changes_->number_at(session_.cursor().step);
     state.manifest.progress = progress_.to_json();
     writer_->submit(std::move(state), best_metric);
     session_.begin(comm::Activity::kWaiting);
