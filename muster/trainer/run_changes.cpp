@@ -7,6 +7,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
 
@@ -90,7 +91,9 @@ bool RunChanges::agree(std::uint64_t agreed, std::uint64_t step) {
 }
 
 void RunChanges::write() const {
+  MUSTER_FAILPOINT("changes.write.before");
   write_file(known_file(run_), known_);
+  MUSTER_FAILPOINT("changes.write.after");
 }
 
 std::uint64_t RunChanges::number_at(std::uint64_t step) const {

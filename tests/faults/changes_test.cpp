@@ -128,5 +128,75 @@ TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
   }
 }
 
+// Two changes were acknowledged when the run of 5 steps ended: they are proposed in step 6 and made from step 7 on.
+class ChangesOfAResumedRun : public Changes {
+ protected:
+  ChangesOfAResumedRun() {
+    EXPECT_EQ(run_program(folder_.path(), arguments(1, {"--set", "job.steps=5"})).exit_code, 0);
+    testing::spill(run() / "asked.jsonl",
+                   "{\"number\":1,\"assignment\":\"optimizer.lr=0.05\"}\n"
+                   "{\"number\":2,\"assignment\":\"optimizer.clip_norm=0.5\"}\n");
+  }
+  // A copy of the run goes on to step 20.
+  Finished go_on(const std::string& runs, int workers, const std::string& rules = {}) {
+    if (!std::filesystem::exists(folder_ / runs))
+      std::filesystem::copy(folder_ / "runs", folder_ / runs, std::filesystem::copy_options::recursive);
+    if (!rules.empty()) ::setenv("MUSTER_FAILPOINTS", rules.c_str(), 1);
+    Finished result =
+        run_program(folder_.path(), arguments(workers, {"--resume", "--set", "job.steps=20", "--set",
+                                                        "job.runs=" + runs, "--set", "parallel.claims=static"}));
+    ::unsetenv("MUSTER_FAILPOINTS");
+    return result;
+  }
+  void expect_made_at_step_7(const std::string& runs) const {
+    const std::vector<Json> made = rows(testing::slurp(folder_ / runs / run().filename() / "changes.jsonl"));
+    ASSERT_EQ(made.size(), 2U) << runs;
+    for (const Json& change : made)
+      EXPECT_EQ(change.at("step"), 7) << runs;
+  }
+};
+
+TEST_F(ChangesOfAResumedRun, DeathsAroundTheWriteOfTheStepChangeNothing) {
+  const Finished undisturbed = go_on("undisturbed", 1);
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  const Json expected = rows(undisturbed.out).back().at("weights");
+  expect_made_at_step_7("undisturbed");
+  const std::vector<std::string> deaths{
+      "changes.write.before=kill@rank=0,attempt=0",
+      "changes.write.after=kill@rank=0,attempt=0",
+      // one leader after the other, until only those are left who were not there when it was agreed on
+      "changes.write.before=kill@attempt=0",
+      "arena.commit.after_flip=kill@step=5,attempt=0;changes.write.after=kill@rank=0,attempt=1",
+  };
+  for (std::size_t i = 0; i < deaths.size(); ++i) {
+    const std::string runs = fmt::format("deaths-{}", i);
+    const Finished result = go_on(runs, 2, deaths[i]);
+    ASSERT_EQ(result.exit_code, 0) << deaths[i] << "\n" << result.err;
+    EXPECT_THAT(result.err, HasSubstr("worker 0 ")) << deaths[i] << ": it was not killed";
+    EXPECT_EQ(rows(result.out).back().at("weights"), expected) << deaths[i];
+    expect_made_at_step_7(runs);
+  }
+}
+
+TEST_F(ChangesOfAResumedRun, AllDieBeforeOrAfterItAndTheRunIsResumedFromBefore) {
+  const Json expected = rows(go_on("undisturbed", 2).out).back().at("weights");
+  for (const char* point : {"changes.write.before", "changes.write.after"}) {
+    const std::string runs = point;
+    ASSERT_EQ(go_on(runs, 1, fmt::format("{}=kill", point)).signal, SIGKILL);
+    const Finished result = go_on(runs, 2);
+    ASSERT_EQ(result.exit_code, 0) << point << "\n" << result.err;
+    EXPECT_EQ(rows(result.out).back().at("weights"), expected) << point;
+    expect_made_at_step_7(runs);
+  }
+}
+
+TEST_F(ChangesOfAResumedRun, ACheckpointMadeWithAChangeNeedsIt) {
+  ASSERT_EQ(go_on("runs", 1).exit_code, 0);
+  std::filesystem::remove(run() / "changes.jsonl");
+  const Finished result = go_on("runs", 1);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("change 2 of the job is not written down"));
+}
+
 }  // namespace
 }  // namespace muster
