@@ -119,6 +119,7 @@ struct JobService::State {
         earlier.push_back(change.assignment);
       check_change(options.job_text, earlier, assignment);
     };
+    keep_numbers();
     tell_changes();  // what another coordinator has acknowledged and not told
     server.emplace(*record, run, std::move(callbacks), log);
     thread = std::thread([this] { this->run(); });
@@ -129,6 +130,15 @@ struct JobService::State {
     const std::lock_guard lock(mutex);
     wishes.workers = wanted.target_workers;
     wishes.stop = wanted.stop;
+  }
+
+  // A record that was lost and made anew has no changes, but the run's folder has: new ones are numbered after them.
+  void keep_numbers() {
+    const std::size_t recorded = record->changes().size();
+    const trainer::RunChanges changes(run_folder);
+    for (const trainer::JobChange& change : changes.asked()) {
+      if (change.number > recorded) record->change(fmt::format("change {}", change.number), change.assignment);
+    }
   }
 
   // The workers look into the run's folder.

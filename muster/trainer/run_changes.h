@@ -41,6 +41,8 @@ class RunChanges {
   // Durable when it returns. Throws kIo, kResource.
   void write() const;
 
+  // What was asked for when the file was read last.
+  const std::vector<JobChange>& asked() const { return asked_; }
   // Every change whose step is known, by number; their steps do not go back.
   const std::vector<JobChange>& known() const { return known_; }
   // Of the last change that counts in `step`, 0: none.
