@@ -42,8 +42,9 @@ void check_change(std::string_view job_text, const std::vector<std::string>& ear
   std::vector<std::string> assignments = earlier;
   assignments.push_back(assignment);
   if (!std::binary_search(keys.begin(), keys.end(), key)) {
-    // What the job's own rules say of an unknown key is better than what can be said here.
-    trainer::parse_job(job_text, "the run's job", assignments);
+    // What the job file's description says of an unknown key is better than what can be said here.
+    trainer::Job any;
+    trainer::job_schema(any).set(assignment);
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} cannot change while a job runs", key), {},
                 fmt::format("{} Keys that can: {}.", reason_for_fixed(key), join_words(keys)));
   }

@@ -137,7 +137,7 @@ struct JobService::State {
     const std::size_t recorded = record->changes().size();
     const trainer::RunChanges changes(run_folder);
     for (const trainer::JobChange& change : changes.asked()) {
-      if (change.number > recorded) record->change(fmt::format("change {}", change.number), change.assignment);
+      if (change.number > recorded) record->change(fmt::format("change-{}", change.number), change.assignment);
     }
   }
 
