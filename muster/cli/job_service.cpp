@@ -105,6 +105,9 @@ struct JobService::State {
     wanted.min_workers = options.least_workers;
     wanted.max_workers = wanted.target_workers = options.most_workers;
     record->begin(identity, wanted);
+    // Workers that start anew count from 1, and a record's generation never goes back.
+    if (const std::uint64_t recorded = record->membership().generation; recorded > last.generation)
+      earlier_generations = recorded;
     record->put_standing({control::JobPhase::kRunning, {}, last.step, 0});
     log.open_file(std::filesystem::path(run) / "log.supervisor.txt");
     control::ControlCallbacks callbacks;
@@ -176,7 +179,7 @@ struct JobService::State {
     status.job = options.name;
     status.run = run_folder;
     status.state = to_string(wanted.stop ? control::JobPhase::kStopping : control::JobPhase::kRunning);
-    status.generation = last.generation;
+    status.generation = earlier_generations + last.generation;
     status.step = last.step;
     status.min_workers = wanted.min_workers;
     status.max_workers = wanted.max_workers;
@@ -216,6 +219,7 @@ struct JobService::State {
   Log log;
   std::optional<control::JobRecord> record;
   bool given_up = false;
+  std::uint64_t earlier_generations = 0;  // of lives of the run before this one; constant once the record is open
   // guarded by mutex
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -273,6 +277,7 @@ void JobService::report(const launch::SupervisorReport& report) {
   if (!state.thread.joinable() || !members_changed) return;
   const std::lock_guard lock(state.mutex);
   state.to_write = membership_of(report);
+  state.to_write->generation += state.earlier_generations;
   state.changed.notify_all();
 }
 

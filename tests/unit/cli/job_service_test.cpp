@@ -154,6 +154,18 @@ TEST_F(JobServiceTest, AChangeThatCannotBeIsNeitherStoredNorTold) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "asked.jsonl"));
 }
 
+TEST_F(JobServiceTest, TheGenerationsOfAResumedRunComeAfterThoseOfBefore) {
+  service_->report(with_note(report(3, 5), run()));
+  service_->end(JobPhase::kFailed, "");
+  service_.emplace(options_);
+  service_->report(with_note(report(1, 5), run()));
+  service_->report(with_note(report(2, 6), run()));
+  EXPECT_EQ(control::ControlClient(folder_.path()).status(soon()).generation, 5U);
+  service_->end(JobPhase::kFinished, "");
+  EXPECT_EQ(record().membership().generation, 5U);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
 TEST_F(JobServiceTest, ALostRecordLosesNoChange) {
   service_->report(with_note(report(1, 5), run()));
   control::ControlClient(folder_.path()).set("optimizer.lr=0.01", soon());
