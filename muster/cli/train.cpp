@@ -12,6 +12,7 @@
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
 #include "muster/launch/environment.h"
+#include "muster/trainer/datasets.h"
 #include "muster/trainer/trainer.h"
 #include "muster/trainer/worker.h"
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,11 +12,10 @@
 #include "muster/base/random.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/threads.h"
-#include "muster/data/loader.h"
-#include "muster/data/permutation.h"
 #include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
+#include "muster/trainer/lane_feed.h"
 #include "muster/trainer/training_state.h"
 
 namespace muster::trainer {
@@ -75,64 +72,6 @@ void Lane::backward(const torch::Tensor& loss) {
   }
   has_backward_ = true;
 }
-
-// Reads lanes ahead of the loop. The order is known in advance, because lanes are ranges of a computed permutation;
-// which of them this worker will get is the strategy's guess. A lane that was read in vain is dropped.
-class LaneFeed {
- public:
-  LaneFeed(std::shared_ptr<const data::Dataset> dataset, const SessionOptions& options)
-      : dataset_(std::move(dataset)), options_(options), loader_(dataset_, {.threads = options.loader_threads}) {}
-
-  const std::shared_ptr<const data::Dataset>& dataset() const { return dataset_; }
-
-  void expect(const data::StepPlan& plan, const std::vector<std::size_t>& lanes) {
-    for (const std::size_t lane : lanes) {
-      if (tickets_.size() >= options_.prefetch) return;
-      request({plan.at.step, lane}, plan);
-    }
-  }
-  bool full() const { return tickets_.size() >= options_.prefetch; }
-
-  data::Batch take(const data::StepPlan& plan, std::size_t lane) {
-    const Key key{plan.at.step, lane};
-    request(key, plan);
-    const data::Loader::Ticket ticket = tickets_.at(key);
-    tickets_.erase(key);
-    return loader_.take(ticket, Deadline::after(options_.load_timeout));
-  }
-  void recycle(data::Batch batch) { loader_.recycle(std::move(batch)); }
-  // Forgets lanes of steps before `step` that were read and not taken.
-  void forget_before(std::uint64_t step) {
-    while (!tickets_.empty() && tickets_.begin()->first.first < step) {
-      loader_.recycle(loader_.take(tickets_.begin()->second, Deadline::after(options_.load_timeout)));
-      tickets_.erase(tickets_.begin());
-    }
-  }
-
- private:
-  using Key = std::pair<std::uint64_t, std::size_t>;  // step, lane
-
-  void request(const Key& key, const data::StepPlan& plan) {
-    if (tickets_.contains(key)) return;
-    if (!permutation_ || permutation_epoch_ != plan.at.epoch) {
-      permutation_.emplace(dataset_->size(), options_.seed, plan.at.epoch);
-      permutation_epoch_ = plan.at.epoch;
-    }
-    const data::LaneRange range = plan.lanes[key.second];
-    std::vector<std::uint64_t> ids;
-    ids.reserve(range.size());
-    for (std::uint64_t position = range.begin; position < range.end; ++position)
-      ids.push_back((*permutation_)(position));
-    tickets_.emplace(key, loader_.submit(std::move(ids)));
-  }
-
-  const std::shared_ptr<const data::Dataset> dataset_;
-  const SessionOptions options_;
-  data::Loader loader_;
-  std::optional<data::Permutation> permutation_;
-  std::uint64_t permutation_epoch_ = 0;
-  std::map<Key, data::Loader::Ticket> tickets_;
-};
 
 struct Session::State {
   State(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer_options,
@@ -222,7 +161,8 @@ struct Session::State {
                               fewest, lanes),
                   {}, "Choose another batch, or leave samples out.");
     }
-    feed.emplace(dataset, options);
+    feed.emplace(dataset,
+                 LaneFeedOptions{options.seed, options.loader_threads, options.prefetch, options.load_timeout});
     plan.reset();
   }
 

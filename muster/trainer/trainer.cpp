@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,14 +13,14 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
-#include "muster/data/permutation.h"
-#include "muster/data/subset.h"
 #include "muster/launch/environment.h"
 #include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/checkpoint_writer.h"
+#include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/progress.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/run_ledger.h"
@@ -38,80 +36,6 @@ namespace F = torch::nn::functional;
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
-
-// What is known of the run beside the model: part of every checkpoint, so that a resumed run decides as one that went
-// on.
-struct Progress {
-  std::uint64_t validated_epochs = 0;
-  double best_loss = std::numeric_limits<double>::infinity();
-  double best_accuracy = 0;
-  std::uint64_t best_step = 0;
-  std::uint64_t epochs_without_improvement = 0;
-  std::uint64_t skipped = 0;
-  std::uint64_t skipped_in_a_row = 0;
-  std::uint64_t change = 0;  // the last change of the job that counts so far, as of a checkpoint
-  // sums of the epoch in work
-  double loss_sum = 0;
-  double correct = 0;
-  double samples = 0;
-
-  double mean_loss() const { return samples > 0 ? loss_sum / samples : 0; }
-  double accuracy() const { return samples > 0 ? correct / samples : 0; }
-
-  Json to_json() const {
-    Json json{{"validated_epochs", validated_epochs},
-              {"best_step", best_step},
-              {"best_accuracy", best_accuracy},
-              {"epochs_without_improvement", epochs_without_improvement},
-              {"skipped", skipped},
-              {"skipped_in_a_row", skipped_in_a_row},
-              {"change", change},
-              {"loss_sum", loss_sum},
-              {"correct", correct},
-              {"samples", samples}};
-    if (best_step > 0) json["best_loss"] = best_loss;
-    return json;
-  }
-  static Progress from_json(const Json& json, const std::string& where) {
-    Progress p;
-    p.validated_epochs = json_get<std::uint64_t>(json, "validated_epochs", where);
-    p.best_step = json_get<std::uint64_t>(json, "best_step", where);
-    p.best_accuracy = json_get<double>(json, "best_accuracy", where);
-    p.epochs_without_improvement = json_get<std::uint64_t>(json, "epochs_without_improvement", where);
-    p.skipped = json_get<std::uint64_t>(json, "skipped", where);
-    p.skipped_in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
-    p.change = json.contains("change") ? json_get<std::uint64_t>(json, "change", where) : 0;
-    p.loss_sum = json_get<double>(json, "loss_sum", where);
-    p.correct = json_get<double>(json, "correct", where);
-    p.samples = json_get<double>(json, "samples", where);
-    if (p.best_step > 0) p.best_loss = json_get<double>(json, "best_loss", where);
-    return p;
-  }
-};
-
-struct Datasets {
-  std::shared_ptr<const data::Dataset> train;
-  std::shared_ptr<const data::Dataset> validation;
-  std::shared_ptr<const data::Dataset> test;
-  std::string description;
-  bool held_out = false;  // validation is a part of the training files, not the test set
-};
-
-Datasets open_data(const Job& job) {
-  const data::Data source = data::open_source(source_options(job));
-  Datasets sets{source.train, source.test, source.test, source.description, false};
-  if (job.data.validation > 0) {
-    const auto parts = data::split(source.train, job.data.validation, static_cast<std::uint64_t>(job.seed));
-    sets.train = parts.train;
-    sets.validation = parts.validation;
-    sets.held_out = true;
-    if (sets.train->size() == 0 || sets.validation->size() == 0) {
-      throw Error(ErrorKind::kInvalidInput, fmt::format("data.validation = {} of {} samples leaves one part empty",
-                                                        job.data.validation, source.train->size()));
-    }
-  }
-  return sets;
-}
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
   model::ModelOptions options;
@@ -797,16 +721,6 @@ class Training {
 };
 
 }  // namespace
-
-std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane) {
-  const data::BatchShape shape{open_data(resolved.job).train->size(), resolved.batch, resolved.lanes};
-  const data::StepPlan plan = data::plan_step(data::cursor_at_step(step, shape), shape);
-  const data::Permutation order(shape.samples, static_cast<std::uint64_t>(resolved.job.seed), plan.at.epoch);
-  std::vector<std::uint64_t> samples;
-  for (std::uint64_t position = plan.lanes.at(lane).begin; position < plan.lanes.at(lane).end; ++position)
-    samples.push_back(order(position));
-  return samples;
-}
 
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer,
                      Log& log) {
