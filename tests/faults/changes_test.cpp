@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,6 +10,7 @@
 
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 using testing::Program;
 using testing::rows;
 using testing::run_program;
+using testing::train_arguments;
 
 constexpr const char* kJob = R"([job]
 name = "changed"
@@ -42,23 +43,10 @@ momentum = 0.9
 every_steps = 50
 )";
 
-// What the programs that are started meanwhile do at failpoints.
-class Failpoints {
- public:
-  explicit Failpoints(const std::string& rules) { ::setenv("MUSTER_FAILPOINTS", rules.c_str(), 1); }
-  Failpoints(const Failpoints&) = delete;
-  Failpoints& operator=(const Failpoints&) = delete;
-  ~Failpoints() { ::unsetenv("MUSTER_FAILPOINTS"); }
-};
-
 class Changes : public ::testing::Test {
  protected:
   Changes() { testing::spill(folder_ / "job.toml", kJob); }
 
-  std::vector<std::string> arguments(int workers, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"train", "job.toml", "--json", "--set", fmt::format("parallel.workers={}", workers)});
-    return more;
-  }
   // Once the run has its record.
   void set(const std::string& assignment) {
     const Deadline deadline = Deadline::after(std::chrono::seconds(30));
@@ -100,15 +88,14 @@ class Changes : public ::testing::Test {
 
 TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
   {
-    const Failpoints slow("arena.commit.before_flip=delay=10");
-    Program program(folder_.path(), arguments(3));
+    const testing::Failpoints slow("arena.commit.before_flip=delay=10");
+    Program program(folder_.path(), train_arguments(3));
     set("optimizer.lr=0.05");
     changes(1);
     // Whoever comes later has to know of it.
-    std::ifstream children(fmt::format("/proc/{}/task/{}/children", program.pid(), program.pid()));
-    pid_t worker = 0;
-    ASSERT_TRUE(children >> worker);
-    ::kill(worker, SIGKILL);
+    const std::vector<pid_t> workers = testing::children_of(program.pid());
+    ASSERT_FALSE(workers.empty());
+    ::kill(workers[0], SIGKILL);
     set("optimizer.momentum=0.5");
     changes(2);
     program.signal(SIGKILL);  // and its workers with it
@@ -116,7 +103,7 @@ TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
   }
   const std::vector<Json> made = changes(2);
   const std::string steps = fmt::format("job.steps={}", std::max<int>(newest_checkpoint(), made[1].at("step")) + 50);
-  const Finished resumed = run_program(folder_.path(), arguments(2, {"--resume", "--set", steps}));
+  const Finished resumed = run_program(folder_.path(), train_arguments(2, {"--resume", steps}));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   const Json expected = rows(resumed.out).back();
   EXPECT_EQ(changes(2), made);
@@ -126,12 +113,11 @@ TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
   std::filesystem::copy(run(), folder_ / "again" / run().filename(), std::filesystem::copy_options::recursive);
   std::filesystem::remove_all(folder_ / "again" / run().filename() / "checkpoints");
   std::filesystem::remove(folder_ / "again" / run().filename() / "metrics.jsonl");
-  const Finished again =
-      run_program(folder_.path(), arguments(1, {"--resume", "--set", steps, "--set", "job.runs=again"}));
+  const Finished again = run_program(folder_.path(), train_arguments(1, {"--resume", steps, "job.runs=again"}));
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_EQ(rows(again.out).back().at("weights"), expected.at("weights"));
   EXPECT_EQ(rows(again.out).back().at("test_loss"), expected.at("test_loss"));
-  const Finished unchanged = run_program(folder_.path(), arguments(1, {"--set", steps, "--set", "job.runs=unchanged"}));
+  const Finished unchanged = run_program(folder_.path(), train_arguments(1, {steps, "job.runs=unchanged"}));
   EXPECT_NE(rows(unchanged.out).back().at("weights"), expected.at("weights"));
 
   // People can see it.
@@ -154,7 +140,7 @@ TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
 class ChangesOfAResumedRun : public Changes {
  protected:
   ChangesOfAResumedRun() {
-    EXPECT_EQ(run_program(folder_.path(), arguments(1, {"--set", "job.steps=5"})).exit_code, 0);
+    EXPECT_EQ(run_program(folder_.path(), train_arguments(1, {"job.steps=5"})).exit_code, 0);
     testing::spill(run() / "asked.jsonl",
                    "{\"number\":1,\"assignment\":\"optimizer.lr=0.05\"}\n"
                    "{\"number\":2,\"assignment\":\"optimizer.clip_norm=0.5\"}\n");
@@ -163,9 +149,9 @@ class ChangesOfAResumedRun : public Changes {
   Finished go_on(const std::string& runs, int workers, const std::string& rules = {}) {
     if (!std::filesystem::exists(folder_ / runs))
       std::filesystem::copy(folder_ / "runs", folder_ / runs, std::filesystem::copy_options::recursive);
-    const Failpoints armed(rules);
-    return run_program(folder_.path(), arguments(workers, {"--resume", "--set", "job.steps=20", "--set",
-                                                           "job.runs=" + runs, "--set", "parallel.claims=static"}));
+    const testing::Failpoints armed(rules);
+    return run_program(folder_.path(), train_arguments(workers, {"--resume", "job.steps=20", "--set",
+                                                                 "job.runs=" + runs, "parallel.claims=static"}));
   }
   void expect_made_at_step_7(const std::string& runs) const {
     const std::vector<Json> made = rows(testing::slurp(folder_ / runs / run().filename() / "changes.jsonl"));
