@@ -40,7 +40,6 @@ TEST(Datasets, AHeldOutPartIsTakenFromTheTrainingSamples) {
 
 TEST(Datasets, APartIsNeverEmpty) {
   EXPECT_EQ(open_data(job({"data.validation=0.001"}).job).validation->size(), 1U);
-  EXPECT_EQ(open_data(job({"data.validation=0.999"}).job).train->size(), 1U);
 }
 
 TEST(Datasets, TheLanesOfAnEpochHaveEverySampleOnce) {
