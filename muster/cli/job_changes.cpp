@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/compute/optimizer.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -14,22 +15,20 @@ namespace {
 // Why a key cannot change, and what to do instead.
 std::string reason_for_fixed(const std::string& key) {
   if (key == "parallel.workers") return "Use muster scale JOB N.";
-  if (key == "job.lanes" || key == "job.threads" || key == "job.seed" || key.starts_with("data.") ||
-      key.starts_with("model.") || key.starts_with("loss."))
-    return "It says what is trained, and every step so far was computed with it. Start a new run.";
   if (key == "job.ledger") return "A ledger with a gap proves nothing. Start a new run.";
   if (key == "optimizer.name") return "The optimizer's state belongs to it. Start a new run.";
-  return "It is read once, when the run begins. Stop the job and resume it with --set.";
+  if (trainer::may_differ_when_resumed(key))
+    return "It is read once, when the run begins. Stop the job and resume it with --set.";
+  return "It says what is trained, and every step so far was computed with it. Start a new run.";
 }
 
 }  // namespace
 
 const std::vector<std::string>& changeable_keys() {
-  static const std::vector<std::string> keys{
-      "checkpoint.every_epochs", "checkpoint.every_steps", "checkpoint.grace_seconds", "checkpoint.keep",
-      "optimizer.beta1",         "optimizer.beta2",        "optimizer.clip_norm",      "optimizer.dampening",
-      "optimizer.eps",           "optimizer.lr",           "optimizer.momentum",       "optimizer.trust",
-      "optimizer.weight_decay"};
+  static const std::vector<std::string> keys{"checkpoint.every_epochs", "checkpoint.every_steps", "optimizer.beta1",
+                                             "optimizer.beta2",         "optimizer.clip_norm",    "optimizer.dampening",
+                                             "optimizer.eps",           "optimizer.lr",           "optimizer.momentum",
+                                             "optimizer.trust",         "optimizer.weight_decay"};
   return keys;
 }
 
@@ -43,12 +42,19 @@ void check_change(std::string_view job_text, const std::vector<std::string>& ear
   std::vector<std::string> assignments = earlier;
   assignments.push_back(assignment);
   if (!std::binary_search(keys.begin(), keys.end(), key)) {
-    // What the job's own rules say of an unknown key is better than what can be said here.
-    trainer::parse_job(job_text, "the run's job", assignments);
+    // What the job file's description says of an unknown key is better than what can be said here.
+    trainer::Job any;
+    trainer::job_schema(any).set(assignment);
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} cannot change while a job runs", key), {},
                 fmt::format("{} Keys that can: {}.", reason_for_fixed(key), join_words(keys)));
   }
-  trainer::parse_job(job_text, "the run's job", assignments);
+  const auto slots = [&](const std::vector<std::string>& changes) {
+    return compute::make_optimizer(trainer::optimizer_options(trainer::parse_job(job_text, "the run's job", changes)))
+        ->slots();
+  };
+  if (slots(assignments) != slots(earlier))
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} would give the optimizer other state", assignment), {},
+                "A momentum that is 0 has to stay 0, and one that is not has to stay above 0. Start a new run.");
 }
 
 }  // namespace muster::cli

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/chrono.h>
@@ -18,6 +19,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/control_server.h"
 #include "muster/control/store.h"
+#include "muster/trainer/run_changes.h"
 
 namespace muster::cli {
 namespace {
@@ -66,7 +68,13 @@ struct JobService::State {
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return stopping || to_write; });
+      changed.wait(lock, [&] { return stopping || to_write || look_for_applied; });
+      if (std::exchange(look_for_applied, false)) {
+        lock.unlock();
+        attempt([&] { mark_applied(); });
+        lock.lock();
+        continue;
+      }
       if (to_write) {
         const control::Membership membership = *std::exchange(to_write, std::nullopt);
         lock.unlock();
@@ -107,8 +115,12 @@ struct JobService::State {
     wanted.min_workers = options.least_workers;
     wanted.max_workers = wanted.target_workers = options.most_workers;
     record->begin(identity, wanted);
+    // Workers that start anew count from 1, and a record's generation never goes back.
+    if (const std::uint64_t recorded = record->membership().generation; recorded > last.generation)
+      earlier_generations = recorded;
     control::Launch launch = options.launch;
     launch.store = last.store;
+    launch.earlier_generations = earlier_generations;
     record->put_launch(launch);
   }
 
@@ -117,15 +129,20 @@ struct JobService::State {
     log.open_file(std::filesystem::path(run) / "log.supervisor.txt");
     control::ControlCallbacks callbacks;
     callbacks.status = [this] { return status(); };
-    callbacks.command_stored = [this] { read_wishes(); };
+    callbacks.command_stored = [this] {
+      read_wishes();
+      attempt([&] { tell_changes(); });
+    };
     callbacks.check_change = [this](const std::string& assignment) {
+      if (options.job_text.empty())
+        throw Error(ErrorKind::kUnsupported, "the workers are a program of its own, which has no keys of a job");
       std::vector<std::string> earlier;
       for (const control::Change& change : record->changes())
         earlier.push_back(change.assignment);
       check_change(options.job_text, earlier, assignment);
-      throw Error(ErrorKind::kUnsupported, "the workers of this release cannot change a key while they train", {},
-                  "Stop the job (muster stop), and resume it with --set where the key may differ.");
     };
+    keep_numbers();
+    tell_changes();  // what another coordinator has acknowledged and not told
     server.emplace(*record, run, std::move(callbacks), log);
     thread = std::thread([this] { this->run(); });
   }
@@ -137,6 +154,43 @@ struct JobService::State {
     wishes.stop = wanted.stop;
   }
 
+  // A record that was lost and made anew has no changes, but the run's folder has: new ones are numbered after them.
+  void keep_numbers() {
+    const std::size_t recorded = record->changes().size();
+    const trainer::RunChanges changes(run_folder);
+    for (const trainer::JobChange& change : changes.asked()) {
+      if (change.number > recorded) record->change(fmt::format("change-{}", change.number), change.assignment);
+    }
+  }
+
+  // The workers look into the run's folder.
+  void tell_changes() {
+    const std::lock_guard one_at_a_time(telling);
+    std::vector<trainer::JobChange> asked;
+    std::set<std::uint64_t> waiting;
+    for (const control::Change& change : record->changes()) {
+      asked.push_back({change.number, change.assignment});
+      if (!change.applied_at_step) waiting.insert(change.number);
+    }
+    if (!asked.empty()) trainer::write_asked_changes(run_folder, asked);
+    const std::lock_guard lock(mutex);
+    unapplied = std::move(waiting);
+  }
+
+  // What the leader has written down of changes goes into the record.
+  void mark_applied() {
+    const trainer::RunChanges made(run_folder);
+    for (const trainer::JobChange& change : made.known()) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!unapplied.contains(change.number)) continue;
+      }
+      record->mark_applied(change.number, change.step);
+      const std::lock_guard lock(mutex);
+      unapplied.erase(change.number);
+    }
+  }
+
   control::JobStatus status() {
     const control::WantedState wanted = record->wanted();
     const std::lock_guard lock(mutex);
@@ -144,7 +198,7 @@ struct JobService::State {
     status.job = options.name;
     status.run = run_folder;
     status.state = to_string(wanted.stop ? control::JobPhase::kStopping : control::JobPhase::kRunning);
-    status.generation = last.generation;
+    status.generation = earlier_generations + last.generation;
     status.step = last.step;
     status.min_workers = wanted.min_workers;
     status.max_workers = wanted.max_workers;
@@ -184,6 +238,7 @@ struct JobService::State {
   Log log;
   std::optional<control::JobRecord> record;
   bool given_up = false;
+  std::uint64_t earlier_generations = 0;  // of lives of the run before this one; constant once the record is open
   // guarded by mutex
   mutable std::mutex mutex;
   std::condition_variable changed;
@@ -192,7 +247,10 @@ struct JobService::State {
   std::string run_folder;
   std::deque<std::pair<Clock::Instant, std::uint64_t>> steps;
   std::optional<control::Membership> to_write;
+  std::set<std::uint64_t> unapplied;  // changes of which the record does not say from which step on they count
+  bool look_for_applied = false;
   bool stopping = false;
+  std::mutex telling;  // before `mutex`
   // after what they use
   std::optional<control::ControlServer> server;
   std::thread thread;
@@ -204,6 +262,7 @@ JobService::JobService(JobServiceOptions options) : state_(std::make_unique<Stat
 JobService::JobService(JobServiceOptions options, const std::filesystem::path& run) : JobService(std::move(options)) {
   state_->run_folder = run.string();
   state_->take_over(state_->run_folder);
+  if (const auto launch = state_->record->launch()) state_->earlier_generations = launch->earlier_generations;
   state_->read_wishes();
   state_->serve(state_->run_folder);
 }
@@ -223,6 +282,8 @@ void JobService::report(const launch::SupervisorReport& report) {
     state.steps.emplace_back(now, report.step);
     while (now - state.steps.front().first > kRateWindow)
       state.steps.pop_front();
+    state.look_for_applied = !state.unapplied.empty();
+    if (state.look_for_applied) state.changed.notify_all();
   }
   if (!state.record && !state.given_up) {
     try {
@@ -245,6 +306,7 @@ void JobService::report(const launch::SupervisorReport& report) {
   if (!state.thread.joinable() || !members_changed) return;
   const std::lock_guard lock(state.mutex);
   state.to_write = membership_of(report);
+  state.to_write->generation += state.earlier_generations;
   state.changed.notify_all();
 }
 
@@ -262,6 +324,7 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
   if (!state.thread.joinable()) return;
   state.server.reset();
   state.finish_writing();  // nothing can be written once the lease is given up
+  state.attempt([&] { state.mark_applied(); });
   state.attempt([&] {
     state.record->put_standing({phase, reason, state.last.step, 0});
     state.record->release();

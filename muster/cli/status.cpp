@@ -25,7 +25,9 @@ struct StatusFlags {
 };
 
 control::JobStatus status_of(const std::filesystem::path& run) {
-  control::JobStatus status = control::ControlClient(run).status(Deadline::after(kAnswerTime));
+  const control::ControlClient client(run);
+  control::JobStatus status = client.status(Deadline::after(kAnswerTime));
+  status.changes = client.record().changes();
   status.run = run.string();  // as seen from here, not from where the coordinator was started
   return status;
 }

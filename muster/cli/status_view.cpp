@@ -111,6 +111,12 @@ std::string job_page(const control::JobStatus& status) {
     }
     text += "\n" + table(rows, "  ");
   }
+  if (!status.changes.empty()) {
+    std::vector<Row> rows{{"CHANGE", "", "FROM STEP"}};
+    for (const control::Change& change : status.changes)
+      rows.push_back({fmt::format("{}", change.number), change.assignment, optional_number(change.applied_at_step)});
+    text += "\n" + table(rows, "  ");
+  }
   if (!status.alarms.empty()) text += "\n" + alarms(status, "  ");
   return text;
 }

@@ -18,7 +18,7 @@
 #include "muster/control/store.h"
 #include "muster/launch/local_workers.h"
 #include "muster/launch/supervisor.h"
-#include "muster/trainer/trainer.h"
+#include "muster/trainer/datasets.h"
 
 namespace muster::cli {
 namespace {

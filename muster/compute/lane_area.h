@@ -18,6 +18,7 @@ struct LaneReport {
   double loss_sum = 0;  // mean loss of the lane times its samples
   double correct = 0;   // samples classified correctly, where the task counts them
   double stop = 0;      // above 0: the lane's worker was asked to stop. All workers see it in the same step
+  double change = 0;    // the highest change of the job that the lane's worker knows of. Likewise
 };
 
 }  // namespace muster::compute

@@ -78,8 +78,7 @@ class Service final : public v1::Control::Service {
     return serve(*context, [&] {
       if (request->assignment().size() > kMostAssignmentBytes)
         throw Error(ErrorKind::kInvalidInput, fmt::format("a change has at most {} bytes", kMostAssignmentBytes));
-      callbacks_.check_change(request->assignment());
-      const Change change = record_.change(request->request(), request->assignment());
+      const Change change = checked_change(*request);
       reply->set_number(change.number);
       if (change.applied_at_step) reply->set_applied_at_step(*change.applied_at_step);
       callbacks_.command_stored();
@@ -90,6 +89,13 @@ class Service final : public v1::Control::Service {
   bool authorized(const grpc::ServerContext& context) const {
     const auto [begin, end] = context.client_metadata().equal_range(kTokenKey);
     return begin != end && std::next(begin) == end && same_token({begin->second.data(), begin->second.size()}, token_);
+  }
+
+  // One at a time: each is checked against all that were stored before it.
+  Change checked_change(const v1::SetRequest& request) {
+    const MutexLock lock(changing_);
+    callbacks_.check_change(request.assignment());
+    return record_.change(request.request(), request.assignment());
   }
 
   template <typename Body>
@@ -115,6 +121,7 @@ class Service final : public v1::Control::Service {
   const ControlCallbacks callbacks_;
   const std::string token_;
   RefusalLog refusals_;
+  Mutex changing_;
 };
 
 }  // namespace

@@ -96,7 +96,8 @@ Json to_json(const Launch& launch) {
           {"store", launch.store},
           {"liveness_seconds", launch.liveness_seconds},
           {"hang_seconds", launch.hang_seconds},
-          {"grace_seconds", launch.grace_seconds}};
+          {"grace_seconds", launch.grace_seconds},
+          {"earlier_generations", launch.earlier_generations}};
 }
 
 Launch launch_from(const Json& json, const std::string& where) {
@@ -104,7 +105,7 @@ Launch launch_from(const Json& json, const std::string& where) {
       json_get<std::string>(json, "program", where),     json_get<std::vector<std::string>>(json, "arguments", where),
       json_get<std::string>(json, "folder", where),      json_get<std::string>(json, "store", where),
       json_get<double>(json, "liveness_seconds", where), json_get<double>(json, "hang_seconds", where),
-      json_get<double>(json, "grace_seconds", where)};
+      json_get<double>(json, "grace_seconds", where),    json_get<std::uint64_t>(json, "earlier_generations", where)};
 }
 
 Json to_json(const WantedState& wanted) {

@@ -40,6 +40,7 @@ struct Launch {
   double liveness_seconds = 2;
   double hang_seconds = 10;
   double grace_seconds = 30;
+  std::uint64_t earlier_generations = 0;  // before these workers began: theirs count from 1
   bool operator==(const Launch&) const = default;
 };
 

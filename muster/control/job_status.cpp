@@ -11,6 +11,12 @@ Json to_json(const JobStatus& status) {
     row["step"] = member.step ? Json(*member.step) : Json();
     members.push_back(row);
   }
+  Json changes = Json::array();
+  for (const Change& change : status.changes) {
+    changes.push_back({{"number", change.number},
+                       {"assignment", change.assignment},
+                       {"step", change.applied_at_step ? Json(*change.applied_at_step) : Json()}});
+  }
   return {{"job", status.job},
           {"run", status.run},
           {"state", status.state},
@@ -22,6 +28,7 @@ Json to_json(const JobStatus& status) {
           {"samples_per_second", status.samples_per_second},
           {"workers", {{"min", status.min_workers}, {"max", status.max_workers}, {"target", status.target_workers}}},
           {"members", members},
+          {"changes", changes},
           {"alarms", status.alarms},
           {"coordinator", {{"pid", status.coordinator_pid}, {"live", status.live}}}};
 }

@@ -8,6 +8,7 @@
 
 #include "muster/base/json.h"
 #include "muster/base/process.h"
+#include "muster/control/job_record.h"
 
 namespace muster::control {
 
@@ -36,6 +37,7 @@ struct JobStatus {
   int max_workers = 0;
   int target_workers = 0;
   std::vector<MemberStatus> members = {};
+  std::vector<Change> changes = {};  // from the record, whoever answers
   std::vector<std::string> alarms = {};
   std::int32_t coordinator_pid = 0;  // 0: none runs
   bool live = false;                 // told by the coordinator itself; false: what its record says

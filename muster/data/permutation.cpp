@@ -61,4 +61,12 @@ std::uint64_t Permutation::operator()(std::uint64_t position) const {
   return value;
 }
 
+std::vector<std::uint64_t> Permutation::range(std::uint64_t begin, std::uint64_t end) const {
+  std::vector<std::uint64_t> elements;
+  elements.reserve(end - begin);
+  for (std::uint64_t position = begin; position < end; ++position)
+    elements.push_back((*this)(position));
+  return elements;
+}
+
 }  // namespace muster::data

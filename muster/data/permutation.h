@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "muster/base/random.h"
 
@@ -32,6 +33,8 @@ class Permutation {
   std::uint64_t size() const { return size_; }
   // The element at `position`. Bits are part of a job's result and never change. REQUIRES: position < size().
   std::uint64_t operator()(std::uint64_t position) const;
+  // The elements at positions begin .. end-1. REQUIRES: begin <= end <= size().
+  std::vector<std::uint64_t> range(std::uint64_t begin, std::uint64_t end) const;
 
  private:
   static constexpr std::size_t kRounds = 8;

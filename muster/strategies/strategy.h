@@ -47,6 +47,7 @@ struct StepOutcome {
   std::uint64_t samples = 0;
   double waited = 0;         // seconds of this worker, for others
   bool stop = false;         // some worker was asked to stop; the same on every worker
+  std::uint64_t change = 0;  // the highest change of the job that some worker knew of; the same on every worker
   bool synchronized = true;  // false: the workers' states differ until they meet again (local_sgd)
 };
 

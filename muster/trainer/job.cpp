@@ -457,7 +457,7 @@ compute::Schedule schedule(const Job& job, const data::BatchShape& shape) {
   return schedule;
 }
 
-std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob& now) {
+bool may_differ_when_resumed(const std::string& key) {
   // What may differ: length, early stopping, where and how often things are written, who computes, how data is fetched.
   static const std::set<std::string> kFree{"job.name",
                                            "job.epochs",
@@ -478,6 +478,10 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "checkpoint.every_epochs",
                                            "checkpoint.keep",
                                            "checkpoint.grace_seconds"};
+  return kFree.contains(key);
+}
+
+std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob& now) {
   const Json before = parse_job(stored, "the run's job").json;
   for (const auto& [section, keys] : before.items()) {
     std::set<std::string> names;
@@ -487,7 +491,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
       names.insert(key);
     for (const std::string& key : names) {
       const std::string path = section + "." + key;
-      if (kFree.contains(path)) continue;
+      if (may_differ_when_resumed(path)) continue;
       const Json was = keys.value(key, Json());
       const Json is = now.json.at(section).value(key, Json());
       if (was != is) {

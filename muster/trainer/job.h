@@ -138,5 +138,7 @@ compute::Schedule schedule(const Job& job, const data::BatchShape& shape);
 // The first key that stands in the way of resuming a run of job `stored` with `now`, as an Error; nothing when there is
 // none. Keys that do not change what the steps so far computed (epochs, checkpoint, runs, ...) may differ.
 std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob& now);
+// Whether "section.key" is one of these.
+bool may_differ_when_resumed(const std::string& key);
 
 }  // namespace muster::trainer

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,11 +12,10 @@
 #include "muster/base/random.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/threads.h"
-#include "muster/data/loader.h"
-#include "muster/data/permutation.h"
 #include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
+#include "muster/trainer/lane_feed.h"
 #include "muster/trainer/training_state.h"
 
 namespace muster::trainer {
@@ -76,64 +73,6 @@ void Lane::backward(const torch::Tensor& loss) {
   has_backward_ = true;
 }
 
-// Reads lanes ahead of the loop. The order is known in advance, because lanes are ranges of a computed permutation;
-// which of them this worker will get is the strategy's guess. A lane that was read in vain is dropped.
-class LaneFeed {
- public:
-  LaneFeed(std::shared_ptr<const data::Dataset> dataset, const SessionOptions& options)
-      : dataset_(std::move(dataset)), options_(options), loader_(dataset_, {.threads = options.loader_threads}) {}
-
-  const std::shared_ptr<const data::Dataset>& dataset() const { return dataset_; }
-
-  void expect(const data::StepPlan& plan, const std::vector<std::size_t>& lanes) {
-    for (const std::size_t lane : lanes) {
-      if (tickets_.size() >= options_.prefetch) return;
-      request({plan.at.step, lane}, plan);
-    }
-  }
-  bool full() const { return tickets_.size() >= options_.prefetch; }
-
-  data::Batch take(const data::StepPlan& plan, std::size_t lane) {
-    const Key key{plan.at.step, lane};
-    request(key, plan);
-    const data::Loader::Ticket ticket = tickets_.at(key);
-    tickets_.erase(key);
-    return loader_.take(ticket, Deadline::after(options_.load_timeout));
-  }
-  void recycle(data::Batch batch) { loader_.recycle(std::move(batch)); }
-  // Forgets lanes of steps before `step` that were read and not taken.
-  void forget_before(std::uint64_t step) {
-    while (!tickets_.empty() && tickets_.begin()->first.first < step) {
-      loader_.recycle(loader_.take(tickets_.begin()->second, Deadline::after(options_.load_timeout)));
-      tickets_.erase(tickets_.begin());
-    }
-  }
-
- private:
-  using Key = std::pair<std::uint64_t, std::size_t>;  // step, lane
-
-  void request(const Key& key, const data::StepPlan& plan) {
-    if (tickets_.contains(key)) return;
-    if (!permutation_ || permutation_epoch_ != plan.at.epoch) {
-      permutation_.emplace(dataset_->size(), options_.seed, plan.at.epoch);
-      permutation_epoch_ = plan.at.epoch;
-    }
-    const data::LaneRange range = plan.lanes[key.second];
-    std::vector<std::uint64_t> ids;
-    ids.reserve(range.size());
-    for (std::uint64_t position = range.begin; position < range.end; ++position)
-      ids.push_back((*permutation_)(position));
-    tickets_.emplace(key, loader_.submit(std::move(ids)));
-  }
-
-  const std::shared_ptr<const data::Dataset> dataset_;
-  const SessionOptions options_;
-  data::Loader loader_;
-  std::optional<data::Permutation> permutation_;
-  std::uint64_t permutation_epoch_ = 0;
-  std::map<Key, data::Loader::Ticket> tickets_;
-};
-
 struct Session::State {
   State(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer_options,
         const SessionOptions& session_options)
@@ -142,6 +81,7 @@ struct Session::State {
         optimizer(compute::make_optimizer(optimizer_options)),
         slot_names(optimizer->slot_names().begin(), optimizer->slot_names().end()),
         base_lr(compute::base_lr(optimizer_options)),
+        clip_norm(options.clip_norm),
         binding(std::move(module)),
         strategy(strategies::make_strategy(
             options.strategy, {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group,
@@ -157,11 +97,16 @@ struct Session::State {
                   "Use the strategy all_reduce with as many lanes as workers, or plain batch norm.");
     }
     compute::set_threads(options.threads);
+    set_rules(compute::weight_decay(optimizer_options));
+    adopt_module();
+  }
+
+  void set_rules(double weight_decay) {
+    rules.clear();
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
-      rules.push_back({exempt ? 0 : compute::weight_decay(optimizer_options), !exempt, slot.trainable});
+      rules.push_back({exempt ? 0 : weight_decay, !exempt, slot.trainable});
     }
-    adopt_module();
   }
 
   // The first version is what the module holds.
@@ -216,7 +161,8 @@ struct Session::State {
                               fewest, lanes),
                   {}, "Choose another batch, or leave samples out.");
     }
-    feed.emplace(dataset, options);
+    feed.emplace(dataset,
+                 LaneFeedOptions{options.seed, options.loader_threads, options.prefetch, options.load_timeout});
     plan.reset();
   }
 
@@ -368,8 +314,7 @@ struct Session::State {
 
   void commit() {
     const Stopwatch watch(times.update);
-    compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), options.clip_norm,
-                             rules};
+    compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), clip_norm, rules};
     count(strategy->commit(rule, Deadline::after(options.step_timeout)));
     times.wait += outcome.waited;
     times.update -= outcome.waited;
@@ -404,9 +349,11 @@ struct Session::State {
   // constant after construction
   const SessionOptions options;
   const std::size_t lanes;
-  const std::unique_ptr<const compute::Optimizer> optimizer;
+  // the same between two calls of change_optimizer()
+  std::unique_ptr<const compute::Optimizer> optimizer;
   const std::vector<std::string> slot_names;
-  const double base_lr;
+  double base_lr;
+  std::optional<double> clip_norm;
   bool meets_in_lanes = false;  // a lane of one worker waits for the lanes of all others
   std::vector<compute::TensorRule> rules;
   // the model and its state
@@ -519,6 +466,15 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
     compute_lane(*index, true);
   state.commit();
   return state.outcome;
+}
+
+void Session::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {
+  auto made = compute::make_optimizer(optimizer);
+  MUSTER_CHECK(std::ranges::equal(made->slot_names(), state_->slot_names), "an optimizer with other state");
+  state_->optimizer = std::move(made);
+  state_->base_lr = compute::base_lr(optimizer);
+  state_->clip_norm = clip_norm;
+  state_->set_rules(compute::weight_decay(optimizer));
 }
 
 void Session::synchronize() {

@@ -79,6 +79,8 @@ class Lane {
   void backward(const torch::Tensor& loss);
   // Tells every worker in this step's outcome that this one was asked to stop.
   void request_stop() { report_.stop = 1; }
+  // Tells every worker in this step's outcome that this one knows of the job's changes up to `number`.
+  void propose_change(std::uint64_t number) { report_.change = static_cast<double>(number); }
   // For the step's accuracy, where there is one.
   void count_correct(std::int64_t correct) { report_.correct += static_cast<double>(correct); }
 
@@ -134,6 +136,10 @@ class Session {
   // 4,000 bytes. Empty where nobody keeps it.
   void write_note(const std::string& text);
   std::string note() const;
+
+  // Other constants for the steps to come; every worker does it before the same step. Throws Error{kInvalidInput}.
+  // REQUIRES: the optimizer's kind and its slots of state stay.
+  void change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm);
 
   // Makes the state of all workers the same, where the strategy lets them go apart between steps (local_sgd): before an
   // evaluation, a checkpoint or the end. Every worker calls it. Nothing to do for other strategies.

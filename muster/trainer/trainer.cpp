@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,14 +13,15 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
-#include "muster/data/permutation.h"
-#include "muster/data/subset.h"
 #include "muster/launch/environment.h"
 #include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/checkpoint_writer.h"
+#include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/progress.h"
+#include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/session.h"
@@ -37,77 +36,6 @@ namespace F = torch::nn::functional;
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
-
-// What is known of the run beside the model: part of every checkpoint, so that a resumed run decides as one that went
-// on.
-struct Progress {
-  std::uint64_t validated_epochs = 0;
-  double best_loss = std::numeric_limits<double>::infinity();
-  double best_accuracy = 0;
-  std::uint64_t best_step = 0;
-  std::uint64_t epochs_without_improvement = 0;
-  std::uint64_t skipped = 0;
-  std::uint64_t skipped_in_a_row = 0;
-  // sums of the epoch in work
-  double loss_sum = 0;
-  double correct = 0;
-  double samples = 0;
-
-  double mean_loss() const { return samples > 0 ? loss_sum / samples : 0; }
-  double accuracy() const { return samples > 0 ? correct / samples : 0; }
-
-  Json to_json() const {
-    Json json{{"validated_epochs", validated_epochs},
-              {"best_step", best_step},
-              {"best_accuracy", best_accuracy},
-              {"epochs_without_improvement", epochs_without_improvement},
-              {"skipped", skipped},
-              {"skipped_in_a_row", skipped_in_a_row},
-              {"loss_sum", loss_sum},
-              {"correct", correct},
-              {"samples", samples}};
-    if (best_step > 0) json["best_loss"] = best_loss;
-    return json;
-  }
-  static Progress from_json(const Json& json, const std::string& where) {
-    Progress p;
-    p.validated_epochs = json_get<std::uint64_t>(json, "validated_epochs", where);
-    p.best_step = json_get<std::uint64_t>(json, "best_step", where);
-    p.best_accuracy = json_get<double>(json, "best_accuracy", where);
-    p.epochs_without_improvement = json_get<std::uint64_t>(json, "epochs_without_improvement", where);
-    p.skipped = json_get<std::uint64_t>(json, "skipped", where);
-    p.skipped_in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
-    p.loss_sum = json_get<double>(json, "loss_sum", where);
-    p.correct = json_get<double>(json, "correct", where);
-    p.samples = json_get<double>(json, "samples", where);
-    if (p.best_step > 0) p.best_loss = json_get<double>(json, "best_loss", where);
-    return p;
-  }
-};
-
-struct Datasets {
-  std::shared_ptr<const data::Dataset> train;
-  std::shared_ptr<const data::Dataset> validation;
-  std::shared_ptr<const data::Dataset> test;
-  std::string description;
-  bool held_out = false;  // validation is a part of the training files, not the test set
-};
-
-Datasets open_data(const Job& job) {
-  const data::Data source = data::open_source(source_options(job));
-  Datasets sets{source.train, source.test, source.test, source.description, false};
-  if (job.data.validation > 0) {
-    const auto parts = data::split(source.train, job.data.validation, static_cast<std::uint64_t>(job.seed));
-    sets.train = parts.train;
-    sets.validation = parts.validation;
-    sets.held_out = true;
-    if (sets.train->size() == 0 || sets.validation->size() == 0) {
-      throw Error(ErrorKind::kInvalidInput, fmt::format("data.validation = {} of {} samples leaves one part empty",
-                                                        job.data.validation, source.train->size()));
-    }
-  }
-  return sets;
-}
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
   model::ModelOptions options;
@@ -234,6 +162,7 @@ class Training {
     begun_.reset();
     exchange_progress();
     enter_ledger();
+    look_for_changes();
     const strategies::Members members = session_.members();
     log_.debug(fmt::format("generation {}: worker {} of {}, at step {}, after {:.0f} ms", members.generation,
                            members.group.rank(), members.group.size(), session_.cursor().step,
@@ -258,6 +187,37 @@ class Training {
     if (!shared && options_.resume) load_checkpoint();
     take_lead(false);
     enter_ledger();
+    look_for_changes();
+  }
+
+  // After every meeting: what is written down counts, and what was agreed on since is agreed on again.
+  void look_for_changes() {
+    changes_.emplace(folder_->path());
+    adopt_changes(session_.cursor().step);
+  }
+
+  // Before a step: makes the changes that count from it on.
+  void make_changes() {
+    const std::uint64_t step = session_.cursor().step + 1;
+    if (changes_->agree(change_agreed_, step) && leads()) changes_->write();
+    adopt_changes(step);
+    for (const JobChange& change : changes_->known()) {
+      if (change.step != step) continue;
+      log_.debug(fmt::format("change {}: {} from step {}", change.number, change.assignment, step));
+      write_metrics(
+          {{"event", "change"}, {"step", step}, {"number", change.number}, {"assignment", change.assignment}});
+    }
+  }
+
+  // Makes the job what it is in `step`.
+  void adopt_changes(std::uint64_t step) {
+    std::vector<std::string> assignments = changes_->assignments_at(step);
+    if (assignments == adopted_) return;
+    const ResolvedJob now = parse_job(resolved_.text, "the run's job", assignments);
+    session_.change_optimizer(optimizer_options(now), now.job.optimizer.clip_norm);
+    checkpoint_every_steps_ = now.job.checkpoint.every_steps;
+    checkpoint_every_epochs_ = now.job.checkpoint.every_epochs;
+    adopted_ = std::move(assignments);
   }
 
   // After every meeting. A worker that has seen no step of this run opens its part of the ledger.
@@ -283,6 +243,7 @@ class Training {
               {"progress", progress_.to_json()},
               {"first_step", first_step_},
               {"stop", stop_agreed_},
+              {"change", change_agreed_},
               {"finished", finished_},
               {"total_steps", total_steps_},
               {"steps_per_epoch", data::steps_per_epoch(shape_)},
@@ -305,6 +266,7 @@ class Training {
     first_step_ = json_get<std::uint64_t>(json, "first_step", where);
     ledger_generation_ = json_get<std::uint64_t>(json, "ledger_generation", where);
     stop_agreed_ = json_get<bool>(json, "stop", where);
+    change_agreed_ = json_get<std::uint64_t>(json, "change", where);
     finished_ = json_get<bool>(json, "finished", where);
     last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
     last_validation_.accuracy = json_get<double>(json.at("last_validation"), "accuracy", where);
@@ -432,6 +394,11 @@ class Training {
       throw Error(obstacle->kind(), obstacle->message(), loaded->path.string(), obstacle->remedy());
     }
     progress_ = Progress::from_json(loaded->manifest.progress, (loaded->path / "manifest.json").string());
+    if (RunChanges(folder_->path()).number_at(loaded->manifest.step) < progress_.change) {
+      throw Error(ErrorKind::kDamaged, fmt::format("change {} of the job is not written down", progress_.change),
+                  (folder_->path() / "changes.jsonl").string(),
+                  "Steps so far were computed with it. Bring the file back, or start a new run without --resume.");
+    }
     restore(session_, *loaded);
     checkpointed_step_ = session_.cursor().step;
     first_step_ = session_.cursor().step;
@@ -502,12 +469,15 @@ class Training {
 
   void step() {
     took_part_ = true;
+    make_changes();
+    const std::uint64_t proposal = changes_->proposal(session_.cursor().step + 1);
     begun_ = Begun{session_.cursor(), session_.learning_rate(), system_clock().now()};
     if (begun_->at.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
     const double smoothing = job_.loss.label_smoothing;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
       if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
       if (stop_requested()) lane.request_stop();
+      lane.propose_change(proposal);
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
       lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
@@ -516,8 +486,7 @@ class Training {
     account(outcome);
     begun_.reset();
     leave_note();
-    if (job_.checkpoint.every_steps &&
-        session_.cursor().step % static_cast<std::uint64_t>(*job_.checkpoint.every_steps) == 0 &&
+    if (checkpoint_every_steps_ && session_.cursor().step % static_cast<std::uint64_t>(*checkpoint_every_steps_) == 0 &&
         session_.cursor().position != 0) {
       save(std::nullopt);
     }
@@ -529,6 +498,7 @@ class Training {
     const double seconds = std::chrono::duration<double>(system_clock().now() - begun_->start).count();
     seconds_ += seconds;
     stop_agreed_ = outcome.stop;
+    change_agreed_ = outcome.change;
     trained_samples_ += outcome.samples;
     if (outcome.applied) {
       progress_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
@@ -630,7 +600,7 @@ class Training {
     log_.debug(fmt::format("epoch {}, step {}: {} loss {:.4f}, accuracy {:.4f}{}", event.epoch, event.step, event.set,
                            event.loss, event.accuracy, best ? ", best so far" : ""));
     observer().validated(event);
-    const bool due = cursor.epoch % static_cast<std::uint64_t>(job_.checkpoint.every_epochs) == 0;
+    const bool due = cursor.epoch % static_cast<std::uint64_t>(checkpoint_every_epochs_) == 0;
     if (best) {
       save(evaluation->loss);
     } else if (due) {
@@ -648,6 +618,7 @@ class Training {
     TrainingState state = capture(session_);
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
+    progress_.change = changes_->number_at(session_.cursor().step);
     state.manifest.progress = progress_.to_json();
     writer_->submit(std::move(state), best_metric);
     session_.begin(comm::Activity::kWaiting);
@@ -752,20 +723,15 @@ class Training {
   Evaluation last_validation_;
   double seconds_ = 0;
   std::uint64_t trained_samples_ = 0;
-  bool stop_agreed_ = false;  // some worker was asked to stop, and all know it
+  std::optional<RunChanges> changes_;
+  std::vector<std::string> adopted_;  // the changes that the session and the two below know of
+  std::optional<std::int64_t> checkpoint_every_steps_ = job_.checkpoint.every_steps;
+  std::int64_t checkpoint_every_epochs_ = job_.checkpoint.every_epochs;
+  std::uint64_t change_agreed_ = 0;  // as stop_agreed_, for changes: the last one that counts from the next step on
+  bool stop_agreed_ = false;         // some worker was asked to stop, and all know it
 };
 
 }  // namespace
-
-std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane) {
-  const data::BatchShape shape{open_data(resolved.job).train->size(), resolved.batch, resolved.lanes};
-  const data::StepPlan plan = data::plan_step(data::cursor_at_step(step, shape), shape);
-  const data::Permutation order(shape.samples, static_cast<std::uint64_t>(resolved.job.seed), plan.at.epoch);
-  std::vector<std::uint64_t> samples;
-  for (std::uint64_t position = plan.lanes.at(lane).begin; position < plan.lanes.at(lane).end; ++position)
-    samples.push_back(order(position));
-  return samples;
-}
 
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer,
                      Log& log) {

@@ -101,10 +101,6 @@ struct TrainingResult {
   bool leads = true;  // this worker speaks for all
 };
 
-// The samples of a lane of step `step` (committed steps before it), as the training set numbers them. Throws as
-// train().
-std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane);
-
 // Nothing is written before the job, its data and its model have been found good. Throws Error.
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer, Log& log);
 

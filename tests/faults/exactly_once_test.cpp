@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <array>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,6 +9,7 @@
 
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 using testing::Program;
 using testing::rows;
 using testing::run_program;
+using testing::train_arguments;
 
 // 8 steps an epoch, the last one short; 4 lanes a step.
 constexpr int kSteps = 16;
@@ -35,6 +36,7 @@ test_samples = 50
 batch = 64
 [model]
 name = "mlp"
+hidden = [16]
 [parallel]
 claims = "static"
 [checkpoint]
@@ -45,20 +47,10 @@ class ExactlyOnce : public ::testing::Test {
  protected:
   ExactlyOnce() { testing::spill(folder_ / "job.toml", kJob); }
 
-  std::vector<std::string> arguments(int workers, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all{"train", "job.toml", "--json", "--set", fmt::format("parallel.workers={}", workers)};
-    for (const std::string& argument : more) {
-      if (!argument.starts_with("--")) all.emplace_back("--set");
-      all.push_back(argument);
-    }
-    return all;
-  }
   // Trains with these rules for failpoints.
   Finished train(int workers, const std::vector<std::string>& more = {}, const std::string& rules = {}) {
-    if (!rules.empty()) ::setenv("MUSTER_FAILPOINTS", rules.c_str(), 1);
-    const Finished result = run_program(folder_.path(), arguments(workers, more));
-    ::unsetenv("MUSTER_FAILPOINTS");
-    return result;
+    const testing::Failpoints armed(rules);
+    return run_program(folder_.path(), train_arguments(workers, more));
   }
   Finished check(const std::string& runs) {
     return run_program(folder_.path(), {"ledger", "check", "counted", "--runs", runs, "--json"});
@@ -170,11 +162,10 @@ TEST_F(ExactlyOnce, WhatIsDoneAgainAfterAResumptionCountsOnce) {
 TEST_F(ExactlyOnce, AJobWhoseProcessesAreAllKilledGoesOnWithItsLedger) {
   const std::vector<std::string> longer{"job.epochs=60"};
   for (int kill = 0; kill < 2; ++kill) {
-    Program program(folder_.path(), arguments(3, kill == 0 ? longer : std::vector<std::string>{longer[0], "--resume"}));
+    Program program(folder_.path(),
+                    train_arguments(3, kill == 0 ? longer : std::vector<std::string>{longer[0], "--resume"}));
     const std::string sign = fmt::format("\"epoch\":{}", 5 * kill + 3);
-    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-    while (program.out().find(sign) == std::string::npos && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(2));
+    testing::wait_until_printed(program, sign);
     program.signal(SIGKILL);  // its workers die with it
     ASSERT_EQ(program.wait().signal, SIGKILL);
   }

@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <array>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,15 +11,19 @@
 #include "muster/base/random.h"
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
 
+using testing::children_of;
 using testing::Finished;
 using ::testing::HasSubstr;
 using testing::Program;
 using testing::rows;
 using testing::run_program;
+using testing::train_arguments;
+using testing::wait_until_printed;
 
 // With everything that has state: momentum, BatchNorm, dropout, a schedule, a short last batch, the best checkpoint.
 constexpr const char* kJob = R"([job]
@@ -48,17 +51,9 @@ class Recovery : public ::testing::Test {
  protected:
   Recovery() { testing::spill(folder_ / "job.toml", kJob); }
 
-  std::vector<std::string> arguments(int workers, std::vector<std::string> more = {}) const {
-    std::vector<std::string> all{"train", "job.toml", "--json", "--set", fmt::format("parallel.workers={}", workers)};
-    for (const std::string& assignment : more) {
-      all.emplace_back("--set");
-      all.push_back(assignment);
-    }
-    return all;
-  }
   // What a run that nobody touches ends with.
   Json undisturbed(const std::vector<std::string>& more = {}) {
-    const Finished result = run_program(folder_.path(), arguments(1, more));
+    const Finished result = run_program(folder_.path(), train_arguments(1, more));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return rows(result.out).back();
   }
@@ -67,19 +62,6 @@ class Recovery : public ::testing::Test {
     const Json actual = rows(result.out).back();
     for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
       EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
-  }
-  static std::vector<pid_t> workers_of(const Program& program) {
-    std::ifstream file(fmt::format("/proc/{}/task/{}/children", program.pid(), program.pid()));
-    std::vector<pid_t> children;
-    for (pid_t child = 0; file >> child;)
-      children.push_back(child);
-    return children;
-  }
-  static void wait_until_printed(const Program& program, const std::string& text) {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-    while (program.out().find(text) == std::string::npos && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(2));
-    ASSERT_NE(program.out().find(text), std::string::npos) << program.out();
   }
 
   testing::TemporaryFolder folder_;
@@ -100,9 +82,8 @@ TEST_F(Recovery, ADeathAtAnyPointOfAStepChangesNothing) {
         "{}=kill@rank=2,step=3,attempt=0;{}=kill@rank=1,step=5,attempt=0;"
         "{}=kill@rank=0,step=8,attempt=0",
         points[0], points[1], points[2]);
-    ::setenv("MUSTER_FAILPOINTS", rules.c_str(), 1);
-    const Finished result = run_program(folder_.path(), arguments(4, {"parallel.claims=static"}));
-    ::unsetenv("MUSTER_FAILPOINTS");
+    const testing::Failpoints armed(rules);
+    const Finished result = run_program(folder_.path(), train_arguments(4, {"parallel.claims=static"}));
     for (const int rank : {0, 1, 2})
       EXPECT_THAT(result.err, HasSubstr(fmt::format("worker {} ", rank))) << rules << ": it was not killed";
     expect_same_end(result, expected, rules);
@@ -114,16 +95,16 @@ TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
   const Json expected = undisturbed(longer);
   RandomStream random({.seed = 2026});
   for (int run = 0; run < 3; ++run) {
-    Program program(folder_.path(), arguments(3, {"job.epochs=60", fmt::format("job.runs=run-{}", run)}));
+    Program program(folder_.path(), train_arguments(3, {"job.epochs=60", fmt::format("job.runs=run-{}", run)}));
     wait_until_printed(program, fmt::format("run-{}", run));
     for (int kill = 0; kill < 3; ++kill) {
       system_clock().sleep_for(std::chrono::milliseconds(random.below(700)));
-      const std::vector<pid_t> workers = workers_of(program);
+      const std::vector<pid_t> workers = children_of(program.pid());
       if (workers.empty()) break;
       const pid_t victim = workers[random.below(workers.size())];
       ::kill(victim, SIGKILL);
       system_clock().sleep_for(std::chrono::milliseconds(50));
-      const std::vector<pid_t> after = workers_of(program);
+      const std::vector<pid_t> after = children_of(program.pid());
       for (const pid_t worker : workers) {
         // A job that has ended meanwhile has no workers.
         if (worker == victim || after.empty()) continue;
@@ -137,10 +118,10 @@ TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
 TEST_F(Recovery, TheStateOutlivesAllWorkers) {
   const std::vector<std::string> longer{"job.epochs=60"};
   const Json expected = undisturbed(longer);
-  Program program(folder_.path(), arguments(2, {"job.epochs=60", "job.runs=all"}));
+  Program program(folder_.path(), train_arguments(2, {"job.epochs=60", "job.runs=all"}));
   wait_until_printed(program, "all/hurt");  // the file still has what the run before printed
   wait_until_printed(program, "\"validation\"");
-  for (const pid_t worker : workers_of(program))
+  for (const pid_t worker : children_of(program.pid()))
     ::kill(worker, SIGKILL);
   const Finished result = program.wait();
   expect_same_end(result, expected, "all workers killed");
@@ -159,9 +140,9 @@ TEST_F(Recovery, TheStateOutlivesAllWorkers) {
 TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {
   const std::vector<std::string> longer{"job.epochs=30"};
   const Json expected = undisturbed(longer);
-  Program program(folder_.path(), arguments(2, {"job.epochs=30", "job.runs=stopped"}));
+  Program program(folder_.path(), train_arguments(2, {"job.epochs=30", "job.runs=stopped"}));
   wait_until_printed(program, "stopped/hurt");
-  const std::vector<pid_t> workers = workers_of(program);
+  const std::vector<pid_t> workers = children_of(program.pid());
   ASSERT_EQ(workers.size(), 2U);
   ::kill(workers[1], SIGSTOP);
   const Finished result = program.wait();
@@ -172,26 +153,24 @@ TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {
 
 TEST_F(Recovery, AWorkerThatDoesNotGetOnIsNamedKilledAndReplaced) {
   const Json expected = undisturbed();
-  ::setenv("MUSTER_FAILPOINTS", "arena.finish.before=delay=600000@rank=1,step=5,attempt=0", 1);
+  const testing::Failpoints armed("arena.finish.before=delay=600000@rank=1,step=5,attempt=0");
   const Finished result =
-      run_program(folder_.path(), arguments(2, {"parallel.hang_seconds=0.5", "parallel.claims=static"}));
-  ::unsetenv("MUSTER_FAILPOINTS");
+      run_program(folder_.path(), train_arguments(2, {"parallel.hang_seconds=0.5", "parallel.claims=static"}));
   expect_same_end(result, expected, "a worker that hangs");
   EXPECT_THAT(result.err, ::testing::ContainsRegex("worker 1 .pid [0-9]+. computes lane [13] of step 6 for [0-9]+ s "
                                                    "without getting on"));
 }
 
 TEST_F(Recovery, ALaneThatKillsTwoWorkersEndsTheJobAndNamesItsSamples) {
-  ::setenv("MUSTER_FAILPOINTS", "arena.start.after=kill@step=5", 1);
-  const Finished result = run_program(folder_.path(), arguments(2));
-  ::unsetenv("MUSTER_FAILPOINTS");
+  const testing::Failpoints armed("arena.start.after=kill@step=5");
+  const Finished result = run_program(folder_.path(), train_arguments(2));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err,
               ::testing::ContainsRegex("lane [0-3] of step 6 has killed 2 workers; samples [0-9]+, [0-9]+"));
 }
 
 TEST_F(Recovery, AWorkerThatFailsByItselfForAReasonThatStaysEndsTheJobWithItsCode) {
-  const Finished result = run_program(folder_.path(), arguments(2, {"optimizer.lr=1e30", "job.epochs=20"}));
+  const Finished result = run_program(folder_.path(), train_arguments(2, {"optimizer.lr=1e30", "job.epochs=20"}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("not finite"));
 }

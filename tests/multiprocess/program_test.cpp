@@ -13,11 +13,13 @@
 
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
 
 using ::testing::AllOf;
+using testing::children_of;
 using testing::Finished;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -26,6 +28,7 @@ using testing::rows;
 using testing::run_program;
 using testing::spill;
 using testing::TemporaryFolder;
+using testing::wait_until_printed;
 
 // A job that trains within a second: synthetic pictures, a small net.
 constexpr const char* kJob = R"([job]
@@ -58,13 +61,6 @@ class ProgramTest : public ::testing::Test {
   }
   const TemporaryFolder folder_;
 };
-
-// Gives up after a while; what follows then fails.
-void wait_until_printed(const Program& program, const std::string& text) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (program.out().find(text) == std::string::npos && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(1));
-}
 
 TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   const Finished result = muster({"train", "job.toml"});
@@ -312,15 +308,6 @@ TEST_F(ProgramTest, OverlapWithBackwardEndsWithTheSameWeights) {
     weights.insert(rows(result.out).back().at("weights"));
   }
   EXPECT_EQ(weights.size(), 1U);
-}
-
-// The processes that a program started, as the kernel tells.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::ifstream file(fmt::format("/proc/{}/task/{}/children", parent, parent));
-  std::vector<pid_t> children;
-  for (pid_t child = 0; file >> child;)
-    children.push_back(child);
-  return children;
 }
 
 TEST_F(ProgramTest, ALostWorkerOfAFixedGroupEndsTheJobWithItsNameAndLeavesNothing) {

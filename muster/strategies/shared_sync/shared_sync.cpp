@@ -390,6 +390,7 @@ StepOutcome SharedSync::summarize(const compute::Verdict& verdict, std::size_t c
     outcome.loss += lanes_[lane].report->loss_sum;
     outcome.correct += lanes_[lane].report->correct;
     outcome.stop |= lanes_[lane].report->stop > 0;
+    outcome.change = std::max(outcome.change, static_cast<std::uint64_t>(lanes_[lane].report->change));
   }
   outcome.loss /= static_cast<double>(outcome.samples);
   return outcome;

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kJob = "[optimizer]\nname = \"sgd\"\nlr = 0.1\n[data]\nbatch = 64\n";
+constexpr const char* kJob = "[optimizer]\nname = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n[data]\nbatch = 64\n";
 
 std::string refusal(const std::string& assignment, const std::vector<std::string>& earlier = {}) {
   try {
@@ -36,7 +36,7 @@ TEST(JobChanges, EveryKeyOnTheListIsAKeyOfTheJob) {
 
 TEST(JobChanges, GoodChangesAreAccepted) {
   for (const char* assignment : {"optimizer.lr=0.01", "optimizer.momentum=0.5", "optimizer.weight_decay=1e-4",
-                                 "optimizer.clip_norm=1", "checkpoint.every_steps=10", "checkpoint.keep=7"})
+                                 "optimizer.clip_norm=1", "checkpoint.every_steps=10", "checkpoint.every_epochs=7"})
     EXPECT_EQ(refusal(assignment), "") << assignment;
 }
 
@@ -45,6 +45,11 @@ TEST(JobChanges, ValuesAreHeldAgainstTheJobsOwnRules) {
   EXPECT_THAT(refusal("optimizer.lr=fast"), HasSubstr("lr"));
   EXPECT_THAT(refusal("optimizer.momentum=1.5"), HasSubstr("momentum"));
   EXPECT_THAT(refusal("optimizer.beta1=0.5"), HasSubstr("has no effect with optimizer \"sgd\""));
+}
+
+TEST(JobChanges, TheOptimizersStateStaysWhatItIs) {
+  EXPECT_THAT(refusal("optimizer.momentum=0"), HasSubstr("other state"));
+  EXPECT_EQ(refusal("optimizer.momentum=0.1"), "");
 }
 
 TEST(JobChanges, EarlierChangesCount) {

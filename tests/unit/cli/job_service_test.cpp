@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/clock.h"
+#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_client.h"
 #include "muster/control/store.h"
+#include "muster/trainer/run_changes.h"
 #include "support/sandbox.h"
 
 namespace muster::cli {
@@ -30,9 +32,11 @@ class JobServiceTest : public ::testing::Test {
   JobServiceTest() {
     JobServiceOptions options;
     options.name = "digits";
+    options.job_text = "[optimizer]\nname = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n";
     options.least_workers = 1;
     options.most_workers = 3;
     options.warn = [this](const std::string& text) { warnings_.push_back(text); };
+    options_ = options;
     service_.emplace(options);
   }
   // Two members, one of which computes lane 4, and one that starts.
@@ -57,6 +61,7 @@ class JobServiceTest : public ::testing::Test {
 
   testing::TemporaryFolder folder_;
   std::vector<std::string> warnings_;
+  JobServiceOptions options_;
   std::optional<JobService> service_;
 };
 
@@ -114,6 +119,63 @@ TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
   EXPECT_TRUE(service_->wishes().stop);
   service_->end(JobPhase::kStopped, "");
   EXPECT_FALSE(client.status(soon()).live);
+}
+
+TEST_F(JobServiceTest, AChangeIsToldToTheWorkersAndRecordedWithTheStepTheyGiveIt) {
+  service_->report(with_note(report(1, 5), run()));
+  const control::ControlClient client{folder_.path()};
+  EXPECT_EQ(client.set("optimizer.lr=0.01", soon()).number, 1U);
+  EXPECT_EQ(client.set("optimizer.momentum=0.5", soon()).number, 2U);
+  trainer::RunChanges worker(folder_.path());
+  EXPECT_EQ(worker.proposal(6), 2U);
+  EXPECT_EQ(record().changes()[0].applied_at_step, std::nullopt);
+  worker.agree(1, 7);
+  worker.write();
+  service_->report(with_note(report(1, 7), run()));
+  service_->end(JobPhase::kFinished, "");
+  ASSERT_THAT(record().changes(), SizeIs(2));
+  EXPECT_EQ(record().changes()[0].applied_at_step, 7U);
+  EXPECT_EQ(record().changes()[1].applied_at_step, std::nullopt);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(JobServiceTest, AChangeThatCannotBeIsNeitherStoredNorTold) {
+  service_->report(with_note(report(1, 5), run()));
+  const control::ControlClient client{folder_.path()};
+  for (const char* assignment : {"job.lanes=2", "data.batch=7", "optimizer.momentum=0", "optimizer.lr=-1"}) {
+    try {
+      client.set(assignment, soon());
+      FAIL() << assignment;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput) << assignment;
+    }
+  }
+  EXPECT_THAT(record().changes(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "asked.jsonl"));
+}
+
+TEST_F(JobServiceTest, TheGenerationsOfAResumedRunComeAfterThoseOfBefore) {
+  service_->report(with_note(report(3, 5), run()));
+  service_->end(JobPhase::kFailed, "");
+  service_.emplace(options_);
+  service_->report(with_note(report(1, 5), run()));
+  service_->report(with_note(report(2, 6), run()));
+  EXPECT_EQ(control::ControlClient(folder_.path()).status(soon()).generation, 5U);
+  service_->end(JobPhase::kFinished, "");
+  EXPECT_EQ(record().membership().generation, 5U);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(JobServiceTest, ALostRecordLosesNoChange) {
+  service_->report(with_note(report(1, 5), run()));
+  control::ControlClient(folder_.path()).set("optimizer.lr=0.01", soon());
+  service_->end(JobPhase::kFailed, "");
+  service_.reset();
+  std::filesystem::remove(folder_ / "control.db");
+  service_.emplace(options_);
+  service_->report(with_note(report(1, 5), run()));
+  EXPECT_EQ(control::ControlClient(folder_.path()).set("optimizer.lr=0.02", soon()).number, 2U);
+  EXPECT_EQ(trainer::RunChanges(folder_.path()).asked()[0].assignment, "optimizer.lr=0.01");
 }
 
 TEST_F(JobServiceTest, AFolderThatCannotHoldTheRecordCostsAWarningAndNoMore) {

@@ -1,0 +1,30 @@
+// The data of a job: what trains, what validates and what tests. No torch here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/data/dataset.h"
+#include "muster/trainer/job.h"
+
+namespace muster::trainer {
+
+struct Datasets {
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> validation;
+  std::shared_ptr<const data::Dataset> test;
+  std::string description;
+  bool held_out = false;  // validation is a part of the training files, not the test set
+};
+
+// Throws as data::open_source and data::split.
+Datasets open_data(const Job& job);
+
+// The samples of a lane of step `step` (committed steps before it), as the training set numbers them. Throws as
+// open_data.
+std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane);
+
+}  // namespace muster::trainer

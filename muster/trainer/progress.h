@@ -1,0 +1,37 @@
+// What is known of a run beside the model: part of every checkpoint, so that a resumed run decides as one that went on,
+// and told to workers that come later. No torch here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "muster/base/json.h"
+
+namespace muster::trainer {
+
+struct Progress {
+  std::uint64_t validated_epochs = 0;
+  double best_loss = std::numeric_limits<double>::infinity();
+  double best_accuracy = 0;
+  std::uint64_t best_step = 0;  // 0: nothing was validated yet, and there is no best
+  std::uint64_t epochs_without_improvement = 0;
+  std::uint64_t skipped = 0;
+  std::uint64_t skipped_in_a_row = 0;
+  std::uint64_t change = 0;  // the last change of the job that counts so far, as of a checkpoint
+  // sums of the epoch in work
+  double loss_sum = 0;
+  double correct = 0;
+  double samples = 0;
+
+  double mean_loss() const { return samples > 0 ? loss_sum / samples : 0; }
+  double accuracy() const { return samples > 0 ? correct / samples : 0; }
+
+  Json to_json() const;
+  // Throws kDamaged with `where` if a member is missing or of another type.
+  static Progress from_json(const Json& json, const std::string& where);
+
+  bool operator==(const Progress&) const = default;
+};
+
+}  // namespace muster::trainer

@@ -1,0 +1,118 @@
+// A job whose number of workers changes while it trains, by the commands that people use: the result stays.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/training_program.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+using testing::train_arguments;
+
+constexpr const char* kJob = R"([job]
+name = "elastic"
+lanes = 4
+[data]
+source = "synthetic"
+shape = [1, 6, 6]
+samples = 6400
+test_samples = 50
+batch = 64
+[model]
+name = "mlp"
+hidden = [16]
+[optimizer]
+name = "sgd"
+lr = 0.02
+momentum = 0.9
+)";
+
+class Elastic : public ::testing::Test {
+ protected:
+  Elastic() { testing::spill(folder_ / "job.toml", kJob); }
+
+  // A command to the job, which prints into the other folder.
+  Finished command(std::vector<std::string> arguments) const {
+    const testing::TemporaryFolder aside;
+    arguments.insert(arguments.end(), {"--runs", (folder_ / "runs").string()});
+    return run_program(aside.path(), std::move(arguments));
+  }
+  Json status() const {
+    const Finished result = command({"status", "elastic", "--json"});
+    return result.exit_code == 0 ? rows(result.out).back() : Json();
+  }
+  // The status once so many workers train.
+  Json wait_for_workers(std::size_t count) const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (!deadline.passed()) {
+      Json now = status();
+      if (now.is_object() && running(now) == count) return now;
+      system_clock().sleep_for(std::chrono::milliseconds(20));
+    }
+    ADD_FAILURE() << "there are no " << count << " workers: " << status();
+    return {};
+  }
+  static std::size_t running(const Json& status) {
+    std::size_t count = 0;
+    for (const Json& member : status.at("members"))
+      count += member.at("state") == "running" ? 1 : 0;
+    return count;
+  }
+  // Of the checkpoint with which a run ended.
+  std::string model(const Finished& run) const {
+    return testing::slurp(folder_ / rows(run.out).back().at("checkpoint").get<std::string>() / "model.safetensors");
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(Elastic, ShrinkingGrowingStoppingAndResumingChangeSpeedAndNotTheResult) {
+  std::uint64_t step = 0;
+  {
+    // So slow that the commands meet it at work.
+    const testing::Failpoints slow("arena.commit.before_flip=delay=10");
+    Program program(folder_.path(), train_arguments("1:3", {"job.steps=100000"}));
+    const Json all = wait_for_workers(3);
+    ASSERT_TRUE(all.is_object());
+    EXPECT_EQ(all.at("workers"), (Json{{"min", 1}, {"max", 3}, {"target", 3}}));
+    const Finished refused = command({"scale", "elastic", "4"});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("1 to 3"));
+
+    ASSERT_EQ(command({"scale", "elastic", "1"}).exit_code, 0);
+    const Json alone = wait_for_workers(1);
+    ASSERT_EQ(command({"scale", "elastic", "3"}).exit_code, 0);
+    const Json again = wait_for_workers(3);
+    EXPECT_LT(all.at("step"), alone.at("step"));
+    EXPECT_LT(alone.at("step"), again.at("step")) << "it trains meanwhile";
+    EXPECT_LT(all.at("generation"), alone.at("generation"));
+    EXPECT_LT(alone.at("generation"), again.at("generation"));
+
+    const Finished stop = command({"stop", "elastic"});
+    ASSERT_EQ(stop.exit_code, 0) << stop.err;
+    EXPECT_THAT(stop.out, HasSubstr("stopped at step"));
+    const Finished ended = program.wait();
+    step = rows(ended.out).back().at("step");
+    EXPECT_GT(step, again.at("step"));
+  }
+  const std::string steps = fmt::format("job.steps={}", step + 20);
+  const Finished resumed = run_program(folder_.path(), train_arguments("1:3", {"--resume", steps}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const std::string changed = model(resumed);
+  const Finished undisturbed = run_program(folder_.path(), train_arguments("1", {"job.runs=undisturbed", steps}));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(undisturbed.out).back().at("weights"));
+  ASSERT_FALSE(changed.empty());
+  EXPECT_TRUE(changed == model(undisturbed)) << "the files of the weights differ";
+}
+
+}  // namespace
+}  // namespace muster
