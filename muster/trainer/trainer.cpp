@@ -21,6 +21,8 @@
 #include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
+#include "muster/trainer/checkpoint_alarm.h"
+#include "muster/trainer/checkpoint_pace.h"
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/run_folder.h"
@@ -37,6 +39,7 @@ namespace F = torch::nn::functional;
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
+constexpr std::size_t kShownOfAlarm = 500;
 
 // What is known of the run beside the model: part of every checkpoint, so that a resumed run decides as one that went
 // on.
@@ -228,7 +231,9 @@ class Training {
 
   void recover() {
     const auto start = system_clock().now();
+    const int workers = session_.members().group.size();
     const std::optional<strategies::StepOutcome> outcome = session_.rejoin();
+    if (session_.members().group.size() < workers) pace_.failed();
     take_lead(true);
     if (outcome && begun_) account(*outcome);
     begun_.reset();
@@ -289,6 +294,8 @@ class Training {
               {"batch", resolved_.batch},
               {"ledger_generation", ledger_generation_},
               {"last_validation", {{"loss", last_validation_.loss}, {"accuracy", last_validation_.accuracy}}}};
+    if (job_.checkpoint.every_steps) json["pace"] = pace_.to_json();
+    if (const std::string alarm = alarm_.standing(); !alarm.empty()) json["alarm"] = excerpt(alarm, kShownOfAlarm);
     if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
     if (validated_step_) json["validated_step"] = *validated_step_;
     return json.dump();
@@ -308,6 +315,7 @@ class Training {
     finished_ = json_get<bool>(json, "finished", where);
     last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
     last_validation_.accuracy = json_get<double>(json.at("last_validation"), "accuracy", where);
+    if (json.contains("pace")) pace_.take(json.at("pace"), where);
     checkpointed_step_ = step("checkpointed_step");
     validated_step_ = step("validated_step");
     if (!folder_) folder_ = RunFolder::open(json_get<std::string>(json, "run", where));
@@ -433,8 +441,16 @@ class Training {
     }
     progress_ = Progress::from_json(loaded->manifest.progress, (loaded->path / "manifest.json").string());
     restore(session_, *loaded);
+    recall_pace(loaded->manifest.progress, (loaded->path / "manifest.json").string());
     checkpointed_step_ = session_.cursor().step;
     first_step_ = session_.cursor().step;
+  }
+
+  // A run that did not end by itself or on request has failed once more.
+  void recall_pace(const Json& progress, const std::string& where) {
+    if (!progress.contains("pace")) return;  // of an older release
+    pace_.take(progress.at("pace"), where);
+    if (!json_get<bool>(progress, "ended", where)) pace_.failed();
   }
 
   void announce(bool taken_over) {
@@ -505,11 +521,16 @@ class Training {
     account(outcome);
     begun_.reset();
     leave_note();
-    if (job_.checkpoint.every_steps &&
-        session_.cursor().step % static_cast<std::uint64_t>(*job_.checkpoint.every_steps) == 0 &&
-        session_.cursor().position != 0) {
-      save(std::nullopt);
-    }
+    if (checkpoint_due(job_.checkpoint.every_steps, outcome)) save(std::nullopt);
+  }
+
+  bool checkpoint_due(const std::optional<AutoInteger>& every, const strategies::StepOutcome& outcome) {
+    if (!every || session_.cursor().position == 0) return false;
+    if (!every->automatic) return session_.cursor().step % static_cast<std::uint64_t>(every->value) == 0;
+    // What the leader has measured decides, so only where the others need not take part.
+    if (!leads() || !outcome.synchronized) return false;
+    if (const std::optional<std::string> news = pace_.news()) log_.debug("checkpoints " + *news);
+    return pace_.due();
   }
 
   // Of the step that was begun.
@@ -517,6 +538,7 @@ class Training {
     const data::Cursor before = begun_->at;
     const double seconds = std::chrono::duration<double>(system_clock().now() - begun_->start).count();
     seconds_ += seconds;
+    pace_.step_done(seconds, writer_ && writer_->busy());
     stop_agreed_ = outcome.stop;
     trained_samples_ += outcome.samples;
     if (outcome.applied) {
@@ -633,20 +655,23 @@ class Training {
     if (ledger_) ledger_->steps_committed(session_.cursor().step);
     checkpointed_step_ = session_.cursor().step;
     if (!leads()) return;
+    const auto start = system_clock().now();
     session_.begin(comm::Activity::kSaving);
-    TrainingState state = capture(session_);
+    TrainingState state = capture(session_, writer_->spare());
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
     state.manifest.progress = progress_.to_json();
+    state.manifest.progress["pace"] = pace_.to_json();
+    state.manifest.progress["ended"] = stop_agreed_ || early_stop() || session_.cursor().step >= total_steps_;
     writer_->submit(std::move(state), best_metric);
     session_.begin(comm::Activity::kWaiting);
+    pace_.saved(std::chrono::duration<double>(system_clock().now() - start).count());
   }
 
   void report(const WrittenCheckpoint& written) {
-    if (!written.failure.empty()) {
-      warn(fmt::format("checkpoint of step {} was not written: {}; training goes on", written.step, written.failure));
-      return;
-    }
+    const std::optional<std::string> message = alarm_.attempted(written.step, written.failure, written.cause);
+    if (message) warn(*message);
+    if (!written.failure.empty()) return;
     log_.debug(fmt::format("checkpoint {}", written.path.string()));
     observer_.checkpoint_written(written.step, written.path);
   }
@@ -722,6 +747,8 @@ class Training {
   std::uint64_t ledger_generation_ = 0;  // in which this life of the run began
   std::optional<RunLedger> ledger_;
   std::optional<model::CheckpointStore> checkpoints_;
+  CheckpointPace pace_;
+  CheckpointAlarm alarm_;
   std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
   TrainingObserver silent_;
   Progress progress_;
