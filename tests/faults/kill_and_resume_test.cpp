@@ -96,7 +96,9 @@ TEST(KillAndResume, ADamagedCheckpointIsNamedAndTheOneBeforeItUsed) {
 // When the files are written is the program's choice then, and the only thing that differs.
 TEST(AutomaticInterval, CheckpointsInsideAnEpochAndChangesNoBits) {
   const testing::TemporaryFolder folder;
+  const testing::TemporaryFolder undisturbed;
   testing::spill(folder / "job.toml", kJob);
+  testing::spill(undisturbed / "job.toml", kJob);
   // One epoch of some seconds: no other checkpoint comes before its end.
   const std::vector<std::string> longer{"--set", "job.epochs=1", "--set", "data.samples=20000"};
   const auto train = [&](std::vector<std::string> more) {
@@ -104,8 +106,7 @@ TEST(AutomaticInterval, CheckpointsInsideAnEpochAndChangesNoBits) {
     more.insert(more.end(), longer.begin(), longer.end());
     return more;
   };
-  const Finished straight =
-      run_program(folder.path(), train({"--set", "job.runs=straight", "--set", "checkpoint.every_steps=1000000"}));
+  const Finished straight = run_program(undisturbed.path(), train({"--set", "checkpoint.every_steps=1000000"}));
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
 
   Program program(folder.path(), train({"--set", "checkpoint.every_steps=auto"}));
@@ -115,7 +116,8 @@ TEST(AutomaticInterval, CheckpointsInsideAnEpochAndChangesNoBits) {
   program.signal(SIGKILL);
   ASSERT_EQ(program.wait().signal, SIGKILL);
 
-  const Finished resumed = run_program(folder.path(), train({"--set", "checkpoint.every_steps=auto", "--resume"}));
+  const Finished resumed = run_program(
+      folder.path(), train({"--set", "checkpoint.every_steps=auto", "--set", "parallel.workers=2", "--resume"}));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_GT(rows(resumed.out).front().at("first_step"), 0) << resumed.out;
   EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
