@@ -53,6 +53,8 @@ std::string name_of_type() {
     return "number";
   } else if constexpr (std::is_same_v<T, IntegerRange>) {
     return "integer, or a range as \"1:4\"";
+  } else if constexpr (std::is_same_v<T, AutoInteger>) {
+    return "\"auto\", or integer";
   } else {
     return "string";
   }
@@ -100,6 +102,9 @@ std::string to_text(const std::string& value) {
 }
 std::string to_text(const IntegerRange& value) {
   return value.least == value.most ? to_text(value.least) : fmt::format("\"{}:{}\"", value.least, value.most);
+}
+std::string to_text(const AutoInteger& value) {
+  return value.automatic ? quote("auto") : to_text(value.value);
 }
 template <typename T>
 std::string to_text(const std::vector<T>& values) {
@@ -179,6 +184,14 @@ bool assign(const toml::value& value, IntegerRange& out) {
   const auto range = value.is_string() ? parse_integer_range(value.as_string().str) : std::nullopt;
   if (range) out = *range;
   return range.has_value();
+}
+bool assign(const toml::value& value, AutoInteger& out) {
+  if (value.is_integer()) {
+    out = {false, value.as_integer()};
+    return true;
+  }
+  out = {true, 0};
+  return value.is_string() && value.as_string().str == "auto";
 }
 template <typename T>
 bool assign(const toml::value& value, std::vector<T>& out) {
@@ -384,6 +397,8 @@ std::string Field::violation() const {
       return self(self, value.least).empty() && self(self, value.most).empty()
                  ? std::string()
                  : fmt::format("found {}", to_text(value));
+    } else if constexpr (std::is_same_v<T, AutoInteger>) {
+      return value.automatic ? std::string() : self(self, value.value);
     } else {
       const auto number = static_cast<double>(value);
       const bool low = least_is_open_ ? number <= least_ : number < least_;
@@ -543,7 +558,9 @@ Json Schema::to_json() const {
       std::visit(
           [&](auto* target) {
             using T = std::remove_pointer_t<decltype(target)>;
-            if constexpr (IsOptional<T>::value) {
+            if constexpr (std::is_same_v<T, std::optional<AutoInteger>>) {
+              if (target->has_value()) keys[field.key()] = (*target)->automatic ? Json("auto") : Json((*target)->value);
+            } else if constexpr (IsOptional<T>::value) {
               if (target->has_value()) keys[field.key()] = **target;
             } else if constexpr (std::is_same_v<T, IntegerRange>) {
               if (target->least == target->most)

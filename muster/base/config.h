@@ -35,11 +35,17 @@ struct IntegerRange {
 // Of "1:4".
 std::optional<IntegerRange> parse_integer_range(std::string_view text);
 
+// A number, or the word "auto": then the program chooses.
+struct AutoInteger {
+  bool automatic = false;
+  std::int64_t value = 0;  // not with automatic
+};
+
 // Where a value is bound. An optional that stays empty has no default of its own; its help says what happens then.
 using FieldTarget =
     std::variant<bool*, std::int64_t*, double*, IntegerRange*, std::string*, std::vector<std::int64_t>*,
                  std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
-                 std::optional<std::string>*, std::optional<std::vector<double>>*>;
+                 std::optional<std::string>*, std::optional<std::vector<double>>*, std::optional<AutoInteger>*>;
 
 class Field {
  public:

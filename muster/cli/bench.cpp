@@ -104,6 +104,35 @@ void add_bench(CLI::App& app) {
   files->add_flag("--json", f->json, "One JSON object a line");
   files->callback([f] { bench_files(*f); });
 
+  CLI::App* checkpoint =
+      bench->add_subcommand("checkpoint", "Training with a checkpoint every K steps, and the same steps without.");
+  auto k = std::make_shared<CheckpointBench>();
+  checkpoint->add_option("--model", k->model, "Model of the zoo")->capture_default_str();
+  checkpoint->add_option("--batch", k->batch, "Samples of a step, for each worker")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  checkpoint->add_option("--workers", k->workers, "Numbers of worker processes")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  checkpoint->add_option("--every", k->every, "K: steps from checkpoint to checkpoint")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  checkpoint->add_option("--rounds", k->rounds, "Turns of each side, of K steps")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  checkpoint->add_option("--folder", k->folder, "Where the checkpoints go: the disk to measure. Default: temporary");
+  checkpoint->add_flag("--json", k->json, "One JSON object a line");
+  checkpoint->add_option("--rank-folder", k->rank_folder)->group("");
+  checkpoint->add_option("--rank", k->rank)->group("");
+  checkpoint->footer(
+      "ratio is the time of K steps with one checkpoint, divided by that of K steps without. blocked_ms is how long "
+      "training\n"
+      "stood still for the copy, writing_ms how long it took until the checkpoint was on disk, overrun_ms how much of "
+      "that was\n"
+      "left after the K steps (it counts as time with). cost_ms is what one checkpoint costs in all.");
+  checkpoint->callback([k] { bench_checkpoint(*k); });
+
   CLI::App* collectives = bench->add_subcommand(
       "collectives", "Collectives between processes of this machine: Muster's, Gloo's and MPI's.");
   auto c = std::make_shared<CollectivesBench>();

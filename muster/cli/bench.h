@@ -92,6 +92,20 @@ struct FilesBench {
 };
 void bench_files(const FilesBench& options);
 
+struct CheckpointBench {
+  std::string model = "mlp";
+  std::int64_t batch = 32;  // of each worker
+  std::vector<std::int64_t> workers{1, 2};
+  std::int64_t every = 100;  // steps from checkpoint to checkpoint
+  std::int64_t rounds = 5;
+  std::string folder;  // empty: a temporary one
+  bool json = false;
+  // Of the processes it starts itself.
+  std::string rank_folder;
+  std::int64_t rank = 0;
+};
+void bench_checkpoint(const CheckpointBench& options);
+
 struct CollectivesBench {
   std::vector<std::string> operations{"all_reduce"};
   std::vector<std::int64_t> ranks{2, 4};

@@ -211,6 +211,7 @@ struct JobService::State {
       const std::uint64_t per_epoch = note.value("steps_per_epoch", std::uint64_t{0});
       if (per_epoch > 0) status.epoch = last.step / per_epoch;
       status.samples_per_second = rate() * note.value("batch", 0.0);
+      if (note.contains("alarm")) status.alarms.push_back(note.value("alarm", std::string()));
     }
     status.coordinator_pid = this_process().pid;
     status.live = true;

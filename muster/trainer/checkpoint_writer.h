@@ -1,9 +1,13 @@
 // Writes checkpoints in the background, from snapshots, while training goes on.
 //
-// A disk that is full or fails does not end training: the failure is reported and the next checkpoint tried as usual.
-// Thread safety: one thread submits; the writing happens on a thread of its own.
+// All that the training thread does is one copy of the state, into memory that the checkpoint before has left (a fresh
+// allocation would cost a page fault every 4 KiB). Hashing and writing happen at the lowest priority: on a machine
+// whose cores all train, a checkpoint takes what they leave over. A disk that is full or fails does not end training:
+// the failure is reported and the next checkpoint tried as usual. Thread safety: one thread submits; the writing
+// happens on a thread of its own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -21,6 +25,7 @@ struct WrittenCheckpoint {
   std::uint64_t step = 0;
   std::filesystem::path path;
   std::string failure;  // empty when it was written
+  std::string cause;    // the failure without the names of files
 };
 
 class CheckpointWriter {
@@ -37,6 +42,10 @@ class CheckpointWriter {
 
   // Hands a snapshot over; waits first if the one before is not finished. `best_metric`: this is the best so far.
   void submit(TrainingState state, std::optional<double> best_metric);
+  // What was written last, for its memory: capture() fills it anew. Waits as submit().
+  TrainingState spare();
+  // Whether something is being written. Takes no lock, which a thread of low priority might hold for long.
+  bool busy() const { return unfinished_.load(std::memory_order_relaxed); }
   // Until nothing is being written. False when the deadline passed first.
   bool wait(Deadline deadline);
 
@@ -56,8 +65,11 @@ class CheckpointWriter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Work> work_;
+  TrainingState spare_;
   bool busy_ = false;
   bool stop_ = false;
+  // own synchronisation
+  std::atomic<bool> unfinished_ = false;
 
   std::thread thread_;
 };

@@ -374,7 +374,10 @@ Schema job_schema(Job& job) {
           "local_sgd: average the optimizer's state too; false: each worker keeps its own.");
 
   Section& c = schema.section("checkpoint", "What survives when everything dies.");
-  c.field("every_steps", &job.checkpoint.every_steps, "Also checkpoint after so many steps. Not set: only at epochs.")
+  c.field("every_steps", &job.checkpoint.every_steps,
+          "Also checkpoint after so many steps; \"auto\": as often as measured cost and failures make it pay. Not set: "
+          "only "
+          "at epochs.")
       .range(1, kMany);
   c.field("every_epochs", &job.checkpoint.every_epochs, "Checkpoint after so many epochs.").range(1, 1e9);
   c.field("keep", &job.checkpoint.keep, "Newest checkpoints that stay, besides the best.").range(1, 1e6);

@@ -103,7 +103,7 @@ struct Job {
   } parallel;
 
   struct {
-    std::optional<std::int64_t> every_steps;
+    std::optional<AutoInteger> every_steps;
     std::int64_t every_epochs = 1;
     std::int64_t keep = 3;
     double grace_seconds = 20;

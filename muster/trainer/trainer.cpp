@@ -17,6 +17,8 @@
 #include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
+#include "muster/trainer/checkpoint_alarm.h"
+#include "muster/trainer/checkpoint_pace.h"
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
@@ -36,6 +38,7 @@ namespace F = torch::nn::functional;
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
+constexpr std::size_t kShownOfAlarm = 500;
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
   model::ModelOptions options;
@@ -156,7 +159,9 @@ class Training {
 
   void recover() {
     const auto start = system_clock().now();
+    const int workers = session_.members().group.size();
     const std::optional<strategies::StepOutcome> outcome = session_.rejoin();
+    if (session_.members().group.size() < workers) pace_.failed();
     take_lead(true);
     if (outcome && begun_) account(*outcome);
     begun_.reset();
@@ -250,6 +255,8 @@ class Training {
               {"batch", resolved_.batch},
               {"ledger_generation", ledger_generation_},
               {"last_validation", {{"loss", last_validation_.loss}, {"accuracy", last_validation_.accuracy}}}};
+    if (job_.checkpoint.every_steps) json["pace"] = pace_.to_json();
+    if (const std::string alarm = alarm_.standing(); !alarm.empty()) json["alarm"] = excerpt(alarm, kShownOfAlarm);
     if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
     if (validated_step_) json["validated_step"] = *validated_step_;
     return json.dump();
@@ -270,6 +277,7 @@ class Training {
     finished_ = json_get<bool>(json, "finished", where);
     last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
     last_validation_.accuracy = json_get<double>(json.at("last_validation"), "accuracy", where);
+    if (json.contains("pace")) pace_.take(json.at("pace"), where);
     checkpointed_step_ = step("checkpointed_step");
     validated_step_ = step("validated_step");
     if (!folder_) folder_ = RunFolder::open(json_get<std::string>(json, "run", where));
@@ -400,8 +408,16 @@ class Training {
                   "Steps so far were computed with it. Bring the file back, or start a new run without --resume.");
     }
     restore(session_, *loaded);
+    recall_pace(loaded->manifest.progress, (loaded->path / "manifest.json").string());
     checkpointed_step_ = session_.cursor().step;
     first_step_ = session_.cursor().step;
+  }
+
+  // A run that did not end by itself or on request has failed once more.
+  void recall_pace(const Json& progress, const std::string& where) {
+    if (!progress.contains("pace")) return;  // of an older release
+    pace_.take(progress.at("pace"), where);
+    if (!json_get<bool>(progress, "ended", where)) pace_.failed();
   }
 
   void announce(bool taken_over) {
@@ -486,10 +502,16 @@ class Training {
     account(outcome);
     begun_.reset();
     leave_note();
-    if (checkpoint_every_steps_ && session_.cursor().step % static_cast<std::uint64_t>(*checkpoint_every_steps_) == 0 &&
-        session_.cursor().position != 0) {
-      save(std::nullopt);
-    }
+    if (checkpoint_due(checkpoint_every_steps_, outcome)) save(std::nullopt);
+  }
+
+  bool checkpoint_due(const std::optional<AutoInteger>& every, const strategies::StepOutcome& outcome) {
+    if (!every || session_.cursor().position == 0) return false;
+    if (!every->automatic) return session_.cursor().step % static_cast<std::uint64_t>(every->value) == 0;
+    // What the leader has measured decides, so only where the others need not take part.
+    if (!leads() || !outcome.synchronized) return false;
+    if (const std::optional<std::string> news = pace_.news()) log_.debug("checkpoints " + *news);
+    return pace_.due();
   }
 
   // Of the step that was begun.
@@ -497,6 +519,7 @@ class Training {
     const data::Cursor before = begun_->at;
     const double seconds = std::chrono::duration<double>(system_clock().now() - begun_->start).count();
     seconds_ += seconds;
+    pace_.step_done(seconds, writer_ && writer_->busy());
     stop_agreed_ = outcome.stop;
     change_agreed_ = outcome.change;
     trained_samples_ += outcome.samples;
@@ -614,21 +637,24 @@ class Training {
     if (ledger_) ledger_->steps_committed(session_.cursor().step);
     checkpointed_step_ = session_.cursor().step;
     if (!leads()) return;
+    const auto start = system_clock().now();
     session_.begin(comm::Activity::kSaving);
-    TrainingState state = capture(session_);
+    TrainingState state = capture(session_, writer_->spare());
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
     progress_.change = changes_->number_at(session_.cursor().step);
     state.manifest.progress = progress_.to_json();
+    state.manifest.progress["pace"] = pace_.to_json();
+    state.manifest.progress["ended"] = stop_agreed_ || early_stop() || session_.cursor().step >= total_steps_;
     writer_->submit(std::move(state), best_metric);
     session_.begin(comm::Activity::kWaiting);
+    pace_.saved(std::chrono::duration<double>(system_clock().now() - start).count());
   }
 
   void report(const WrittenCheckpoint& written) {
-    if (!written.failure.empty()) {
-      warn(fmt::format("checkpoint of step {} was not written: {}; training goes on", written.step, written.failure));
-      return;
-    }
+    const std::optional<std::string> message = alarm_.attempted(written.step, written.failure, written.cause);
+    if (message) warn(*message);
+    if (!written.failure.empty()) return;
     log_.debug(fmt::format("checkpoint {}", written.path.string()));
     observer_.checkpoint_written(written.step, written.path);
   }
@@ -704,6 +730,8 @@ class Training {
   std::uint64_t ledger_generation_ = 0;  // in which this life of the run began
   std::optional<RunLedger> ledger_;
   std::optional<model::CheckpointStore> checkpoints_;
+  CheckpointPace pace_;
+  CheckpointAlarm alarm_;
   std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
   TrainingObserver silent_;
   Progress progress_;
@@ -725,7 +753,7 @@ class Training {
   std::uint64_t trained_samples_ = 0;
   std::optional<RunChanges> changes_;
   std::vector<std::string> adopted_;  // the changes that the session and the two below know of
-  std::optional<std::int64_t> checkpoint_every_steps_ = job_.checkpoint.every_steps;
+  std::optional<AutoInteger> checkpoint_every_steps_ = job_.checkpoint.every_steps;
   std::int64_t checkpoint_every_epochs_ = job_.checkpoint.every_epochs;
   std::uint64_t change_agreed_ = 0;  // as stop_agreed_, for changes: the last one that counts from the next step on
   bool stop_agreed_ = false;         // some worker was asked to stop, and all know it

@@ -49,6 +49,8 @@ struct TrainingState::Copy {
   std::vector<std::byte> buffers;
   std::vector<model::TensorView> model;
   std::vector<model::TensorView> optimizer;
+
+  void name_tensors(const Session& session);
 };
 
 std::vector<model::TensorView> model_tensors(const Session& session, const strategies::CommittedState& state) {
@@ -62,30 +64,34 @@ std::vector<model::TensorView> model_tensors(const Session& session, const strat
   return tensors;
 }
 
+// The views into the copy: they hold as long as its vectors keep their sizes, which are the session's.
+void TrainingState::Copy::name_tensors(const Session& session) {
+  const strategies::CommittedState view{parameters, {}, updates, buffers, {}};
+  model = model_tensors(session, view);
+  const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    for (std::size_t slot = 0; slot < session.slot_names().size(); ++slot) {
+      optimizer.push_back({session.slot_names()[slot] + "/" + tensors[i].name, model::Dtype::kF32, tensors[i].shape,
+                           bytes_at(std::span<const float>(state[slot]), tensors[i].offset, tensors[i].count)});
+    }
+    optimizer.push_back({"updates/" + tensors[i].name, model::Dtype::kI64, {}, bytes_at(view.updates, i, 1)});
+  }
+}
+
 model::CheckpointContent TrainingState::content() const {
   return {manifest, copy_->model, copy_->optimizer};
 }
 
-TrainingState capture(const Session& session) {
+TrainingState capture(const Session& session, TrainingState memory) {
   const strategies::CommittedState committed = session.committed();
-  auto copy = std::make_shared<TrainingState::Copy>();
+  const bool again = memory.copy_.use_count() == 1;
+  auto copy = again ? std::move(memory.copy_) : std::make_shared<TrainingState::Copy>();
   copy->parameters.assign(committed.parameters.begin(), committed.parameters.end());
   copy->updates.assign(committed.updates.begin(), committed.updates.end());
   copy->buffers.assign(committed.buffers.begin(), committed.buffers.end());
-  strategies::CommittedState view{copy->parameters, {}, copy->updates, copy->buffers, committed.cursor};
-  for (std::size_t slot = 0; slot < committed.state.size(); ++slot) {
+  for (std::size_t slot = 0; slot < committed.state.size(); ++slot)
     copy->state[slot].assign(committed.state[slot].begin(), committed.state[slot].end());
-    view.state[slot] = copy->state[slot];
-  }
-  copy->model = model_tensors(session, view);
-  const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for (std::size_t slot = 0; slot < session.slot_names().size(); ++slot) {
-      copy->optimizer.push_back({session.slot_names()[slot] + "/" + tensors[i].name, model::Dtype::kF32,
-                                 tensors[i].shape, bytes_at(view.state[slot], tensors[i].offset, tensors[i].count)});
-    }
-    copy->optimizer.push_back({"updates/" + tensors[i].name, model::Dtype::kI64, {}, bytes_at(view.updates, i, 1)});
-  }
+  if (!again) copy->name_tensors(session);
   TrainingState state;
   state.manifest.step = committed.cursor.step;
   state.manifest.epoch = committed.cursor.epoch;

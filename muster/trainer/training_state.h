@@ -24,12 +24,13 @@ class TrainingState {
   model::CheckpointContent content() const;
 
  private:
-  friend TrainingState capture(const Session& session);
+  friend TrainingState capture(const Session& session, TrainingState memory);
   struct Copy;
-  std::shared_ptr<const Copy> copy_;
+  std::shared_ptr<Copy> copy_;
 };
 
-TrainingState capture(const Session& session);
+// `memory` is a state of the same session that nobody needs any more: its memory is used again.
+TrainingState capture(const Session& session, TrainingState memory = {});
 
 // Puts a checkpoint's state into the session. Throws Error{kMismatch} naming the first tensor that is missing, has
 // another shape or type, or is not the model's; the session is unchanged then.

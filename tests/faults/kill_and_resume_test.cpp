@@ -93,5 +93,43 @@ TEST(KillAndResume, ADamagedCheckpointIsNamedAndTheOneBeforeItUsed) {
   EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
 }
 
+// When the files are written is the program's choice then, and the only thing that differs.
+TEST(AutomaticInterval, CheckpointsInsideAnEpochAndChangesNoBits) {
+  const testing::TemporaryFolder folder;
+  const testing::TemporaryFolder undisturbed;
+  testing::spill(folder / "job.toml", kJob);
+  testing::spill(undisturbed / "job.toml", kJob);
+  // One epoch of some seconds: no other checkpoint comes before its end.
+  const std::vector<std::string> longer{"--set", "job.epochs=1", "--set", "data.samples=40000"};
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "job.toml", "--json"});
+    more.insert(more.end(), longer.begin(), longer.end());
+    return more;
+  };
+  const Finished straight = run_program(undisturbed.path(), train({"--set", "checkpoint.every_steps=1000000"}));
+  ASSERT_EQ(straight.exit_code, 0) << straight.err;
+
+  Program program(folder.path(), train({"--set", "checkpoint.every_steps=auto"}));
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (program.out().find("\"checkpoint\"") == std::string::npos && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(5));
+  program.signal(SIGKILL);
+  const Finished killed = program.wait();
+  ASSERT_TRUE(killed.signal == SIGKILL || killed.exit_code == 0) << "a fast machine may have come to the end";
+
+  const Finished resumed = run_program(
+      folder.path(), train({"--set", "checkpoint.every_steps=auto", "--set", "parallel.workers=2", "--resume"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const Json start = rows(resumed.out).front();
+  EXPECT_GT(start.at("first_step"), 0) << resumed.out;
+  EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
+  if (start.at("first_step") == start.at("total_steps")) return;  // it had come to the end
+  std::string logs;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "runs")) {
+    if (entry.path().filename().string().starts_with("log.")) logs += testing::slurp(entry.path());
+  }
+  EXPECT_NE(logs.find("what one costs is not known yet"), std::string::npos) << logs;
+}
+
 }  // namespace
 }  // namespace muster

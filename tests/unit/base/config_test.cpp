@@ -625,5 +625,54 @@ TEST(ConfigRange, PrintsWhatItReadsBack) {
   EXPECT_THAT(bound.schema.to_markdown(), HasSubstr("integer, or a range as \"1:4\""));
 }
 
+// --- A number, or "auto"
+
+struct BoundAuto {
+  std::optional<AutoInteger> every;
+  Schema schema;
+  BoundAuto() { schema.section("checkpoint", "When.").field("every", &every, "Steps.").range(1, 64); }
+  std::string error_of(const std::string& value) {
+    try {
+      schema.load_text("[checkpoint]\nevery = " + value + "\n", "job.toml");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return every->automatic ? "accepted as auto" : fmt::format("accepted as {}", every->value);
+  }
+};
+
+TEST(ConfigAuto, IsANumberOrTheWord) {
+  EXPECT_EQ(BoundAuto().error_of("4"), "accepted as 4");
+  EXPECT_EQ(BoundAuto().error_of("\"auto\""), "accepted as auto");
+  BoundAuto bound;
+  bound.schema.set("checkpoint.every=auto");
+  EXPECT_TRUE(bound.every->automatic);
+  bound.schema.set("checkpoint.every=7");
+  EXPECT_FALSE(bound.every->automatic);
+  EXPECT_EQ(bound.every->value, 7);
+}
+
+TEST(ConfigAuto, RefusesOtherWordsAndNumbersOutsideTheLimits) {
+  for (const std::string value : {"\"\"", "\"Auto\"", "\"automatic\"", "\"4\"", "1.5", "true", "[1]"})
+    EXPECT_THAT(BoundAuto().error_of(value), HasSubstr("\"auto\", or integer, 1 to 64")) << value;
+  for (const std::string value : {"0", "65"})
+    EXPECT_THAT(BoundAuto().error_of(value), HasSubstr("found " + value)) << value;
+}
+
+TEST(ConfigAuto, PrintsWhatItReadsBack) {
+  BoundAuto bound;
+  EXPECT_EQ(bound.schema.to_json(), (Json{{"checkpoint", Json::object()}}));
+  for (const AutoInteger value : {AutoInteger{false, 3}, AutoInteger{true, 0}}) {
+    bound.every = value;
+    BoundAuto other;
+    other.schema.load_text(bound.schema.to_toml(), "resolved.toml");
+    EXPECT_EQ(other.every->automatic, value.automatic);
+    EXPECT_EQ(other.every->value, value.value);
+  }
+  EXPECT_EQ(bound.schema.to_json(), (Json{{"checkpoint", {{"every", "auto"}}}}));
+  bound.every = AutoInteger{false, 2};
+  EXPECT_EQ(bound.schema.to_json(), (Json{{"checkpoint", {{"every", 2}}}}));
+}
+
 }  // namespace
 }  // namespace muster

@@ -96,6 +96,18 @@ TEST_F(JobServiceTest, TheLastChangeOfMembersIsRecordedHoweverLateItComes) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(JobServiceTest, ShowsWhatTheLeaderIsAlarmedAboutUntilItIsOver) {
+  launch::SupervisorReport alarmed = with_note(report(2, 40), run());
+  Json note = Json::parse(alarmed.note);
+  note["alarm"] = "no checkpoint was written since step 30 (2 attempts): disk full";
+  alarmed.note = note.dump();
+  service_->report(alarmed);
+  const control::ControlClient client{folder_.path()};
+  EXPECT_THAT(client.status(soon()).alarms, ::testing::ElementsAre(note["alarm"].get<std::string>()));
+  service_->report(with_note(report(2, 41), run()));
+  EXPECT_THAT(client.status(soon()).alarms, IsEmpty());
+}
+
 TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
   service_->report(with_note(report(2, 40), run()));
   const control::ControlClient client{folder_.path()};

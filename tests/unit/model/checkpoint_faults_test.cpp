@@ -1,15 +1,21 @@
-// What a checkpoint folder must survive: kill -9 and a failing disk at every point of writing, a full disk, and
-// damage.
+// What a checkpoint folder must survive: kill -9 and a failing disk at every point of writing, kill -9 at any moment, a
+// full, broken or read-only disk, and damage.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "checkpoint_example.h"
+#include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/files.h"
 #include "muster/base/random.h"
 #include "muster/model/checkpoint.h"
 #include "support/sandbox.h"
@@ -19,6 +25,28 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+
+// In memory where there is such a place: what a killed process leaves is the same as on a disk, and a thousand fsyncs
+// cost nothing there.
+class FastFolder {
+ public:
+  FastFolder() {
+    const bool memory = ::access("/dev/shm", W_OK) == 0;
+    std::string pattern = std::string(memory ? "/dev/shm" : "/tmp") + "/muster-test-XXXXXX";
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder: " + pattern);
+    path_ = pattern;
+  }
+  FastFolder(const FastFolder&) = delete;
+  FastFolder& operator=(const FastFolder&) = delete;
+  ~FastFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 // The save under test: a new step, or the replacement of the one that is there.
 struct Save {
@@ -67,7 +95,7 @@ class EveryPoint : public ::testing::TestWithParam<Save> {
     EXPECT_TRUE(after_.equals(store.load(after_.content().manifest.step)));
   }
 
-  testing::TemporaryFolder scratch_;
+  FastFolder scratch_;
   ExampleCheckpoint before_{1};
   ExampleCheckpoint after_{GetParam().step, GetParam().variant};
 };
@@ -84,23 +112,22 @@ TEST_P(EveryPoint, HasAName) {
       << "the manifest is not written last";
 }
 
-TEST_P(EveryPoint, SurvivesKillNine) {
+TEST_P(EveryPoint, SurvivesKillNineTwentyTimes) {
+  constexpr int kTimes = 20;
   const std::vector<std::string> names = points();
-  for (std::size_t point = 0; point < names.size(); ++point) {
+  for (std::size_t kill = 0; kill < kTimes * names.size(); ++kill) {
+    const std::size_t point = kill % names.size();
     prepare();
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    const int status = testing::status_of_child([&] {
       std::size_t reached = 0;
       save([&](std::string_view) {
         if (reached++ == point) ::kill(::getpid(), SIGKILL);
       });
-      ::_exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
+      return 0;
+    });
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     expect_sound(names, point);
+    if (HasFailure()) return;
   }
 }
 
@@ -125,9 +152,124 @@ TEST_P(EveryPoint, SurvivesAFailingDisk) {
 INSTANTIATE_TEST_SUITE_P(Saves, EveryPoint, ::testing::Values(Save{"new_step", 2, 0}, Save{"same_step", 1, 1}),
                          [](const auto& info) { return info.param.name; });
 
+// Not at a point that we have thought of, but at any: a child saves step after step and tells of each when it is saved.
+TEST(KillNine, AtAnyMomentLosesNothingThatWasSaved) {
+  RandomStream random({.seed = 14, .purpose = Purpose::kSynthetic});
+  const FastFolder scratch;
+  std::set<std::uint64_t> reached;
+  for (int kill = 0; kill < 100; ++kill) {
+    std::filesystem::remove_all(scratch.path());
+    std::filesystem::create_directory(scratch.path());
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const FileDescriptor reading(ends[0]);
+    FileDescriptor writing(ends[1]);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      CheckpointStore store(scratch.path(), {.keep = 2});
+      for (std::uint64_t step = 1;; ++step) {
+        store.save(ExampleCheckpoint(step).content());
+        if (::write(writing.get(), &step, sizeof step) != sizeof step) ::_exit(1);
+      }
+    }
+    writing = FileDescriptor();
+    std::uint64_t saved = 0;
+    ASSERT_EQ(::read(reading.get(), &saved, sizeof saved), static_cast<ssize_t>(sizeof saved));
+    system_clock().sleep_for(std::chrono::microseconds(random.below(5000)));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    while (::read(reading.get(), &saved, sizeof saved) == static_cast<ssize_t>(sizeof saved)) {
+    }
+    reached.insert(saved);
+
+    CheckpointStore store(scratch.path());
+    std::vector<RejectedCheckpoint> rejected;
+    const auto loaded = store.load_newest(rejected);
+    ASSERT_THAT(rejected, IsEmpty()) << "a partial checkpoint under a final name";
+    ASSERT_TRUE(loaded);
+    EXPECT_GE(loaded->manifest.step, saved) << "an acknowledged checkpoint is lost";
+    EXPECT_LE(loaded->manifest.step, saved + 1);
+    EXPECT_TRUE(ExampleCheckpoint(loaded->manifest.step).equals(*loaded));
+    for (const std::string& name : names_of(scratch.path()))
+      EXPECT_TRUE(name.starts_with("step-")) << name << " was left behind";
+  }
+  EXPECT_GT(reached.size(), 1U) << "every kill came at the same moment";
+}
+
+// The kernel itself refuses: `replacement` is put in the place of the file that is being written, at `point`.
+void save_onto(const std::filesystem::path& folder, const std::string& point, const std::string& name,
+               const char* replacement) {
+  const auto at = [&](std::string_view reached) {
+    if (reached != point) return;
+    const FileDescriptor other(::open(replacement, O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(other.valid()) << replacement;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      const std::filesystem::path target = std::filesystem::read_symlink(entry.path(), ignored);
+      if (target.filename() == name) ::dup3(other.get(), std::stoi(entry.path().filename()), O_CLOEXEC);
+    }
+  };
+  CheckpointStore(folder, {.at = at}).save(ExampleCheckpoint(2).content());
+}
+
+TEST(BrokenDisk, IsNamedAndLeavesTheOldCheckpointAndNothingElse) {
+  const FastFolder scratch;
+  const ExampleCheckpoint before(1);
+  CheckpointStore(scratch.path()).save(before.content());
+  struct Case {
+    const char* when;
+    const char* replacement;
+    const char* message;
+  };
+  // A device that is always full; memory that is not there; something that cannot be synced.
+  const Case cases[] = {{"before write", "/dev/full", "No space left on device"},
+                        {"before write", "/proc/self/mem", "Input/output error"},
+                        {"before fsync", "/dev/null", "cannot be made durable"}};
+  for (const std::string name : {"model.safetensors", "optimizer.safetensors", "manifest.json"}) {
+    for (const Case& broken : cases) {
+      SCOPED_TRACE(name + " on " + broken.replacement);
+      try {
+        save_onto(scratch.path(), std::string(broken.when) + " " + name, name, broken.replacement);
+        ADD_FAILURE() << "saved";
+      } catch (const Error& error) {
+        EXPECT_THAT(std::string(error.what()),
+                    ::testing::AllOf(::testing::HasSubstr(broken.message), ::testing::HasSubstr(name)));
+      }
+      EXPECT_THAT(names_of(scratch.path()), ElementsAre("step-000000000001"));
+      EXPECT_TRUE(before.equals(CheckpointStore(scratch.path()).load(1)));
+    }
+  }
+}
+
+TEST(ReadOnlyFolder, IsNamedAndLeavesTheOldCheckpointReadable) {
+  const FastFolder scratch;
+  const ExampleCheckpoint before(1);
+  const std::filesystem::path folder = scratch.path() / "checkpoints";
+  CheckpointStore(folder).save(before.content());
+  ASSERT_EQ(::chmod(scratch.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder.c_str(), 0555), 0);
+  const int status = testing::status_of_child([&] {
+    // Nothing is read-only for root.
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 3;
+    CheckpointStore store(folder);
+    try {
+      store.save(ExampleCheckpoint(2).content());
+      return 1;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kIo) return 2;
+    }
+    return before.equals(store.load(1)) ? 0 : 4;
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(names_of(folder), ElementsAre("step-000000000001"));
+}
+
 // A file that cannot grow beyond the limit fails as a full disk does, in the middle of a write.
 TEST(FullDisk, LeavesTheOldCheckpointAndNothingElse) {
-  const testing::TemporaryFolder scratch;
+  const FastFolder scratch;
   const ExampleCheckpoint before(1);
   CheckpointStore(scratch.path()).save(before.content());
   const auto largest = std::filesystem::file_size(CheckpointStore(scratch.path()).path_of(1) / "manifest.json");
@@ -188,7 +330,7 @@ std::string mutated(std::string text, RandomStream& random) {
 }
 
 TEST(Damage, FiveThousandMutationsAreRefusedAndTheOneBeforeIsUsed) {
-  const testing::TemporaryFolder scratch;
+  const FastFolder scratch;
   const ExampleCheckpoint before(1);
   const ExampleCheckpoint newest(2);
   CheckpointStore store(scratch.path());

@@ -32,6 +32,39 @@ TEST(TrainingState, IsASnapshotThatTrainingDoesNotChange) {
   EXPECT_EQ(session.cursor().step, 1U);
 }
 
+TEST(TrainingState, UsesTheMemoryOfOneThatNobodyNeedsAndOfNoOther) {
+  const auto dataset = testing::line_data(64);
+  auto net = testing::make_net<testing::BatchNormNet>(1);
+  Session session(net, compute::Sgd{.lr = 0.1, .momentum = 0.9}, {.batch = 16});
+  const auto step = [&] {
+    session.step(dataset, [&](Lane& lane) { lane.backward(F::cross_entropy(net->forward(lane.data), lane.target)); });
+  };
+  const auto bytes = [](const TrainingState& state) {
+    std::string all;
+    const model::CheckpointContent content = state.content();
+    for (const auto* tensors : {&content.model, &content.optimizer}) {
+      for (const model::TensorView& tensor : *tensors)
+        all += tensor.name + std::string(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+    }
+    return all;
+  };
+  step();
+  TrainingState first = capture(session);
+  const std::byte* const place = first.content().model.front().data.data();
+  step();
+  const std::string fresh = bytes(capture(session));
+  TrainingState second = capture(session, std::move(first));
+  EXPECT_EQ(second.content().model.front().data.data(), place);
+  EXPECT_EQ(bytes(second), fresh);
+  EXPECT_EQ(second.manifest.step, 2U);
+
+  const TrainingState held = second;
+  step();
+  const TrainingState third = capture(session, std::move(second));
+  EXPECT_NE(third.content().model.front().data.data(), place);
+  EXPECT_EQ(bytes(held), fresh) << "somebody still held it";
+}
+
 TEST(TrainingState, HoldsEveryTensorUnderItsName) {
   auto net = testing::make_net<testing::BatchNormNet>(1);
   Session session(net, compute::Adam{}, {.batch = 16});
