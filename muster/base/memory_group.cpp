@@ -120,4 +120,11 @@ bool TemporaryMemoryGroup::set_limit(std::uint64_t bytes) {
   return tell(group_.path / limit_file(group_.version2), std::to_string(bytes));
 }
 
+bool TemporaryMemoryGroup::squeeze() {
+  if (set_limit(0)) return true;
+  std::string held;
+  std::ifstream(group_.path / (group_.version2 ? "memory.current" : "memory.usage_in_bytes")) >> held;
+  return set_limit(number(held).value_or(0));
+}
+
 }  // namespace muster

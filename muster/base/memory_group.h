@@ -41,6 +41,8 @@ class TemporaryMemoryGroup {
   // Moves nobody's memory: what a process took before it was added does not count. False: the kernel refuses a limit
   // below what the group holds (version 1).
   bool set_limit(std::uint64_t bytes);
+  // The lowest limit that the kernel takes: 0, or what the group holds.
+  bool squeeze();
 
  private:
   MemoryGroup home_;

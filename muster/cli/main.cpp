@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   muster::cli::add_set(app);
   muster::cli::add_logs(app);
   muster::cli::add_ledger(app, outcome);
+  muster::cli::add_chaos(app, outcome);
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);
