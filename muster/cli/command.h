@@ -24,6 +24,7 @@ void add_set(CLI::App& app);
 void add_attach(CLI::App& app, Outcome& outcome);
 void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
+void add_chaos(CLI::App& app, Outcome& outcome);
 void add_check(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -47,6 +47,7 @@ int run(int argc, char** argv) {
   muster::cli::add_attach(app, outcome);
   muster::cli::add_logs(app);
   muster::cli::add_ledger(app, outcome);
+  muster::cli::add_chaos(app, outcome);
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);

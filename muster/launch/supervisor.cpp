@@ -17,6 +17,7 @@
 #include "muster/comm/region.h"
 #include "muster/comm/store.h"
 #include "muster/control/membership.h"
+#include "muster/launch/death_reason.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/local_workers.h"
 
@@ -200,7 +201,7 @@ struct Supervisor::State {
       // Nobody trains, and it gave up by itself before it could, and has said why: another one would do the same.
       hopeless = hopeless == 0 ? ending.exit_code : hopeless;
     } else {
-      options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, to_string(ending)));
+      options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, reasons.explain(pid, ending)));
       count_lanes_of(index);
       if (was_member) last_exit_code = ending.exit_code;
       if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
@@ -361,6 +362,7 @@ struct Supervisor::State {
       SupervisorReport::Seat seat;
       seat.seat = static_cast<int>(index);
       seat.process = process_of(seats[index].process->pid());
+      reasons.look_at(seat.process.pid);
       seat.state = job.seats[index].state;
       seat.restarts = seats[index].processes - 1;
       for (int lane = 0; now && lane < now->options().lanes; ++lane) {
@@ -447,6 +449,7 @@ struct Supervisor::State {
   std::size_t founder = 0;
   std::map<LaneOfStep, int> deaths;
   std::optional<LaneOfStep> deadly;
+  DeathReasons reasons;
   // the arena
   std::optional<comm::Arena> arena;
   std::optional<comm::RegionServer> server;

@@ -1,0 +1,199 @@
+#include "muster/cli/chaos_checks.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace muster::cli {
+namespace {
+
+constexpr double kUsualStartUp = 5;     // seconds, when none was seen
+constexpr double kMargin = 2;           // seconds
+constexpr double kValidationTime = 60;  // seconds more while the job validates
+constexpr double kSteps = 10;           // steps that may be redone or slow after a fault
+constexpr std::size_t kMostNamed = 5;
+
+Finding passed(Finding finding, std::string reason) {
+  finding.verdict = Verdict::kPass;
+  finding.reason = std::move(reason);
+  return finding;
+}
+Finding failed(Finding finding, std::string reason) {
+  finding.verdict = Verdict::kFailed;
+  finding.reason = std::move(reason);
+  return finding;
+}
+
+std::string some_of(std::vector<std::string> texts) {
+  const std::size_t more = texts.size() - std::min(texts.size(), kMostNamed);
+  texts.resize(texts.size() - more);
+  return fmt::format("{}{}", fmt::join(texts, "; "), more == 0 ? "" : fmt::format("; and {} more", more));
+}
+
+// A time in which no step was committed.
+struct Pause {
+  std::uint64_t step = 0;
+  double begin = 0;
+  double seconds = 0;
+};
+
+std::vector<Pause> pauses(const std::vector<ChaosSample>& samples) {
+  std::vector<Pause> found;
+  for (const ChaosSample& sample : samples) {
+    if (!sample.live) continue;
+    if (found.empty() || sample.step != found.back().step) {
+      if (!found.empty()) found.back().seconds = sample.at - found.back().begin;
+      found.push_back({sample.step, sample.at, 0});
+    }
+    found.back().seconds = std::max(found.back().seconds, sample.at - found.back().begin);
+  }
+  // A coordinator that never came back hides what the workers do.
+  if (!found.empty() && !samples.back().live) found.back().seconds = samples.back().at - found.back().begin;
+  return found;
+}
+
+Finding check_end(const Observations& seen) {
+  const Finding finding{"end", "the job ends as it should", Verdict::kNotChecked, "the job still runs"};
+  if (!seen.over) return finding;
+  return seen.ended_well ? passed(finding, seen.end) : failed(finding, seen.end);
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kFailed:
+      return "FAILED";
+    case Verdict::kNotChecked:
+      return "not checked";
+  }
+  return "unknown";
+}
+
+Finding check_ledger_exact(const Observations& seen) {
+  Finding finding{"I1", "every sample exactly once", Verdict::kNotChecked, "job.ledger is off"};
+  if (!seen.ledger) return finding;
+  const data::LedgerReport& report = *seen.ledger;
+  if (report.violation) return failed(finding, *report.violation);
+  return passed(finding, fmt::format("{} steps, {} whole epochs of {} samples, {} lanes computed again", report.steps,
+                                     report.whole_epochs, report.epoch_samples, report.repeated_lanes));
+}
+
+Finding check_copies(const Observations&) {
+  return {"I2", "copies of the state agree", Verdict::kNotChecked,
+          "shared_sync keeps one copy for all workers: there is nothing to compare"};
+}
+
+Finding check_weights(const Observations& seen) {
+  Finding finding{"I3", "the weights of an undisturbed run", Verdict::kNotChecked, seen.no_reference};
+  if (!seen.reference) return seen.reference_wanted ? failed(finding, seen.no_reference) : finding;
+  if (!seen.newest) return failed(finding, "the job has left no checkpoint to compare");
+  if (seen.newest->step != seen.reference->step)
+    return failed(finding, fmt::format("the job ended at step {}, the undisturbed run at step {}", seen.newest->step,
+                                       seen.reference->step));
+  if (seen.newest->hash != seen.reference->hash)
+    return failed(finding, fmt::format("at step {} the weights are {}, those of the undisturbed run {}",
+                                       seen.newest->step, seen.newest->hash, seen.reference->hash));
+  return passed(finding, fmt::format("step {}, {}", seen.newest->step, seen.newest->hash.substr(0, 16)));
+}
+
+Finding check_monotonic(const Observations& seen) {
+  const Finding finding{"I4", "step, generation and fencing token never go back", Verdict::kNotChecked, {}};
+  ChaosSample last;
+  std::size_t live = 0;
+  const auto back = [&](std::string_view what, std::uint64_t from, std::uint64_t to, double at) {
+    return failed(finding, fmt::format("{} went from {} to {} at {:.1f} s", what, from, to, at));
+  };
+  for (const ChaosSample& sample : seen.samples) {
+    if (sample.token < last.token) return back("the fencing token", last.token, sample.token, sample.at);
+    last.token = sample.token;
+    if (!sample.live) continue;
+    ++live;
+    if (sample.step < last.step) return back("the step", last.step, sample.step, sample.at);
+    if (sample.generation < last.generation)
+      return back("the generation", last.generation, sample.generation, sample.at);
+    last.step = sample.step;
+    last.generation = sample.generation;
+  }
+  const auto down = std::is_sorted_until(seen.metric_steps.begin(), seen.metric_steps.end());
+  if (down != seen.metric_steps.end())
+    return failed(finding, fmt::format("in metrics.jsonl step {} stands behind step {}", *down, *(down - 1)));
+  if (live == 0) return {finding.name, finding.what, Verdict::kNotChecked, "the job was never seen while it ran"};
+  return passed(finding, fmt::format("{} looks, {} rows of metrics; step {}, generation {}, token {} in the end", live,
+                                     seen.metric_steps.size(), last.step, last.generation, last.token));
+}
+
+Finding check_checkpoint(const Observations& seen) {
+  const Finding finding{"I5", "the newest checkpoint is whole", Verdict::kNotChecked, {}};
+  if (!seen.rejected.empty()) return failed(finding, some_of(seen.rejected));
+  if (!seen.newest)
+    return failed(finding, seen.acknowledged
+                               ? fmt::format("none loads, although there was one of step {}", *seen.acknowledged)
+                               : "there is none");
+  if (seen.acknowledged && seen.newest->step < *seen.acknowledged)
+    return failed(finding,
+                  fmt::format("it is of step {}, and there was one of step {}", seen.newest->step, *seen.acknowledged));
+  return passed(finding, fmt::format("step {}, hashes verified", seen.newest->step));
+}
+
+std::optional<double> median_start_up(const std::vector<MadeFault>& faults) {
+  std::vector<double> times;
+  for (const MadeFault& fault : faults)
+    if (fault.gone && fault.replaced) times.push_back(*fault.replaced - *fault.gone);
+  if (times.empty()) return std::nullopt;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+double longest_pause_allowed(const Observations& seen) {
+  return seen.liveness + 2 * median_start_up(seen.faults).value_or(kUsualStartUp) + kSteps * seen.step_seconds +
+         kMargin;
+}
+
+Finding check_progress(const Observations& seen) {
+  const Finding finding{"I6", "nothing stands still for long", Verdict::kNotChecked, {}};
+  const double allowed = longest_pause_allowed(seen);
+  Pause longest;
+  for (const Pause& pause : pauses(seen.samples)) {
+    if (pause.step == 0) continue;  // it has not begun yet
+    const bool validates = seen.validated_steps.contains(pause.step);
+    if (!validates && pause.seconds > longest.seconds) longest = pause;
+    if (pause.seconds > allowed + (validates ? kValidationTime : 0))
+      return failed(finding, fmt::format("no commit for {:.1f} s from {:.1f} s on, after step {}; allowed are {:.1f} s",
+                                         pause.seconds, pause.begin, pause.step, allowed));
+  }
+  for (const MadeFault& fault : seen.faults) {
+    if (fault.fault != Fault::kStop || fault.hit_again) continue;
+    if (fault.continued) {
+      // Woken in time it must go on as if nothing had been. One that was woken late proves nothing.
+      const double stopped = *fault.continued - fault.at;
+      if (fault.gone && *fault.gone < *fault.continued + seen.liveness && stopped < 0.75 * seen.liveness)
+        return failed(finding, fmt::format("worker {} (pid {}) was stopped for {:.1f} s only, and was killed for it",
+                                           fault.rank, fault.victim.pid, stopped));
+    } else if (fault.gone && *fault.gone - fault.at > allowed) {
+      return failed(finding, fmt::format("worker {} (pid {}) was stopped for {:.1f} s before it was killed; "
+                                         "allowed are {:.1f} s",
+                                         fault.rank, fault.victim.pid, *fault.gone - fault.at, allowed));
+    }
+  }
+  return passed(finding,
+                fmt::format("longest time without a commit {:.1f} s, allowed {:.1f} s", longest.seconds, allowed));
+}
+
+Finding check_leftovers(const Observations& seen) {
+  const Finding finding{"I7", "nothing is left behind", Verdict::kNotChecked, "the job still runs"};
+  if (!seen.leftovers) return finding;
+  if (!seen.leftovers->empty()) return failed(finding, some_of(*seen.leftovers));
+  return passed(finding, "no process, socket, folder or shared memory");
+}
+
+std::vector<Finding> check_invariants(const Observations& seen) {
+  return {check_end(seen),       check_ledger_exact(seen), check_copies(seen),   check_weights(seen),
+          check_monotonic(seen), check_checkpoint(seen),   check_progress(seen), check_leftovers(seen)};
+}
+
+}  // namespace muster::cli

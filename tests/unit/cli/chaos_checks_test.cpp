@@ -1,0 +1,203 @@
+// Each invariant holds for honest observations, and fails for observations in which just that is wrong.
+#include "muster/cli/chaos_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/cli/chaos_report.h"
+#include "muster/cli/chaos_throughput.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+
+// A worker is killed at 10 s and replaced 2 s later; one is stopped at 20 s, killed at 22 s and replaced at 24 s; one
+// is stopped at 30 s and woken a second later. A step takes 0.1 s, and one look at the job is made in each.
+Observations honest() {
+  Observations seen;
+  std::uint64_t step = 100;
+  for (int look = 0; look <= 400; ++look) {
+    const double at = look * 0.1;
+    const bool waits = (at > 20 && at < 22) || (at > 30 && at < 31);
+    if (!waits) ++step;
+    const std::uint64_t generation = at < 10 ? 1 : at < 12 ? 2 : at < 22 ? 3 : 4;
+    seen.samples.push_back({at, true, step, generation, 1});
+  }
+  seen.faults = {{.fault = Fault::kKill, .at = 10, .rank = 0, .victim = {11, 1}, .gone = 10.1, .replaced = 12.1},
+                 {.fault = Fault::kStop, .at = 20, .rank = 1, .victim = {12, 1}, .gone = 22, .replaced = 24},
+                 {.fault = Fault::kStop, .at = 30, .rank = 0, .victim = {13, 1}, .continued = 31}};
+  seen.metric_steps = {110, 120, 120, 300};
+  seen.liveness = 2;
+  seen.step_seconds = 0.1;
+  seen.over = seen.ended_well = true;
+  seen.end = "finished at step 470";
+  seen.acknowledged = 400;
+  seen.newest = StoredWeights{step, "abc"};
+  seen.reference = seen.newest;
+  seen.ledger.emplace().steps = step;
+  seen.leftovers.emplace();
+  return seen;
+}
+
+TEST(ChaosChecksTest, AnHonestJobPasses) {
+  for (const Finding& finding : check_invariants(honest())) {
+    EXPECT_EQ(finding.verdict, finding.name == "I2" ? Verdict::kNotChecked : Verdict::kPass) << finding.reason;
+    EXPECT_FALSE(finding.reason.empty()) << finding.name;
+  }
+}
+
+// The names of the invariants that fail once `spoil` has been at the observations.
+template <typename Spoil>
+std::string failures(const Spoil& spoil) {
+  Observations seen = honest();
+  spoil(seen);
+  std::string names;
+  for (const Finding& finding : check_invariants(seen))
+    if (finding.verdict == Verdict::kFailed) names += finding.name + " ";
+  return names;
+}
+
+TEST(ChaosChecksTest, AJobThatFailedFails) {
+  EXPECT_EQ(failures([](Observations& seen) { seen.ended_well = false; }), "end ");
+}
+
+TEST(ChaosChecksTest, I1FailsWithTheLedger) {
+  EXPECT_EQ(failures([](Observations& seen) { seen.ledger->violation = "sample 7 twice"; }), "I1 ");
+  Observations seen = honest();
+  seen.ledger.reset();
+  EXPECT_EQ(check_ledger_exact(seen).verdict, Verdict::kNotChecked);
+  EXPECT_EQ(check_ledger_exact(seen).reason, "job.ledger is off");
+}
+
+TEST(ChaosChecksTest, I3ComparesStepAndWeights) {
+  EXPECT_EQ(failures([](Observations& seen) { seen.reference->hash = "abd"; }), "I3 ");
+  EXPECT_EQ(failures([](Observations& seen) { --seen.reference->step; }), "I3 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.reference.reset(); }), "") << "nobody asked for one";
+  EXPECT_EQ(failures([](Observations& seen) {
+              seen.reference.reset();
+              seen.reference_wanted = true;
+            }),
+            "I3 ");
+}
+
+TEST(ChaosChecksTest, I4FailsWhenAnythingGoesBack) {
+  EXPECT_EQ(failures([](Observations& seen) { --seen.samples[50].step; }), "") << "equal to the one before";
+  EXPECT_EQ(failures([](Observations& seen) { seen.samples[50].step -= 2; }), "I4 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.samples[150].generation = 1; }), "I4 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.samples[50].token = 2; }), "I4 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.metric_steps.push_back(299); }), "I4 ");
+  EXPECT_EQ(failures([](Observations& seen) {
+              seen.samples[50].live = false;  // then the record speaks, which may be behind
+              seen.samples[50].step = 1;
+              seen.samples[50].generation = 0;
+            }),
+            "");
+  EXPECT_EQ(failures([](Observations& seen) {
+              for (std::size_t i = 50; i < seen.samples.size(); ++i)
+                seen.samples[i].token = 2;  // another coordinator took over
+            }),
+            "");
+}
+
+TEST(ChaosChecksTest, I5FailsForACheckpointThatIsLostOrDamaged) {
+  EXPECT_EQ(failures([](Observations& seen) { seen.acknowledged = seen.newest->step + 1; }), "I5 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.rejected = {"step-000000000999: hash differs"}; }), "I5 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.newest.reset(); }), "I3 I5 ");
+}
+
+// Moves everything after `at` to `by` seconds later.
+void pause(Observations& seen, double at, double by) {
+  for (ChaosSample& sample : seen.samples)
+    if (sample.at > at) sample.at += by;
+}
+
+TEST(ChaosChecksTest, I6FailsWhenNothingIsCommittedForTooLong) {
+  // 2 s to find it, 2 start-ups of 2 s, 10 steps, 2 s.
+  EXPECT_THAT(longest_pause_allowed(honest()), DoubleNear(9, 1e-9));
+  EXPECT_EQ(failures([](Observations& seen) { pause(seen, 35, 8.8); }), "");
+  EXPECT_EQ(failures([](Observations& seen) { pause(seen, 35, 9.1); }), "I6 ");
+  EXPECT_EQ(failures([](Observations& seen) {
+              pause(seen, 35, 9.1);
+              seen.validated_steps.insert(seen.samples[350].step);
+            }),
+            "")
+      << "while it validates nothing is committed";
+  EXPECT_EQ(failures([](Observations& seen) {
+              for (std::size_t i = 200; i < seen.samples.size(); ++i)
+                seen.samples[i].live = false;
+            }),
+            "I6 ")
+      << "a coordinator that never came back";
+}
+
+TEST(ChaosChecksTest, I6FailsWhenAStoppedWorkerIsLeftOrOneThatWasWokenIsKilled) {
+  EXPECT_EQ(failures([](Observations& seen) { seen.faults[1].gone = 30; }), "I6 ");
+  EXPECT_EQ(failures([](Observations& seen) { seen.faults[2].gone = 31.5; }), "I6 ");
+  EXPECT_EQ(failures([](Observations& seen) {
+              seen.faults[2].gone = 31.5;
+              seen.faults[2].hit_again = true;
+            }),
+            "")
+      << "another fault did it";
+}
+
+TEST(ChaosChecksTest, I7FailsForWhatIsLeft) {
+  EXPECT_EQ(failures([](Observations& seen) { seen.leftovers->push_back("process 7"); }), "I7 ");
+  Observations seen = honest();
+  seen.leftovers = std::vector<std::string>(7, "socket @muster-1");
+  EXPECT_THAT(check_leftovers(seen).reason, HasSubstr("and 2 more"));
+  seen.leftovers.reset();
+  EXPECT_EQ(check_leftovers(seen).verdict, Verdict::kNotChecked);
+}
+
+TEST(ChaosThroughputTest, TheIdealPaysForDetectionAndForStartUp) {
+  const Observations seen = honest();
+  const auto made = throughput(seen.samples, seen.faults, 5, 40, 10, 2, 2);
+  ASSERT_TRUE(made);
+  EXPECT_THAT(made->seconds, DoubleNear(35, 1e-6));
+  EXPECT_THAT(made->detection_seconds, DoubleNear(2 + 1, 1e-9));   // until it was killed; until it was woken
+  EXPECT_THAT(made->start_up_seconds, DoubleNear(4.0 / 2, 1e-9));  // 2 s each, of one worker of two
+  EXPECT_THAT(made->ideal_steps, DoubleNear(300, 1e-6));
+  EXPECT_THAT(made->steps, DoubleNear(350 - 28, 1e-9));  // two pauses, of 19 and 9 looks
+  EXPECT_THAT(made->share, DoubleNear(322.0 / 300, 1e-6));
+}
+
+TEST(ChaosThroughputTest, FaultsAtTheEndCostNoMoreThanTheTimeThatWasLeft) {
+  std::vector<MadeFault> faults{{.fault = Fault::kStop, .at = 39.5, .rank = 0},
+                                {.fault = Fault::kKill, .at = 39, .rank = 1, .gone = 39},
+                                {.fault = Fault::kCoordinator, .at = 12}};
+  const auto made = throughput(honest().samples, faults, 5, 40, 10, 2, 4);
+  ASSERT_TRUE(made);
+  EXPECT_THAT(made->detection_seconds, DoubleNear(0.5, 1e-9));
+  EXPECT_THAT(made->start_up_seconds, DoubleNear(0.25, 1e-9));
+}
+
+TEST(ChaosThroughputTest, WithoutARateOrTimeThereIsNoShare) {
+  EXPECT_FALSE(throughput(honest().samples, {}, 5, 40, 0, 2, 2));
+  EXPECT_FALSE(throughput(honest().samples, {}, 50, 60, 10, 2, 2));
+  EXPECT_FALSE(throughput({}, {}, 5, 40, 10, 2, 2));
+  EXPECT_THAT(step_rate(honest().samples, 1, 9), DoubleNear(10, 1e-6));
+  EXPECT_EQ(step_rate({}, 0, 1), 0);
+}
+
+TEST(ChaosReportTest, AFailureOrAMissedGoalIsNotGood) {
+  ChaosReport report;
+  report.findings = check_invariants(honest());
+  EXPECT_TRUE(report.good());
+  report.throughput.emplace().share = 0.85;
+  EXPECT_TRUE(report.good()) << "no goal";
+  report.goal = 0.9;
+  EXPECT_FALSE(report.good());
+  report.goal = 0.8;
+  EXPECT_TRUE(report.good());
+  report.findings[3].verdict = Verdict::kFailed;
+  EXPECT_FALSE(report.good());
+  EXPECT_THAT(to_text(report), HasSubstr("I3  FAILED"));
+  EXPECT_EQ(to_json(report).at("invariants")[3].at("verdict"), "FAILED");
+  EXPECT_EQ(to_json(report).at("good"), false);
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,95 @@
+// Real kills by the kernel, in a memory group of the test's own.
+#include "muster/launch/death_reason.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+
+namespace muster::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Ending wait_for(ChildProcess& child, DeathReasons& reasons) {
+  const Deadline deadline = Deadline::after(30s);
+  for (;;) {
+    if (const std::optional<Ending> ending = child.poll()) return *ending;
+    reasons.look_at(child.pid());
+    if (deadline.passed()) child.kill(SIGTERM);
+    system_clock().sleep_for(5ms);
+  }
+}
+
+TEST(DeathReasonTest, ASignalOfSomebodyElseIsNotTheKernels) {
+  DeathReasons reasons;
+  ChildProcess child({"sleep", {"600"}, {}});
+  reasons.look_at(child.pid());
+  child.kill(SIGKILL);
+  const Ending ending = wait_for(child, reasons);
+  EXPECT_EQ(reasons.explain(child.pid(), ending), "killed by signal 9 (Killed)");
+  EXPECT_EQ(reasons.explain(child.pid(), {3, 0}), "exit code 3") << "one that was never seen";
+}
+
+class MemoryRunsOut : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root to make a memory group";
+    const std::optional<MemoryGroup> own = memory_group_of(::getpid());
+    if (!own) GTEST_SKIP() << "this machine has no memory groups";
+    try {
+      group_.emplace(*own);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    ASSERT_TRUE(group_->set_limit(16 << 20));
+  }
+  // A process that enters the group by itself, waits to be seen there, and then does as it is told.
+  Command enter_and(const std::string& what) const {
+    return {
+        "sh", {"-c", fmt::format("echo $$ > {}/cgroup.procs; sleep 0.1; {}", group_->group().path.string(), what)}, {}};
+  }
+
+  std::optional<TemporaryMemoryGroup> group_;
+};
+
+TEST_F(MemoryRunsOut, TheReasonNamesTheGroupItsLimitAndWhatToDo) {
+  DeathReasons reasons;
+  ChildProcess child(enter_and("exec tail /dev/zero"));  // tail keeps the last line, which never ends
+  const Ending ending = wait_for(child, reasons);
+  ASSERT_EQ(ending.signal, SIGKILL);
+  EXPECT_THAT(reasons.explain(child.pid(), ending),
+              AllOf(HasSubstr("the kernel killed it for lack of memory"), HasSubstr(group_->group().path.string()),
+                    HasSubstr("may use 16.8 MB"), HasSubstr("fewer workers")));
+  EXPECT_EQ(oom_kills(group_->group()), 1U);
+}
+
+TEST_F(MemoryRunsOut, AnEarlierKillInTheSameGroupIsNotTheReasonOfALaterOne) {
+  DeathReasons reasons;
+  ChildProcess hungry(enter_and("exec tail /dev/zero"));
+  ASSERT_EQ(wait_for(hungry, reasons).signal, SIGKILL);
+  ChildProcess other(enter_and("kill -9 $$"));
+  const Ending ending = wait_for(other, reasons);
+  ASSERT_EQ(ending.signal, SIGKILL);
+  EXPECT_EQ(reasons.explain(other.pid(), ending), "killed by signal 9 (Killed)");
+}
+
+TEST_F(MemoryRunsOut, TheGroupGoesAwayAndLetsTheLivingGo) {
+  const std::filesystem::path path = group_->group().path;
+  ChildProcess child({"sleep", {"600"}, {}});
+  ASSERT_TRUE(group_->add(child.pid()));
+  EXPECT_EQ(memory_group_of(child.pid()), group_->group());
+  group_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(memory_group_of(child.pid()), memory_group_of(::getpid()));
+  EXPECT_FALSE(child.poll()) << "it lives";
+}
+
+}  // namespace
+}  // namespace muster::launch
