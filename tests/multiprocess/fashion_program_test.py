@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""The C++ example alone, under muster run and under mpirun: one program, one result.
+"""The C++ example alone, under muster run and under mpirun, with and without losses: one program, one result.
 
 usage: fashion_program_test.py MUSTER FASHION [MPIRUN]
 """
+import glob
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 LOOPBACK_ONLY = ("--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 --mca btl self,vader,tcp "
                  "--mca btl_tcp_if_include lo --mca oob_tcp_if_include lo")
@@ -17,11 +20,38 @@ def run(command, folder):
     """What the command prints, and a hash of the weights that it saves."""
     done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout, weights_in(folder)
+
+
+def weights_in(folder):
     path = os.path.join(folder, "fashion.safetensors")
     with open(path, "rb") as file:
         weights = hashlib.sha256(file.read()).hexdigest()
     os.remove(path)
-    return done.stdout, weights
+    return weights
+
+
+def workers_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def run_hurt(command, folder):
+    """The same with a kill -9 of each worker, one after the other, while they train."""
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not glob.glob(os.path.join(folder, "runs", "fashion-*", "control.token")):  # written when they train
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    victims = workers_of(process.pid)
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
+        while victim in workers_of(process.pid) or len(workers_of(process.pid)) < len(victims):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+    text, _ = process.communicate(timeout=100)
+    assert process.returncode == 0, process.returncode
+    return text, weights_in(folder)
 
 
 def main():
@@ -35,6 +65,8 @@ def main():
         print(text)
         assert text.startswith("epoch 1: test accuracy 0."), text
         assert text.count("\n") == 1, text
+        longer = [fashion, "1", "300"]
+        assert run_hurt([muster, "run", "-n", "2"] + longer, folder) == run(longer, folder)
         for command in starts:
             assert run(command, folder) == (text, weights), command
 
