@@ -42,7 +42,8 @@ struct Seat {
   int processes = 0;  // so far
   int failures = 0;
   bool evicted = false;
-  bool lost = false;  // was a member of the present generation
+  bool silent = false;  // and killed for it
+  bool lost = false;    // was a member of the present generation
 };
 
 int exit_code_of(const Ending& ending) {
@@ -202,7 +203,8 @@ struct Supervisor::State {
       hopeless = hopeless == 0 ? ending.exit_code : hopeless;
     } else {
       options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, reasons.explain(pid, ending)));
-      count_lanes_of(index);
+      // One that was silent was stopped or starved from outside: heartbeats do not depend on lanes.
+      if (!seat.silent) count_lanes_of(index);
       if (was_member) last_exit_code = ending.exit_code;
       if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
       ++seat.failures;
@@ -212,6 +214,7 @@ struct Supervisor::State {
     seat.failed = now;
     seat.lost = was_member;
     seat.evicted = false;
+    seat.silent = false;
     members &= ~(std::uint64_t{1} << index);
   }
 
@@ -251,6 +254,7 @@ struct Supervisor::State {
       if (beat.count() == 0 || now.time_since_epoch() - beat < options.liveness) continue;
       options.tell(fmt::format("worker {} (pid {}) gave no sign of life for {:.1f} s: it is killed", index,
                                seats[index].process->pid(), std::chrono::duration<double>(options.liveness).count()));
+      seats[index].silent = true;
       seats[index].process->kill(SIGKILL);
       judging_since = now;
     }

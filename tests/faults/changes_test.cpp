@@ -98,8 +98,7 @@ TEST_F(Changes, CountFromOneStepOnForEveryWorkerAndAgainWhenTheRunIsResumed) {
     ::kill(workers[0], SIGKILL);
     set("optimizer.momentum=0.5");
     changes(2);
-    program.signal(SIGKILL);  // and its workers with it
-    ASSERT_EQ(program.wait().signal, SIGKILL) << "the job ended too soon";
+    ASSERT_EQ(testing::kill_everything(program).signal, SIGKILL) << "the job ended too soon";
   }
   const std::vector<Json> made = changes(2);
   const std::string steps = fmt::format("job.steps={}", std::max<int>(newest_checkpoint(), made[1].at("step")) + 50);

@@ -166,8 +166,7 @@ TEST_F(ExactlyOnce, AJobWhoseProcessesAreAllKilledGoesOnWithItsLedger) {
                     train_arguments(3, kill == 0 ? longer : std::vector<std::string>{longer[0], "--resume"}));
     const std::string sign = fmt::format("\"epoch\":{}", 5 * kill + 3);
     testing::wait_until_printed(program, sign);
-    program.signal(SIGKILL);  // its workers die with it
-    ASSERT_EQ(program.wait().signal, SIGKILL);
+    ASSERT_EQ(testing::kill_everything(program).signal, SIGKILL);
   }
   const Finished result = train(2, {longer[0], "--resume"});
   ASSERT_EQ(result.exit_code, 0) << result.err;

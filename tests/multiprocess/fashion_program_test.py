@@ -49,6 +49,7 @@ def run_hurt(command, folder):
         while victim in workers_of(process.pid) or len(workers_of(process.pid)) < len(victims):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
+        time.sleep(1)  # a lane in which two of them die would be blamed for it
     text, _ = process.communicate(timeout=100)
     assert process.returncode == 0, process.returncode
     return text, weights_in(folder)

@@ -324,11 +324,12 @@ TEST_F(ProgramTest, ALostWorkerOfAFixedGroupEndsTheJobWithItsNameAndLeavesNothin
     EXPECT_EQ(state_of({worker, 0}), ProcessState::kGone);
 }
 
-TEST_F(ProgramTest, AKilledLauncherLeavesNoWorkerBehind) {
+// With shared_sync workers go on for a while: tests/faults/coordinator_test.cpp.
+TEST_F(ProgramTest, AKilledLauncherLeavesNoWorkerOfAFixedGroupBehind) {
   std::vector<pid_t> workers;
   {
     Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2",
-                                     "--set", "job.epochs=100000", "--json"});
+                                     "--set", "job.epochs=100000", "--set", "parallel.strategy=all_reduce", "--json"});
     wait_until_printed(program, "started");
     workers = children_of(program.pid());
     ASSERT_EQ(workers.size(), 2U);

@@ -1,6 +1,7 @@
 // `muster train` as tests run it: its arguments, the processes it consists of, what it prints, and faults inside it.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/process.h"
 #include "support/program.h"
 
 namespace muster::testing {
@@ -45,6 +47,21 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   for (pid_t child = 0; file >> child;)
     children.push_back(child);
   return children;
+}
+
+// The program first, so that it cannot replace its workers, which would go on without it.
+inline Finished kill_everything(Program& program) {
+  const std::vector<pid_t> workers = children_of(program.pid());
+  program.signal(SIGKILL);
+  const Finished end = program.wait();
+  for (const pid_t worker : workers)
+    ::kill(worker, SIGKILL);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  for (const pid_t worker : workers)
+    while (state_of(process_of(worker)) != ProcessState::kGone && process_of(worker).start_time != 0 &&
+           !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(1));
+  return end;
 }
 
 // The file may still have what a program before printed: wait for something that only this one prints.
