@@ -149,8 +149,8 @@ class ChangesOfAResumedRun : public Changes {
     if (!std::filesystem::exists(folder_ / runs))
       std::filesystem::copy(folder_ / "runs", folder_ / runs, std::filesystem::copy_options::recursive);
     const testing::Failpoints armed(rules);
-    return run_program(folder_.path(), train_arguments(workers, {"--resume", "job.steps=20", "--set",
-                                                                 "job.runs=" + runs, "parallel.claims=static"}));
+    return run_program(folder_.path(), train_arguments(workers, {"--resume", "job.steps=20", "job.runs=" + runs,
+                                                                 "parallel.claims=static"}));
   }
   void expect_made_at_step_7(const std::string& runs) const {
     const std::vector<Json> made = rows(testing::slurp(folder_ / runs / run().filename() / "changes.jsonl"));
