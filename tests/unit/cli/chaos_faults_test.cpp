@@ -142,7 +142,7 @@ TEST_F(FaultMakerTest, AWorkerThatHadNoTimeToTrainIsSparedAfterAWhile) {
     ASSERT_TRUE(maker_.ready());
   }
   EXPECT_FALSE(make(Fault::kKill));
-  look_after(6);
+  look_after(7);
   EXPECT_TRUE(make(Fault::kKill)) << "it has trained for a while";
 }
 
