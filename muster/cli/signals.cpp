@@ -51,16 +51,11 @@ std::optional<int> next_signal(std::chrono::nanoseconds patience) {
   return mailbox.last.load();
 }
 
-[[noreturn]] void end_now(int signal, const char* why) {
-  const std::string message = fmt::format("\nmuster: {}\n", why);
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
-  ::_exit(128 + signal);
-}
-
 }  // namespace
 
-SignalWatch::SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first)
-    : grace_(grace), on_first_(std::move(on_first)) {
+SignalWatch::SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first,
+                         std::chrono::milliseconds linger)
+    : grace_(grace), on_first_(std::move(on_first)), linger_(linger) {
   MUSTER_CHECK(sem_init(&mailbox.arrived, 0, 0) == 0, "sem_init");
   set_handler(SIGINT, deliver);
   set_handler(SIGTERM, deliver);
@@ -74,18 +69,28 @@ SignalWatch::~SignalWatch() {
   set_handler(SIGTERM, SIG_DFL);
 }
 
+void SignalWatch::end_now(const char* why) {
+  const std::string message = fmt::format("\nmuster: {}\n", why);
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
+  insisted_ = true;
+  const Deadline linger = Deadline::after(linger_);
+  while (!linger.passed() && !end_)
+    system_clock().sleep_for(std::chrono::milliseconds(5));
+  ::_exit(128 + signal_);
+}
+
 void SignalWatch::watch() {
   constexpr std::chrono::milliseconds kTurn{50};  // how soon the end of the program or of the grace period is seen
   std::optional<Deadline> deadline;
   while (!end_) {
     if (const std::optional<int> signal = next_signal(kTurn)) {
-      if (signal_ != 0) end_now(signal_, "stopped at once, at the second signal");
+      if (signal_ != 0) end_now("stopped at once, at the second signal");
       signal_ = *signal;
       deadline = Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(grace_));
       on_first_(fmt::format("{}: finishing the step and writing a checkpoint (at most {:.0f} s; again to stop at once)",
                             *signal == SIGINT ? "Ctrl-C" : "SIGTERM", grace_.count()));
     }
-    if (deadline && deadline->passed()) end_now(signal_, "the grace period is over; stopped without a new checkpoint");
+    if (deadline && deadline->passed()) end_now("the grace period is over; stopped without a new checkpoint");
   }
 }
 

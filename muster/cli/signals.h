@@ -17,21 +17,29 @@ namespace muster::cli {
 class SignalWatch {
  public:
   // `on_first` is told in words what happens now. It runs on the watching thread.
-  SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first);
+  // `linger` is how long the process lasts once it is to end at once: for one that has others to end first
+  // (insisted()).
+  SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first,
+              std::chrono::milliseconds linger = {});
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
 
   bool stop_requested() const { return signal_.load() != 0; }
   // 128 + the signal, as shells count: 130 or 143; 0 when there was none.
+  // Whether it is to end at once.
+  bool insisted() const { return insisted_; }
   int exit_code() const { return signal_.load() == 0 ? 0 : 128 + signal_.load(); }
 
  private:
   void watch();
+  void end_now(const char* why);
 
   const std::chrono::duration<double> grace_;
   const std::function<void(const std::string&)> on_first_;
+  const std::chrono::milliseconds linger_;
   std::atomic<int> signal_{0};
+  std::atomic<bool> insisted_{false};
   std::atomic<bool> end_{false};
   std::thread thread_;
 };

@@ -1,5 +1,6 @@
 #include "muster/cli/workers.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,6 +26,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLiveInterval{500};
 constexpr std::chrono::seconds kPlainInterval{10};
+// Workers outlive this process unless it kills them first.
+constexpr std::chrono::milliseconds kLongestKill{3000};
 
 // One line about a job that was taken over: rewritten on a terminal, repeated now and then elsewhere.
 class TakeOverView {
@@ -104,7 +107,10 @@ launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const Sig
   options.hang = std::chrono::duration_cast<std::chrono::nanoseconds>(job.hang);
   if (job.describe_lane) options.describe_lane = job.describe_lane;
   options.tell = tell;
-  options.requested_signal = [&signals] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
+  options.requested_signal = [&signals] {
+    if (signals.insisted()) return SIGKILL;
+    return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128;
+  };
   options.wishes = [&service] { return service.wishes(); };
   options.report = [&service](const launch::SupervisorReport& report) { service.report(report); };
   // Workers of ours end together; what a user's program does after training is its own affair.
@@ -132,7 +138,8 @@ int run_job(JobService& service, const SignalWatch& signals, const Supervise& su
 }  // namespace
 
 int supervise_workers(const launch::Command& command, const SupervisedJob& job) {
-  const SignalWatch signals(job.grace + std::chrono::seconds(5), [](const std::string&) {});
+  const SignalWatch signals(
+      job.grace + std::chrono::seconds(5), [](const std::string&) {}, kLongestKill);
   JobService service(service_options(command, job));
   const launch::SupervisorOptions options = supervisor_options(job, signals, service);
   return run_job(service, signals, [&] { return launch::Supervisor(command, options).run(); });
@@ -184,7 +191,8 @@ int take_over_workers(const std::filesystem::path& run) {
   const SupervisedJob job = recorded_job(run, record, *launch);
   launch::Command command{launch->program, launch->arguments, {}};
   command.folder = launch->folder;
-  const SignalWatch signals(job.grace + std::chrono::seconds(5), [](const std::string&) {});
+  const SignalWatch signals(
+      job.grace + std::chrono::seconds(5), [](const std::string&) {}, kLongestKill);
   JobService service(service_options(command, job), run);
   launch::SupervisorOptions options = supervisor_options(job, signals, service);
   // What the workers print goes where the coordinator before let it go.

@@ -192,8 +192,12 @@ struct Supervisor::State {
       finishing = true;
     } else if (seat.evicted) {
       // It was one too many: how it ended is nobody's business.
-    } else if (passed_on != 0) {
+    } else if (passed_on != 0 && (generation == 0 || passed_on == SIGKILL ||
+                                  (was_member && (ending.signal == 0 || ending.signal == passed_on)))) {
+      stopped = true;
       if (index == 0 || exit_code == 0) exit_code = exit_code_of(ending);
+    } else if (passed_on != 0 && !was_member) {
+      // It came too late.
     } else if ((finishing && !fixed()) || hopeless != 0) {
       // One that came too late, or did not leave in time.
     } else if (fixed()) {
@@ -391,7 +395,12 @@ struct Supervisor::State {
   void pass_signal_on() {
     const int asked_for = options.requested_signal();
     const int requested = asked_for == 0 && wishes.stop ? SIGTERM : asked_for;
+    // Those who were told are lost before one of them could end the job: others have to.
+    if (passed_on != 0 && passed_on != SIGKILL && generation > 0 && members == 0 && !stopped && !finishing)
+      passed_on = 0;
     if (requested == 0 || requested == passed_on) return;
+    const bool nobody_trains = generation > 0 && members == 0 && !finishing && !stopped;
+    if (nobody_trains && requested != SIGKILL && hopeless == 0 && !broken_by) return;
     signal_all(requested);
     passed_on = requested;
   }
@@ -400,8 +409,9 @@ struct Supervisor::State {
   void hurry_the_last() {
     const bool failed = hopeless != 0 || broken_by;
     if (!finishing && !failed) return;
-    for (std::size_t index = 0; generation > 0 && index < seats.size(); ++index) {
-      // Those that were still getting ready came for nothing.
+    // Those that are still getting ready came for nothing. What a user's program does before it trains nobody knows.
+    const bool in_vain = generation > 0 || (hopeless != 0 && options.grace);
+    for (std::size_t index = 0; in_vain && index < seats.size(); ++index) {
       if (seats[index].process && !member(index)) seats[index].process->kill(SIGKILL);
     }
     if (!patience && (options.grace || failed)) patience = Deadline::after(options.grace.value_or(kGraceAfterFailure));
@@ -469,6 +479,7 @@ struct Supervisor::State {
   int hopeless = 0;                     // exit code of a worker that could not begin
   std::optional<LostWorker> broken_by;  // of a job whose workers cannot be replaced: the first that was lost
   int passed_on = 0;
+  bool stopped = false;  // a worker has done as the signal asked
   int exit_code = 0;
   int last_exit_code = 0;
   std::optional<Deadline> patience;
@@ -509,7 +520,8 @@ int Supervisor::run() {
                   "Nothing that was committed to a checkpoint is lost: start again with --resume.");
     }
     state.act(decision);
-    const bool over = state.finishing || state.hopeless != 0 || state.passed_on != 0 || state.broken_by;
+    const bool over = state.finishing || state.hopeless != 0 || state.stopped || state.broken_by ||
+                      (state.passed_on != 0 && state.generation == 0);
     if (!state.anybody() && decision.start.empty() && over) return state.end();
     state.pass_signal_on();
     state.hurry_the_last();

@@ -59,7 +59,9 @@ struct SupervisorOptions {
   // A worker that computes one lane, or one batch of an evaluation, for longer than this and than ten steps usually
   // take is taken for hung; while it is new, six times this longer.
   std::chrono::nanoseconds hang = std::chrono::seconds(10);
-  // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run.
+  // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run. It asks for the
+  // end of the job, with a checkpoint: so it reaches a generation of workers that trains, and the next one if that is
+  // lost before it has come to an end. SIGKILL: the end at once.
   std::function<int()> requested_signal = [] { return 0; };
   // How long workers may take to end by themselves once one has finished the job; they are killed then. Empty: as long
   // as they like.

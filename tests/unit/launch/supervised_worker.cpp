@@ -4,6 +4,7 @@
 //   train             as said
 //   train-once        a process that takes another one's place ends at once with exit code 7
 //   stubborn          signals do nothing
+//   dies-when-told    the first process on a seat is killed by SIGTERM as by kill -9
 //   announce-and-die  the first process says where the arena is, and is killed
 #include <signal.h>
 #include <unistd.h>
@@ -72,6 +73,7 @@ void run(const std::string& mode) {
   });
   ::signal(
       SIGTERM, stubborn ? SIG_IGN : [](int) { ::_exit(143); });
+  if (mode == "dies-when-told" && world.attempt == 0) ::signal(SIGTERM, [](int) { ::kill(::getpid(), SIGKILL); });
   if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) arm_failpoints(rules);
   const auto store = comm::make_file_store(world.store);
   comm::Arena arena = open_arena(world, *store);

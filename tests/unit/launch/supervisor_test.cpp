@@ -291,6 +291,36 @@ TEST_F(SupervisorTest, AWishToStopIsASignalToo) {
   EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), ask}), 143);
 }
 
+TEST_F(SupervisorTest, AJobWithoutWorkersIsStoppedByThoseWhoCome) {
+  const auto stop_and_kill_all = [&](const SupervisorReport& report) {
+    wishes_.stop = true;
+    return send(SIGKILL, {0, 1})(report);
+  };
+  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), stop_and_kill_all}), 143);
+  EXPECT_GT(last_.generation, 1U);
+}
+
+TEST_F(SupervisorTest, WhoIsLostWhileItStopsIsReplacedByOneThatStops) {
+  const auto ask = [&](const SupervisorReport&) {
+    wishes_.stop = true;
+    return true;
+  };
+  EXPECT_EQ(run(worker("dies-when-told"), 2, {trains({0, 1}), ask}), 143);
+  EXPECT_GT(last_.generation, 1U);
+}
+
+TEST_F(SupervisorTest, WhoInsistsIsObeyedAtOnce) {
+  const auto ask = [&](const SupervisorReport&) {
+    wishes_.stop = true;
+    return true;
+  };
+  const auto insist = [&](const SupervisorReport&) {
+    signal_ = SIGKILL;
+    return true;
+  };
+  EXPECT_EQ(run(worker("stubborn"), 2, {trains({0, 1}), ask, trains({0, 1}), insist}), 137);
+}
+
 TEST_F(SupervisorTest, ASignalCountsAlsoWhenTheJobWasToldToStop) {
   const auto ask = [&](const SupervisorReport&) {
     wishes_.stop = true;
