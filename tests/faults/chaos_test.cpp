@@ -70,8 +70,9 @@ TEST_F(ChaosTest, AJobThatIsKilledAndStoppedKeepsEveryPromise) {
     EXPECT_EQ(verdict(report, name), "pass") << name << "\n" << result.out << result.err;
   EXPECT_EQ(verdict(report, "I2"), "not checked");
   EXPECT_GT(report.at("throughput").at("ideal_steps"), 0) << result.out;
-  if (root && report.at("faults").at("oom") > 0)
+  if (root && report.at("faults").at("oom") > 0) {
     EXPECT_THAT(testing::slurp(folder_ / "runs/chaos-shaken.log"), HasSubstr("killed it for lack of memory"));
+  }
 }
 
 TEST_F(ChaosTest, TheWeightsOfAnotherJobAreNotTheSame) {
