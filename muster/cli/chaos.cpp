@@ -32,6 +32,7 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 constexpr std::chrono::seconds kCommandTime{10};
 constexpr std::chrono::seconds kEndTime{60};
 constexpr std::chrono::minutes kStartTime{2};
+constexpr double kRest = 60;         // seconds after the last fault in which all should train again
 constexpr double kStuck = 120;       // seconds without a commit after which nobody waits any longer
 constexpr double kSummaryTime = 30;  // seconds between summaries where there is no terminal
 
@@ -168,7 +169,9 @@ class Chaos {
         if (now - *begin_ >= planned->at && maker_->ready() && maker_->make(*planned, now)) planned.reset();
       }
       const bool stop = flags_.then == "stop" || (own_ && interrupted());
-      if (end_ && stop && !told_to_stop && maker_->settled()) told_to_stop = tell_to_stop();
+      // With all of them back: who is only starting cannot write the last checkpoint.
+      const bool rested = end_ && maker_->settled() && (all_train(status) || now - *end_ > kRest || interrupted());
+      if (rested && stop && !told_to_stop) told_to_stop = tell_to_stop();
       if (interrupted() && !own_) break;
       if (now - watch_->last_commit() > kStuck) {
         teller_.tell(now, fmt::format("nothing was committed for {:.0f} s: nobody waits any longer", kStuck));

@@ -129,10 +129,9 @@ Finding check_monotonic(const Observations& seen) {
 Finding check_checkpoint(const Observations& seen) {
   const Finding finding{"I5", "the newest checkpoint is whole", Verdict::kNotChecked, {}};
   if (!seen.rejected.empty()) return failed(finding, some_of(seen.rejected));
+  if (!seen.newest && !seen.acknowledged) return {finding.name, finding.what, Verdict::kNotChecked, "none was written"};
   if (!seen.newest)
-    return failed(finding, seen.acknowledged
-                               ? fmt::format("none loads, although there was one of step {}", *seen.acknowledged)
-                               : "there is none");
+    return failed(finding, fmt::format("none loads, although there was one of step {}", *seen.acknowledged));
   if (seen.acknowledged && seen.newest->step < *seen.acknowledged)
     return failed(finding,
                   fmt::format("it is of step {}, and there was one of step {}", seen.newest->step, *seen.acknowledged));

@@ -19,6 +19,7 @@ namespace {
 
 // Seconds. What a status says may be two reports of the supervisor old.
 constexpr double kReportDelay = 0.25;
+constexpr double kSqueezeDelay = 1;  // so that the supervisor has seen in which group the worker is
 constexpr double kOomPatience = 10;
 constexpr int kMostQuickDeaths = 3;
 constexpr std::uint64_t kSmallLimit = 64 * 1024;
@@ -100,9 +101,9 @@ void FaultMaker::look_at_trap(double now) {
   if (!trap_) return;
   MadeFault& fault = faults_[trap_->fault];
   // Again and again: what it gives back in between it does not get again.
-  if (!fault.gone && now - trap_->set >= kReportDelay) trap_->group->squeeze();
+  if (!fault.gone && now - trap_->set >= kSqueezeDelay) trap_->group->squeeze();
   if (fault.gone && !trap_->empty) trap_->empty = now;
-  if (trap_->empty && now - *trap_->empty >= 2 * kReportDelay) trap_.reset();
+  if (trap_->empty && now - *trap_->empty >= kSqueezeDelay) trap_.reset();
   if (trap_ && !fault.gone && now - trap_->set >= kOomPatience) {
     options_.tell(fmt::format("worker {} needed no more memory: it is let go", fault.rank));
     fault.hit_again = true;  // nothing follows from this one

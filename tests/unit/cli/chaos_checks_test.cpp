@@ -105,6 +105,10 @@ TEST(ChaosChecksTest, I5FailsForACheckpointThatIsLostOrDamaged) {
   EXPECT_EQ(failures([](Observations& seen) { seen.acknowledged = seen.newest->step + 1; }), "I5 ");
   EXPECT_EQ(failures([](Observations& seen) { seen.rejected = {"step-000000000999: hash differs"}; }), "I5 ");
   EXPECT_EQ(failures([](Observations& seen) { seen.newest.reset(); }), "I3 I5 ");
+  Observations seen = honest();
+  seen.newest.reset();
+  seen.acknowledged.reset();
+  EXPECT_EQ(check_checkpoint(seen).verdict, Verdict::kNotChecked) << "none was promised";
 }
 
 // Moves everything after that look to `by` seconds later.
