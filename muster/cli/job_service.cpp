@@ -1,5 +1,6 @@
 #include "muster/cli/job_service.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <ctime>
 #include <deque>
@@ -144,6 +145,7 @@ struct JobService::State {
     keep_numbers();
     tell_changes();  // what another coordinator has acknowledged and not told
     server.emplace(*record, run, std::move(callbacks), log);
+    serves = true;
     thread = std::thread([this] { this->run(); });
   }
 
@@ -239,6 +241,7 @@ struct JobService::State {
   Log log;
   std::optional<control::JobRecord> record;
   bool given_up = false;
+  bool serves = false;
   std::uint64_t earlier_generations = 0;  // of lives of the run before this one; constant once the record is open
   // guarded by mutex
   mutable std::mutex mutex;
@@ -265,7 +268,6 @@ JobService::JobService(JobServiceOptions options, const std::filesystem::path& r
   state_->take_over(state_->run_folder);
   if (const auto launch = state_->record->launch()) state_->earlier_generations = launch->earlier_generations;
   state_->read_wishes();
-  state_->serve(state_->run_folder);
 }
 
 JobService::~JobService() {
@@ -286,17 +288,19 @@ void JobService::report(const launch::SupervisorReport& report) {
     state.look_for_applied = !state.unapplied.empty();
     if (state.look_for_applied) state.changed.notify_all();
   }
-  if (!state.record && !state.given_up) {
+  if (!state.serves && !state.given_up) {
     try {
-      const std::string run = state.run_of(report);
-      if (run.empty()) return;  // nobody has said it yet
-      {
-        const std::lock_guard lock(state.mutex);
-        state.run_folder = run;
+      if (!state.record) {
+        const std::string run = state.run_of(report);
+        if (run.empty()) return;  // nobody has said it yet
+        {
+          const std::lock_guard lock(state.mutex);
+          state.run_folder = run;
+        }
+        state.take_over(run);
+        state.begin(run);
       }
-      state.take_over(run);
-      state.begin(run);
-      state.serve(run);
+      state.serve(state.run_folder);
       members_changed = true;  // since the record was opened
     } catch (const Error& error) {
       state.given_up = true;
@@ -322,12 +326,12 @@ control::JobStatus JobService::status() const {
 
 void JobService::end(control::JobPhase phase, const std::string& reason) {
   State& state = *state_;
-  if (!state.thread.joinable()) return;
+  if (!state.record || state.given_up) return;
   state.server.reset();
   state.finish_writing();  // nothing can be written once the lease is given up
   state.attempt([&] { state.mark_applied(); });
   state.attempt([&] {
-    state.record->put_standing({phase, reason, state.last.step, 0});
+    state.record->put_standing({phase, reason, std::max(state.last.step, state.record->standing().step), 0});
     state.record->release();
   });
 }

@@ -32,7 +32,8 @@ struct JobServiceOptions {
 class JobService {
  public:
   explicit JobService(JobServiceOptions options);
-  // Takes over from a coordinator that is gone: what was asked of it still holds. Throws as JobRecord::take_over.
+  // Takes over from a coordinator that is gone: what was asked of it still holds. Answers from the first report on.
+  // Throws as JobRecord::take_over.
   JobService(JobServiceOptions options, const std::filesystem::path& run);
   JobService(const JobService&) = delete;
   JobService& operator=(const JobService&) = delete;
@@ -40,7 +41,7 @@ class JobService {
 
   void report(const launch::SupervisorReport& report);
   launch::Wishes wishes() const;
-  control::JobStatus status() const;  // REQUIRES: the service has begun
+  control::JobStatus status() const;  // REQUIRES: there was a report, and the run is known
   void end(control::JobPhase phase, const std::string& reason);
 
  private:
