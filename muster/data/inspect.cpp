@@ -15,6 +15,7 @@
 #include "muster/data/byte_reader.h"
 #include "muster/data/csv_reader.h"
 #include "muster/data/number.h"
+#include "muster/data/table.h"
 
 namespace muster::data {
 namespace {

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,9 +24,10 @@ PackedHeader read_header(const OpenFile& file, const std::filesystem::path& path
   return parse_packed_front(front, file.size, path.string());
 }
 
-// The number of shards that the set's files in the folder speak of. A folder may hold one set of a name only.
+// The number of shards that the set's files in the folder speak of, 0 if there are none. A folder may hold one set of a
+// name only.
 std::uint64_t count_shards(const std::filesystem::path& folder, const std::string& set) {
-  std::optional<std::uint64_t> shards;
+  std::uint64_t shards = 0;
   const std::string prefix = set + "-";
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
@@ -35,17 +37,13 @@ std::uint64_t count_shards(const std::filesystem::path& folder, const std::strin
     std::uint64_t count = 0;
     const char* const digits = name.data() + of + 4;
     if (std::from_chars(digits, name.data() + name.size(), count).ec != std::errc() || count == 0) continue;
-    if (shards && *shards != count) {
-      throw Error(ErrorKind::kMismatch, fmt::format("holds shards of two sets: of {} and of {}", *shards, count),
+    if (shards != 0 && shards != count) {
+      throw Error(ErrorKind::kMismatch, fmt::format("holds shards of two sets: of {} and of {}", shards, count),
                   folder.string(), "Pack into an empty folder.");
     }
     shards = count;
   }
-  if (!shards) {
-    throw Error(ErrorKind::kNotFound, fmt::format("holds no shard of the set \"{}\"", set), folder.string(),
-                "Write it with: muster data pack SOURCE FOLDER.");
-  }
-  return *shards;
+  return shards;
 }
 
 bool same_layout(const PackedLayout& a, const PackedLayout& b) {
@@ -59,6 +57,10 @@ bool same_layout(const PackedLayout& a, const PackedLayout& b) {
 
 PackedDataset::PackedDataset(const std::filesystem::path& folder, const std::string& set) {
   const std::uint64_t shards = count_shards(folder, set);
+  if (shards == 0) {
+    throw Error(ErrorKind::kNotFound, fmt::format("holds no shard of the set \"{}\"", set), folder.string(),
+                "Write it with: muster data pack SOURCE FOLDER.");
+  }
   for (std::uint64_t i = 0; i < shards; ++i) {
     Shard shard;
     shard.path = folder / shard_name(set, i, shards);
@@ -82,6 +84,10 @@ PackedDataset::PackedDataset(const std::filesystem::path& folder, const std::str
     ::posix_fadvise(shard.file.descriptor.get(), 0, 0, POSIX_FADV_RANDOM);
     shards_.push_back(std::move(shard));
   }
+}
+
+bool PackedDataset::exists(const std::filesystem::path& folder, const std::string& set) {
+  return count_shards(folder, set) > 0;
 }
 
 const PackedDataset::Shard& PackedDataset::shard_of(std::uint64_t id) const {

@@ -23,6 +23,8 @@ class PackedDataset final : public Dataset {
   // Opens the shards of the set (set-00000-of-00004.pack ...) in `folder`. Throws kNotFound (no shard, or one is
   // missing), kDamaged, kMismatch (shards of different sets), kUnsupported, kIo, kResource (too many open files).
   PackedDataset(const std::filesystem::path& folder, const std::string& set);
+  // Whether the folder holds any shard of the set. Throws kMismatch if it holds shards of two of that name.
+  static bool exists(const std::filesystem::path& folder, const std::string& set);
 
   std::uint64_t size() const override { return samples_; }
   const SampleSpec& spec() const override { return layout_.spec; }

@@ -23,6 +23,8 @@ Data open_packed(const SourceOptions& options) {
       test->spec().target != train->spec().target) {
     throw Error(ErrorKind::kMismatch, "the sets train and test do not fit together", folder.string());
   }
+  if (PackedDataset::exists(folder, "validation"))
+    data.validation = std::make_shared<PackedDataset>(folder, "validation");
   data.description =
       describe(data.train->size(), data.test->size(), data.train->spec(),
                fmt::format("{} in {} shards of {}", human_bytes(train->bytes()), train->shards(), folder.string()));

@@ -13,8 +13,8 @@
 #include "muster/data/bad_samples.h"
 #include "muster/data/dataset.h"
 #include "muster/data/images.h"
-#include "muster/data/table.h"
-#include "muster/data/text.h"
+#include "muster/data/table_options.h"
+#include "muster/data/text_options.h"
 
 namespace muster::data {
 

@@ -112,46 +112,16 @@ class TableBuilder {
   // `where` is called only for rows that are bad.
   template <typename Fields, typename Where>
   void add(const Fields& fields, const Where& where) {
-    const auto refuse = [&](std::string message, std::string remedy = {}) {
-      bad_.report(Error(ErrorKind::kDamaged, std::move(message), where(), std::move(remedy)));
+    const auto refuse = [&](Refusal refusal) {
+      bad_.report(Error(ErrorKind::kDamaged, std::move(refusal.message), where(), std::move(refusal.remedy)));
     };
-    if (fields.size() != row_.size()) {
-      return refuse(fmt::format("has {} fields where {} are expected", fields.size(), row_.size()));
-    }
+    if (fields.size() != row_.size())
+      return refuse({fmt::format("has {} fields where {} are expected", fields.size(), row_.size()), {}});
     for (std::size_t c = 0; c < row_.size(); ++c) {
-      const Column& column = table_.columns[c];
-      const std::string_view field = fields[c];
-      if (column.kind == ColumnKind::kIgnored) continue;
-      if (column.kind == ColumnKind::kNumeric) {
-        if (const auto value = parse_float(field)) {
-          row_[c] = *value;
-        } else if (!is_missing(field)) {
-          return refuse(fmt::format("column \"{}\" has \"{}\", which is not a finite number", column.name,
-                                    excerpt(field, kExcerpt)),
-                        like_ == nullptr && c != table_.target
-                            ? fmt::format("Repair it, set data.on_bad_sample = \"skip\", or add the column to "
-                                          "data.categorical.")
-                            : std::string());
-        } else if (c == table_.target) {
-          return refuse(fmt::format("column \"{}\" is the target and is missing here", column.name));
-        } else {
-          row_[c] = kMissing;
-        }
-        continue;
-      }
-      // What is known is a category; only of what is not it has to be asked whether it is missing.
-      std::optional<std::size_t> code = codes_[c].find(field);
-      if (!code) {
-        const bool missing = is_missing(field);
-        if (c == table_.target && missing)
-          return refuse(fmt::format("column \"{}\" is the target and is missing here", column.name));
-        code = code_of(c, missing ? std::string_view() : field);
-      }
-      if (!code && c == table_.target) {
-        return refuse(fmt::format("column \"{}\" has the class \"{}\", which the training rows do not have",
-                                  column.name, excerpt(field, kExcerpt)));
-      }
-      row_[c] = code ? static_cast<float>(*code) : -1.0F;
+      const ColumnKind kind = table_.columns[c].kind;
+      if (kind == ColumnKind::kIgnored) continue;
+      const bool taken = kind == ColumnKind::kNumeric ? take_number(c, fields[c]) : take_category(c, fields[c]);
+      if (!taken) return refuse(refusal_of(c, fields[c]));
     }
     for (std::size_t c = 0; c < row_.size(); ++c) {
       if (table_.columns[c].kind != ColumnKind::kIgnored) table_.columns[c].values.push_back(row_[c]);
@@ -161,6 +131,8 @@ class TableBuilder {
 
   Table finish() {
     if (table_.rows == 0) throw Error(ErrorKind::kDamaged, "has no row that can be used", file_);
+    for (Column& column : table_.columns)
+      column.values.shrink_to_fit();
     if (like_ == nullptr) {
       for (std::size_t c = 0; c < table_.columns.size(); ++c)
         sort_categories(table_.columns[c], codes_[c]);
@@ -175,7 +147,47 @@ class TableBuilder {
   }
 
  private:
+  struct Refusal {
+    std::string message;
+    std::string remedy;
+  };
+
   Column& target() { return table_.columns[table_.target]; }
+
+  // Both put the field into row_, or return false.
+  bool take_number(std::size_t c, std::string_view field) {
+    if (const auto value = parse_float(field)) {
+      row_[c] = *value;
+      return true;
+    }
+    row_[c] = kMissing;
+    return c != table_.target && is_missing(field);
+  }
+  bool take_category(std::size_t c, std::string_view field) {
+    // What is known is a category; only of what is not it has to be asked whether it is missing.
+    std::optional<std::size_t> code = codes_[c].find(field);
+    if (!code) {
+      const bool missing = is_missing(field);
+      if (missing && c == table_.target) return false;
+      code = code_of(c, missing ? std::string_view() : field);
+    }
+    row_[c] = code ? static_cast<float>(*code) : -1.0F;
+    return code || c != table_.target;
+  }
+  // Why they did.
+  Refusal refusal_of(std::size_t c, std::string_view field) const {
+    const Column& column = table_.columns[c];
+    if (is_missing(field)) return {fmt::format("column \"{}\" is the target and is missing here", column.name), {}};
+    const std::string text = excerpt(field, kExcerpt);
+    if (column.kind == ColumnKind::kCategorical) {
+      return {fmt::format("column \"{}\" has the class \"{}\", which the training rows do not have", column.name, text),
+              {}};
+    }
+    return {fmt::format("column \"{}\" has \"{}\", which is not a finite number", column.name, text),
+            c == table_.target
+                ? ""
+                : "Repair it, set data.on_bad_sample = \"skip\", or add the column to data.categorical."};
+  }
 
   std::size_t position(const std::string& name, const char* what) const {
     std::vector<std::string> names;

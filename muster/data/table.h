@@ -7,26 +7,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "muster/data/bad_samples.h"
 #include "muster/data/csv_reader.h"
+#include "muster/data/table_options.h"
 
 namespace muster::data {
-
-struct TableOptions {
-  char delimiter = ',';
-  bool header = true;       // the first record names the columns; else they are "0", "1", ...
-  std::string target = {};  // name of the column to predict; empty: the last one
-  bool regression = false;  // the target is a number; else its values are classes
-  std::vector<std::string> numeric = {};
-  std::vector<std::string> categorical = {};
-  std::vector<std::string> ignore = {};     // neither read nor checked
-  std::optional<float> missing_value = {};  // of numeric columns; empty: the mean of the training rows
-};
 
 enum class ColumnKind { kNumeric, kCategorical, kIgnored };
 

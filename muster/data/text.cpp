@@ -69,12 +69,12 @@ Tokens::Tokens(std::span<const std::byte> text) {
 
 Tokens::Tokens(std::span<const char32_t> text, std::size_t training) {
   MUSTER_CHECK(training <= text.size(), "a training part beyond the text");
-  constexpr std::size_t kCodePoints = 0x110000;
-  std::vector<std::uint32_t> numbers(kCodePoints, UINT32_MAX);
+  const char32_t largest = text.empty() ? 0 : *std::max_element(text.begin(), text.end());
+  std::vector<std::uint32_t> numbers(std::size_t{largest} + 1, UINT32_MAX);
   for (const char32_t point : text.first(training))
     numbers[point] = 0;
   std::uint32_t next = 0;
-  for (std::size_t point = 0; point < kCodePoints; ++point) {
+  for (std::size_t point = 0; point < numbers.size(); ++point) {
     if (numbers[point] == UINT32_MAX) continue;
     numbers[point] = next++;
     names_.push_back(to_utf8(static_cast<char32_t>(point)));

@@ -14,13 +14,9 @@
 #include <vector>
 
 #include "muster/data/dataset.h"
+#include "muster/data/text_options.h"
 
 namespace muster::data {
-
-struct TextOptions {
-  bool bytes = false;        // tokens are bytes; else characters
-  std::int64_t window = 64;  // tokens of a sample
-};
 
 // The code points of UTF-8 text. Throws kDamaged, naming file and line, for what is not UTF-8.
 std::vector<char32_t> decode_utf8(std::string_view text, const std::string& where);

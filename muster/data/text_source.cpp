@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/data/byte_reader.h"
 #include "muster/data/source_parts.h"
+#include "muster/data/text.h"
 
 namespace muster::data {
 namespace {
