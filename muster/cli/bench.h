@@ -105,6 +105,16 @@ struct CheckpointBench {
   std::int64_t rank = 0;
 };
 void bench_checkpoint(const CheckpointBench& options);
+struct DataBench {
+  std::string source = "fashion-mnist";
+  std::string path;
+  std::vector<std::string> assignments;
+  std::vector<std::int64_t> threads{1};
+  std::int64_t batch = 64;
+  double seconds = 3;
+  bool json = false;
+};
+void bench_data(const DataBench& options);
 
 struct CollectivesBench {
   std::vector<std::string> operations{"all_reduce"};

@@ -25,6 +25,8 @@ void add_attach(CLI::App& app, Outcome& outcome);
 void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
 void add_chaos(CLI::App& app, Outcome& outcome);
+void add_data(CLI::App& app);
+void add_init(CLI::App& app);
 void add_check(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -18,6 +18,7 @@ struct Datasets {
   std::shared_ptr<const data::Dataset> test;
   std::string description;
   bool held_out = false;  // validation is a part of the training files, not the test set
+  std::shared_ptr<const data::BadSamples> bad_samples;
 };
 
 // Throws as data::open_source and data::split.

@@ -41,6 +41,11 @@ constexpr std::chrono::minutes kDiskPatience{10};
 constexpr std::size_t kShownOfAlarm = 500;
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
+  if (spec.input != data::InputKind::kFloats || spec.target != data::TargetKind::kClass) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("the task {} does not fit the source {}, whose samples are not numbers with a class",
+                            job.loss.task, job.data.source));
+  }
   model::ModelOptions options;
   options.name = job.model.name.value_or("");
   options.script = job.model.script;
@@ -438,6 +443,15 @@ class Training {
                            folder_->path().string(), start.model, start.parameters, start.data, start.batch,
                            start.lanes, start.workers, start.total_steps, start.first_step));
     observer_.started(start);
+    tell_bad_samples();
+  }
+
+  // Says what was skipped since it last did. Each process speaks of those that it met itself.
+  void tell_bad_samples() {
+    const std::uint64_t count = sets_.bad_samples->count();
+    if (count == told_bad_samples_) return;
+    told_bad_samples_ = count;
+    warn(fmt::format("{} bad samples skipped so far, the first: {}", count, sets_.bad_samples->examples().front()));
   }
 
   // Of the leader only; the others tell nobody.
@@ -692,6 +706,7 @@ class Training {
     result.seconds = seconds_;
     result.samples_per_s = seconds_ > 0 ? static_cast<double>(trained_samples_) / seconds_ : 0;
     result.weights_hash = session_.weights_hash();
+    tell_bad_samples();
     if (stopped(result.end)) {
       write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
       return;
@@ -705,6 +720,7 @@ class Training {
                    {"seconds", result.seconds},
                    {"samples_per_s", result.samples_per_s},
                    {"skipped", result.skipped},
+                   {"bad_samples", told_bad_samples_},
                    {"weights", result.weights_hash}});
   }
 
@@ -729,6 +745,7 @@ class Training {
   std::optional<observe::MetricsLog> metrics_;
   std::uint64_t ledger_generation_ = 0;  // in which this life of the run began
   std::optional<RunLedger> ledger_;
+  std::uint64_t told_bad_samples_ = 0;
   std::optional<model::CheckpointStore> checkpoints_;
   CheckpointPace pace_;
   CheckpointAlarm alarm_;

@@ -1,0 +1,21 @@
+// What a job says about a table. Apart from the table's own header, since everything that opens data includes it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::data {
+
+struct TableOptions {
+  char delimiter = ',';
+  bool header = true;       // the first record names the columns; else they are "0", "1", ...
+  std::string target = {};  // name of the column to predict; empty: the last one
+  bool regression = false;  // the target is a number; else its values are classes
+  std::vector<std::string> numeric = {};
+  std::vector<std::string> categorical = {};
+  std::vector<std::string> ignore = {};     // neither read nor checked
+  std::optional<float> missing_value = {};  // of numeric columns; empty: the mean of the training rows
+};
+
+}  // namespace muster::data

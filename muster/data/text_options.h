@@ -1,0 +1,13 @@
+// What a job says about text.
+#pragma once
+
+#include <cstdint>
+
+namespace muster::data {
+
+struct TextOptions {
+  bool bytes = false;        // tokens are bytes; else characters
+  std::int64_t window = 64;  // tokens of a sample
+};
+
+}  // namespace muster::data
