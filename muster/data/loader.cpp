@@ -17,6 +17,7 @@ namespace muster::data {
 
 struct Loader::Job {
   Batch batch;
+  std::optional<std::uint64_t> epoch;
   std::size_t read = 0;  // samples of the batch that are complete
   bool prepared = false;
   std::exception_ptr failure;
@@ -77,7 +78,7 @@ void Loader::stop() {
   threads_.clear();
 }
 
-Loader::Ticket Loader::submit(std::vector<std::uint64_t> ids) {
+Loader::Ticket Loader::submit(std::vector<std::uint64_t> ids, std::optional<std::uint64_t> epoch) {
   const std::uint64_t size = dataset_->size();
   MUSTER_CHECK(std::all_of(ids.begin(), ids.end(), [size](std::uint64_t id) { return id < size; }),
                "a sample id beyond the data set");
@@ -90,6 +91,7 @@ Loader::Ticket Loader::submit(std::vector<std::uint64_t> ids) {
       spare_.pop_back();
     }
     job->batch.ids = std::move(ids);
+    job->epoch = epoch;
     ticket = next_ticket_++;
     if (!threads_.empty()) queue_.push_back(job.get());
     jobs_.emplace(ticket, std::move(job));
@@ -177,7 +179,7 @@ bool Loader::read(Job& job, Stop stop) const {
     }
     for (; job.read < batch.size(); ++job.read) {
       if (stop()) return false;
-      read_sample(batch, job.read);
+      read_sample(batch, job.read, job.epoch);
     }
   } catch (...) {
     job.failure = translate_current(job.read < batch.size() ? batch.ids[job.read] : 0);
@@ -185,9 +187,10 @@ bool Loader::read(Job& job, Stop stop) const {
   return true;
 }
 
-void Loader::read_sample(Batch& batch, std::size_t index) const {
+void Loader::read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const {
   const std::uint64_t id = batch.ids[index];
-  const std::int64_t label = dataset_->read(id, batch.features.span().subspan(index * elements_, elements_));
+  const std::span<float> features = batch.features.span().subspan(index * elements_, elements_);
+  const std::int64_t label = epoch ? dataset_->read_in_epoch(id, *epoch, features) : dataset_->read(id, features);
   const std::int64_t classes = dataset_->spec().classes;
   if (classes > 0 && (label < 0 || label >= classes)) {
     throw Error(ErrorKind::kInvalidInput,

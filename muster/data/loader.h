@@ -19,6 +19,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -56,8 +57,9 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   // Asks for a batch. Never blocks on reading; what is submitted and not taken stays in memory, so the caller
-  // bounds how far ahead it asks. REQUIRES: every id below the data set's size.
-  Ticket submit(std::vector<std::uint64_t> ids);
+  // bounds how far ahead it asks. With an epoch samples are read as training sees them in it (Dataset::read_in_epoch),
+  // without one as they are. REQUIRES: every id below the data set's size.
+  Ticket submit(std::vector<std::uint64_t> ids, std::optional<std::uint64_t> epoch = std::nullopt);
 
   // Waits for the batch and hands it over; the ticket is then spent.
   // Throws Error{kTimeout}, naming the first sample, when the deadline passes first: the ticket stays good
@@ -78,7 +80,7 @@ class Loader {
   // An exception ends up in the job. Touches nothing but the job: called without the lock.
   template <typename Stop>
   bool read(Job& job, Stop stop) const;
-  void read_sample(Batch& batch, std::size_t index) const;
+  void read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const;
   void stop();
 
   // Constant after construction.

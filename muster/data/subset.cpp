@@ -26,6 +26,10 @@ std::int64_t Subset::read(std::uint64_t id, std::span<float> features) const {
   return dataset_->read(original(id), features);
 }
 
+std::int64_t Subset::read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const {
+  return dataset_->read_in_epoch(original(id), epoch, features);
+}
+
 Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64_t seed) {
   // Written so that not-a-number is refused too.
   if (!(fraction >= 0 && fraction < 1)) {

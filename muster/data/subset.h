@@ -20,6 +20,7 @@ class Subset final : public Dataset {
   std::uint64_t size() const override { return end_ - begin_; }
   const SampleSpec& spec() const override { return dataset_->spec(); }
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
+  std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
 
   // The id in the data set below. REQUIRES: id < size().
   std::uint64_t original(std::uint64_t id) const;
