@@ -33,6 +33,7 @@ void add_bench(CLI::App& app) {
       "  muster bench step --model resnet18 --batch 32 --json\n"
       "  muster bench optimizer --json\n"
       "  muster bench files --source fashion-mnist\n"
+      "  muster bench data --source table.csv --threads 1,2 --json\n"
       "  muster bench collectives --ranks 2 --sizes 64K,1M --json");
 
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
@@ -103,6 +104,26 @@ void add_bench(CLI::App& app) {
   files->add_option("--steps", f->steps, "Timed steps in a turn")->capture_default_str()->check(CLI::Range(1, 100000));
   files->add_flag("--json", f->json, "One JSON object a line");
   files->callback([f] { bench_files(*f); });
+
+  CLI::App* data = bench->add_subcommand("data", "Samples a second out of a data source, without a model.");
+  auto d = std::make_shared<DataBench>();
+  data->add_option("--source", d->source, "Name of a source, a job file, or a file or folder of data")
+      ->capture_default_str();
+  data->add_option("--path", d->path, "File or folder of the source");
+  data->add_option("--set", d->assignments, "data.key=value, as for muster train; may be repeated")
+      ->allow_extra_args(false);
+  data->add_option("--threads", d->threads, "Numbers of loader threads")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  data->add_option("--batch", d->batch, "Samples of a batch")->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  data->add_option("--seconds", d->seconds, "Time for each row")->capture_default_str()->check(CLI::Range(0.1, 3600.0));
+  data->add_flag("--json", d->json, "One JSON object a line");
+  data->footer(
+      "mb_per_s is what the model would get (4 bytes a number, 8 a token); open_mb_per_s is the size of the files by "
+      "the\n"
+      "time until the source was open, which is parsing for csv and next to nothing for packed.");
+  data->callback([d] { bench_data(*d); });
 
   CLI::App* collectives = bench->add_subcommand(
       "collectives", "Collectives between processes of this machine: Muster's, Gloo's and MPI's.");

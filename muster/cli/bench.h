@@ -92,6 +92,17 @@ struct FilesBench {
 };
 void bench_files(const FilesBench& options);
 
+struct DataBench {
+  std::string source = "fashion-mnist";
+  std::string path;
+  std::vector<std::string> assignments;
+  std::vector<std::int64_t> threads{1};
+  std::int64_t batch = 64;
+  double seconds = 3;
+  bool json = false;
+};
+void bench_data(const DataBench& options);
+
 struct CollectivesBench {
   std::vector<std::string> operations{"all_reduce"};
   std::vector<std::int64_t> ranks{2, 4};

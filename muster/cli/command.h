@@ -23,6 +23,8 @@ void add_stop(CLI::App& app);
 void add_set(CLI::App& app);
 void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
+void add_data(CLI::App& app);
+void add_init(CLI::App& app);
 void add_check(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);

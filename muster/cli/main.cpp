@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
       "  muster train examples/fashion.toml            train, with a progress line\n"
       "  muster train job.toml --set job.epochs=3      change a key for this run\n"
       "  muster train job.toml --resume                go on where the newest run stopped\n"
+      "  muster init table.csv                         look at data and write a job file for it\n"
       "  muster check job.toml                         validate, and print every default\n"
       "  muster run -n 4 ./my_program                  a LibTorch program of your own as 4 workers\n"
       "  muster status                                 the jobs that run here\n"
@@ -46,6 +47,8 @@ int run(int argc, char** argv) {
   muster::cli::add_set(app);
   muster::cli::add_logs(app);
   muster::cli::add_ledger(app, outcome);
+  muster::cli::add_data(app);
+  muster::cli::add_init(app);
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);

@@ -1,4 +1,4 @@
-// Dataset: numbered samples, each a block of floats and a label. The interface by which users bring their own data.
+// Dataset: numbered samples, each an input and a target. The interface by which users bring their own data.
 //
 // Everything above it (splits, permutation, loading, lanes) speaks only of sample ids, so a data set says how
 // many samples it has, what they look like, and how to read one. A complete one:
@@ -19,22 +19,54 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace muster::data {
 
-// What every sample of a data set looks like.
-struct SampleSpec {
-  std::vector<std::int64_t> shape;  // without the batch; images are {channels, height, width}; every entry positive
-  std::int64_t classes = 0;         // labels are 0 .. classes-1; 0: labels are not classes and are not checked
+// What a model is given.
+enum class InputKind {
+  kFloats,  // pixels, columns of a table
+  kTokens,  // numbers of characters or words, 0 .. vocabulary-1
+};
 
-  // Floats in one sample; 1 for an empty shape (a scalar). REQUIRES: the product fits 64 bits.
-  std::uint64_t elements() const {
+// What a model has to answer.
+enum class TargetKind {
+  kClass,   // one label, 0 .. classes-1
+  kValues,  // numbers (regression), target_elements() of them
+  kTokens,  // a label for each of target_elements() places, 0 .. classes-1 (the next token)
+};
+
+// What every sample of a data set looks like. The defaults are those of labelled pictures.
+struct SampleSpec {
+  std::vector<std::int64_t> shape = {};  // without the batch; images are {channels, height, width}; entries positive
+  std::int64_t classes = 0;              // labels are 0 .. classes-1; 0: labels are not classes and are not checked
+  InputKind input = InputKind::kFloats;
+  TargetKind target = TargetKind::kClass;
+  std::vector<std::int64_t> target_shape = {};  // of kValues and kTokens, without the batch; empty: a scalar
+  std::int64_t vocabulary = 0;                  // of input tokens
+  std::vector<std::string> class_names = {};    // one for each class, or none where nobody knows them
+
+  // Elements of one input; 1 for an empty shape (a scalar). REQUIRES: the product fits 64 bits.
+  std::uint64_t elements() const { return product(shape); }
+  // Elements of one target. REQUIRES: the product fits 64 bits.
+  std::uint64_t target_elements() const { return product(target_shape); }
+
+ private:
+  static std::uint64_t product(const std::vector<std::int64_t>& extents) {
     std::uint64_t product = 1;
-    for (const std::int64_t extent : shape)
+    for (const std::int64_t extent : extents)
       product *= static_cast<std::uint64_t>(extent);
     return product;
   }
+};
+
+// Where one sample goes. Of the first two and of the last two the spec uses one each; the other is empty.
+struct SampleRoom {
+  std::span<float> features = {};       // InputKind::kFloats
+  std::span<std::int64_t> tokens = {};  // InputKind::kTokens
+  std::span<std::int64_t> labels = {};  // TargetKind::kClass (one) and kTokens
+  std::span<float> values = {};         // TargetKind::kValues
 };
 
 // Size and spec never change during the life of a data set, and read gives the same bits for the same id
@@ -57,8 +89,16 @@ class Dataset {
   // Fills `features` with the sample, row-major in the order of spec().shape, and returns its label.
   // May block on a disk or a network. What it throws reaches the caller of Loader::take: a muster::Error as
   // it is, any other exception wrapped in one that names the sample. After a throw `features` is unspecified.
-  // REQUIRES: id < size(); features.size() == spec().elements().
+  // Error{kDamaged} says that this one sample cannot be read, ever; a job may let such samples be skipped
+  // (tolerant.h). REQUIRES: id < size(); features.size() == spec().elements(); the spec is of floats and a class.
   virtual std::int64_t read(std::uint64_t id, std::span<float> features) const = 0;
+
+  // The same for any spec: fills what the spec uses of `room`. Data sets of floats and a class need not override it.
+  virtual void read_sample(std::uint64_t id, const SampleRoom& room) const { room.labels[0] = read(id, room.features); }
+
+  // These samples are about to be read: a data set on a disk may start to fetch them. Never blocks for long, never
+  // throws for a sample that cannot be read. REQUIRES: every id below size().
+  virtual void will_read(std::span<const std::uint64_t> ids) const { static_cast<void>(ids); }
 };
 
 }  // namespace muster::data

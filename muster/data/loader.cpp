@@ -49,7 +49,9 @@ std::exception_ptr translate_current(std::uint64_t id) {
 }  // namespace
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
-    : dataset_(std::move(dataset)), elements_(dataset_->spec().elements()) {
+    : dataset_(std::move(dataset)),
+      elements_(dataset_->spec().elements()),
+      target_elements_(dataset_->spec().target_elements()) {
   if (options.threads < 0) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("cannot load with {} threads", options.threads));
   }
@@ -168,13 +170,8 @@ bool Loader::read(Job& job, Stop stop) const {
   Batch& batch = job.batch;
   try {
     if (!job.prepared) {
-      batch.labels.resize(batch.size());
-      batch.shape.assign(1, static_cast<std::int64_t>(batch.size()));
-      const auto& shape = dataset_->spec().shape;
-      batch.shape.insert(batch.shape.end(), shape.begin(), shape.end());
-      std::size_t floats = 0;
-      if (__builtin_mul_overflow(batch.size(), elements_, &floats)) throw std::bad_alloc();
-      batch.features.resize_discarding(floats);
+      make_room(batch);
+      dataset_->will_read(batch.ids);
       job.prepared = true;
     }
     for (; job.read < batch.size(); ++job.read) {
@@ -187,17 +184,50 @@ bool Loader::read(Job& job, Stop stop) const {
   return true;
 }
 
+void Loader::make_room(Batch& batch) const {
+  const SampleSpec& spec = dataset_->spec();
+  const auto shaped = [&batch](const std::vector<std::int64_t>& shape) {
+    std::vector<std::int64_t> extents(1, static_cast<std::int64_t>(batch.size()));
+    extents.insert(extents.end(), shape.begin(), shape.end());
+    return extents;
+  };
+  const auto times = [&batch](std::uint64_t elements) {
+    std::size_t count = 0;
+    if (__builtin_mul_overflow(batch.size(), elements, &count)) throw std::bad_alloc();
+    return count;
+  };
+  const bool tokens = spec.input == InputKind::kTokens;
+  const bool values = spec.target == TargetKind::kValues;
+  batch.shape = shaped(spec.shape);
+  batch.target_shape = shaped(spec.target_shape);
+  batch.features.resize_discarding(tokens ? 0 : times(elements_));
+  batch.tokens.resize(tokens ? times(elements_) : 0);
+  batch.labels.resize(values ? 0 : times(target_elements_));
+  batch.values.resize(values ? times(target_elements_) : 0);
+}
+
 void Loader::read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const {
+  const auto part = [index](auto all, std::uint64_t elements) {
+    return all.empty() ? all : all.subspan(index * elements, elements);
+  };
   const std::uint64_t id = batch.ids[index];
-  const std::span<float> features = batch.features.span().subspan(index * elements_, elements_);
-  const std::int64_t label = epoch ? dataset_->read_in_epoch(id, *epoch, features) : dataset_->read(id, features);
-  const std::int64_t classes = dataset_->spec().classes;
-  if (classes > 0 && (label < 0 || label >= classes)) {
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("has label {}; labels of this data set are 0 to {}", label, classes - 1),
-                fmt::format("sample {}", id));
+  const SampleRoom room{.features = part(batch.features.span(), elements_),
+                        .tokens = part(std::span(batch.tokens), elements_),
+                        .labels = part(std::span(batch.labels), target_elements_),
+                        .values = part(std::span(batch.values), target_elements_)};
+  if (epoch && !room.features.empty() && room.values.empty() && room.labels.size() == 1) {
+    room.labels[0] = dataset_->read_in_epoch(id, *epoch, room.features);
+  } else {
+    dataset_->read_sample(id, room);
   }
-  batch.labels[index] = label;
+  const std::int64_t classes = dataset_->spec().classes;
+  for (const std::int64_t label : room.labels) {
+    if (classes > 0 && (label < 0 || label >= classes)) {
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("has label {}; labels of this data set are 0 to {}", label, classes - 1),
+                  fmt::format("sample {}", id));
+    }
+  }
 }
 
 }  // namespace muster::data

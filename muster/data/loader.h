@@ -32,10 +32,13 @@ namespace muster::data {
 
 // Samples as a model takes them. A value that moves.
 struct Batch {
-  AlignedFloats features;  // sample after sample
-  std::vector<std::int64_t> labels;
+  AlignedFloats features;            // sample after sample; empty for tokens
+  std::vector<std::int64_t> tokens;  // sample after sample; empty for floats
+  std::vector<std::int64_t> labels;  // one a sample, or one for each of its target's places; empty for values
+  std::vector<float> values;         // of regression; else empty
   std::vector<std::uint64_t> ids;
-  std::vector<std::int64_t> shape;  // of the features: {samples, spec().shape...}
+  std::vector<std::int64_t> shape;         // of features or tokens: {samples, spec().shape...}
+  std::vector<std::int64_t> target_shape;  // of labels or values: {samples, spec().target_shape...}
 
   std::size_t size() const { return ids.size(); }
 };
@@ -80,12 +83,14 @@ class Loader {
   // An exception ends up in the job. Touches nothing but the job: called without the lock.
   template <typename Stop>
   bool read(Job& job, Stop stop) const;
+  void make_room(Batch& batch) const;
   void read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const;
   void stop();
 
   // Constant after construction.
   const std::shared_ptr<const Dataset> dataset_;
-  const std::uint64_t elements_;
+  const std::uint64_t elements_;         // of an input
+  const std::uint64_t target_elements_;  // of a target
   std::vector<std::thread> threads_;
 
   std::atomic<bool> stopping_{false};  // written under mutex_, looked at between samples without it

@@ -14,7 +14,9 @@
 #include "muster/data/idx.h"
 #include "muster/data/image_dataset.h"
 #include "muster/data/pictures/picture_source.h"
+#include "muster/data/source_parts.h"
 #include "muster/data/synthetic.h"
+#include "muster/data/tolerant.h"
 
 namespace muster::data {
 namespace {
@@ -22,16 +24,7 @@ namespace {
 constexpr std::string_view kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 
 std::filesystem::path required_folder(const SourceOptions& options) {
-  if (options.path.empty()) {
-    throw Error(ErrorKind::kInvalidInput, fmt::format("the data source \"{}\" needs a path", options.source), {},
-                "Set path to the folder that holds the files.");
-  }
-  return options.path;
-}
-
-std::string describe(std::uint64_t train, std::uint64_t test, const SampleSpec& spec, std::string_view origin) {
-  return fmt::format("{} training and {} test samples of {}, {} classes, {}", train, test, fmt::join(spec.shape, "x"),
-                     spec.classes, origin);
+  return required_path(options, "the folder that holds the files");
 }
 
 Data from_images(const SourceOptions& options, Images train, Images test, const std::filesystem::path& folder) {
@@ -128,15 +121,21 @@ struct Source {
   std::string_view name;
   std::string_view help;
   Data (*open)(const SourceOptions&);
+  std::string_view package = {};
+  std::string_view folder = {};
 };
 
 constexpr std::array kSources{
     Source{"fashion-mnist", "Fashion-MNIST as Debian's dataset-fashion-mnist installs it; no path needed",
-           open_fashion_mnist},
+           open_fashion_mnist, "dataset-fashion-mnist", kFashionMnistFolder},
     Source{"idx", "a folder with MNIST's four files (train-images-idx3-ubyte ...), plain or .gz", open_idx},
     Source{"cifar10", "a folder with CIFAR-10's binary files (data_batch_1.bin ... test_batch.bin)", open_cifar10},
     Source{"pictures", "a folder CLASS/FILE of JPEG and PNG files of any size, or one with train/ and test/ in it",
            open_pictures},
+    Source{"csv", "a table: numeric and categorical columns and a target; plain, gzip or zstd", open_table},
+    Source{"numpy", "arrays x and y in a .npz file, or in a folder as .npy files", open_arrays},
+    Source{"text", "a text file, or a folder of them, for character and byte models", open_text},
+    Source{"packed", "shards that muster data pack wrote, for sets larger than memory", open_packed},
     Source{"synthetic", "computed samples of any shape, classes and number; learnable, for benchmarks", open_synthetic},
 };
 
@@ -144,8 +143,10 @@ constexpr std::array kSources{
 
 std::vector<SourceInfo> sources() {
   std::vector<SourceInfo> list;
-  for (const Source& source : kSources)
-    list.push_back({std::string(source.name), std::string(source.help)});
+  for (const Source& source : kSources) {
+    list.push_back(
+        {std::string(source.name), std::string(source.help), std::string(source.package), std::string(source.folder)});
+  }
   return list;
 }
 
@@ -156,6 +157,12 @@ Data open_source(const SourceOptions& options) {
     if (source.name != options.source) continue;
     Data data = source.open(options);
     augment_training(data, options);
+    if (!data.bad_samples) data.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
+    if (data.bad_samples->skipping()) {
+      for (auto* set : {&data.train, &data.test, &data.validation}) {
+        if (*set) *set = std::make_shared<Tolerant>(*set, data.bad_samples);
+      }
+    }
     return data;
   }
   throw Error(ErrorKind::kInvalidInput,

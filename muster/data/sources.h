@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "muster/data/bad_samples.h"
 #include "muster/data/dataset.h"
 #include "muster/data/images.h"
+#include "muster/data/table.h"
+#include "muster/data/text.h"
 
 namespace muster::data {
 
@@ -25,25 +28,37 @@ struct SourceOptions {
   std::uint64_t test_samples = 10000;
   std::uint64_t seed = 0;
   std::optional<Normalization> normalization = {};  // empty: measured on the training set
+  std::filesystem::path test_path = {};             // a test set in a file of its own
+  double test_fraction = 0.1;  // without one, in sources that have none: the part of the samples that is held out
+  double validation = 0;       // the part of the training samples that text sources hold out
+  BadSampleOptions bad_samples = {};
+  TableOptions table = {};
+  TextOptions text = {};
 };
 
 struct Data {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
-  Normalization normalization;  // applied to both sets; empty where a source does not normalise (synthetic)
-  std::string description;      // one line for people
+  // Of sources that must hold out themselves (text, whose windows may not be picked at random); else empty.
+  std::shared_ptr<const Dataset> validation;
+  std::shared_ptr<BadSamples> bad_samples;  // what was skipped so far; never empty
+  Normalization normalization;              // applied to both sets; empty where a source does not normalise (synthetic)
+  std::string description;                  // one line for people
 };
 
 struct SourceInfo {
   std::string name;
-  std::string help;  // one line
+  std::string help;     // one line
+  std::string package;  // the Debian package that brings the data; empty for files of one's own
+  std::string folder;   // where that package puts it
 };
 
 // In the order in which help pages list them.
 std::vector<SourceInfo> sources();
 
-// Opens both sets and checks that they fit together. Reads whole files: call it once, at the start.
-// Throws Error{kInvalidInput} (unknown source, missing path, options that cannot be), kNotFound, kDamaged,
+// Opens both sets and checks that they fit together. Reads whole files, those of packed sets and plain .npy files
+// aside: call it once, at the start. Bad samples that show later are skipped, if they may be, by a Tolerant around each
+// set. Throws Error{kInvalidInput} (unknown source, missing path, options that cannot be), kNotFound, kDamaged,
 // kMismatch, kUnsupported, kIo or kResource, each naming the file.
 Data open_source(const SourceOptions& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -30,13 +31,24 @@ std::int64_t Subset::read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::s
   return dataset_->read_in_epoch(original(id), epoch, features);
 }
 
-Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64_t seed) {
+void Subset::read_sample(std::uint64_t id, const SampleRoom& room) const {
+  dataset_->read_sample(original(id), room);
+}
+
+void Subset::will_read(std::span<const std::uint64_t> ids) const {
+  std::vector<std::uint64_t> originals;
+  originals.reserve(ids.size());
+  for (const std::uint64_t id : ids)
+    originals.push_back(original(id));
+  dataset_->will_read(originals);
+}
+
+SplitPlan plan_split(std::uint64_t size, double fraction, std::uint64_t seed) {
   // Written so that not-a-number is refused too.
   if (!(fraction >= 0 && fraction < 1)) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("cannot hold out the fraction {} of the samples", fraction), {},
                 "Choose a fraction from 0 up to, but not including, 1.");
   }
-  const std::uint64_t size = dataset->size();
   std::uint64_t held_out = 0;
   if (fraction > 0) {
     if (size < 2) {
@@ -45,9 +57,14 @@ Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64
     const auto nearest = static_cast<std::uint64_t>(std::round(fraction * static_cast<double>(size)));
     held_out = std::clamp<std::uint64_t>(nearest, 1, size - 1);
   }
-  const Permutation order(size, StreamKey{.seed = seed, .purpose = Purpose::kSplit});
-  return {.train = std::make_shared<Subset>(dataset, order, held_out, size),
-          .validation = std::make_shared<Subset>(dataset, order, 0, held_out)};
+  return {.order = Permutation(size, StreamKey{.seed = seed, .purpose = Purpose::kSplit}), .held_out = held_out};
+}
+
+Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64_t seed) {
+  const std::uint64_t size = dataset->size();
+  const SplitPlan plan = plan_split(size, fraction, seed);
+  return {.train = std::make_shared<Subset>(dataset, plan.order, plan.held_out, size),
+          .validation = std::make_shared<Subset>(dataset, plan.order, 0, plan.held_out)};
 }
 
 }  // namespace muster::data

@@ -21,6 +21,8 @@ class Subset final : public Dataset {
   const SampleSpec& spec() const override { return dataset_->spec(); }
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
+  void read_sample(std::uint64_t id, const SampleRoom& room) const override;
+  void will_read(std::span<const std::uint64_t> ids) const override;
 
   // The id in the data set below. REQUIRES: id < size().
   std::uint64_t original(std::uint64_t id) const;
@@ -32,14 +34,23 @@ class Subset final : public Dataset {
   std::uint64_t end_;
 };
 
+// Which of `size` samples are held out: order(0) to order(held_out - 1).
+struct SplitPlan {
+  Permutation order;
+  std::uint64_t held_out = 0;
+};
+
+// Holds out `fraction` of the samples (rounded to the nearest number; at least one if fraction > 0, and at
+// least one is left for training). Depends on size, fraction and seed alone. Throws Error{kInvalidInput} unless
+// 0 <= fraction < 1, or if there are too few samples for two parts.
+SplitPlan plan_split(std::uint64_t size, double fraction, std::uint64_t seed);
+
 struct Split {
   std::shared_ptr<const Subset> train;
   std::shared_ptr<const Subset> validation;
 };
 
-// Holds out `fraction` of the samples (rounded to the nearest number; at least one if fraction > 0, and at
-// least one is left for training). Depends on size, fraction and seed alone; every sample is in exactly one
-// part. Throws Error{kInvalidInput} unless 0 <= fraction < 1, or if there are too few samples for two parts.
+// The data set in two by that plan; every sample is in exactly one part. Throws as plan_split.
 Split split(std::shared_ptr<const Dataset> dataset, double fraction, std::uint64_t seed);
 
 }  // namespace muster::data

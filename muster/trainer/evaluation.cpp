@@ -7,6 +7,7 @@
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/data/loader.h"
+#include "muster/trainer/batch_tensors.h"
 
 namespace muster::trainer {
 namespace {
@@ -56,9 +57,9 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
       }
       data::Batch batch = loader.take(tickets.front(), Deadline::after(kLoadTimeout));
       tickets.pop_front();
-      const auto count = static_cast<std::int64_t>(batch.labels.size());
-      const torch::Tensor input = torch::from_blob(batch.features.data(), batch.shape, torch::kFloat32);
-      const torch::Tensor target = torch::from_blob(batch.labels.data(), {count}, torch::kInt64);
+      const auto count = static_cast<std::int64_t>(batch.size());
+      const torch::Tensor input = input_tensor(batch);
+      const torch::Tensor target = target_tensor(batch);
       const torch::Tensor logits = forward(input);
       results[2 * index] =
           torch::nn::functional::cross_entropy(logits, target).item<double>() * static_cast<double>(count);

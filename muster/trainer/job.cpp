@@ -61,6 +61,33 @@ const std::vector<OptimizerKey>& schedule_keys() {
   return keys;
 }
 
+// Which sources know a key.
+struct DataKey {
+  const char* key;
+  std::vector<std::string> sources;
+};
+
+const std::vector<DataKey>& data_keys() {
+  static const std::vector<DataKey> keys{
+      {"shape", {"synthetic"}},
+      {"classes", {"synthetic"}},
+      {"samples", {"synthetic"}},
+      {"test_samples", {"synthetic"}},
+      {"test_path", {"csv", "numpy"}},
+      {"test_fraction", {"csv", "numpy", "text"}},
+      {"target", {"csv"}},
+      {"numeric", {"csv"}},
+      {"categorical", {"csv"}},
+      {"ignore", {"csv"}},
+      {"missing", {"csv"}},
+      {"delimiter", {"csv"}},
+      {"header", {"csv"}},
+      {"tokens", {"text"}},
+      {"window", {"text"}},
+  };
+  return keys;
+}
+
 void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, const std::string& chosen,
                    const std::string& what) {
   for (const OptimizerKey& entry : keys) {
@@ -117,12 +144,18 @@ void check_data(const Schema& schema, const Job& job) {
   if (job.data.mean.has_value() != job.data.stddev.has_value()) {
     throw schema.invalid(job.data.mean ? "data.mean" : "data.std", "needs data.mean and data.std together");
   }
-  const bool synthetic = job.data.source == "synthetic";
-  for (const char* key : {"data.shape", "data.classes", "data.samples", "data.test_samples"}) {
-    if (!synthetic && schema.changed(key)) {
+  for (const DataKey& entry : data_keys()) {
+    const std::string key = fmt::format("data.{}", entry.key);
+    const bool used = std::find(entry.sources.begin(), entry.sources.end(), job.data.source) != entry.sources.end();
+    if (!used && schema.changed(key)) {
       throw schema.invalid(key, fmt::format("has no effect with source \"{}\"", job.data.source),
-                           "It belongs to the source synthetic; other sources know their own.");
+                           fmt::format("It belongs to {}. Remove it.", join_words(entry.sources)));
     }
+  }
+  const std::string& delimiter = job.data.delimiter;
+  if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
+    throw schema.invalid("data.delimiter", fmt::format("found \"{}\"", excerpt(delimiter, 20)),
+                         "It is one character, and neither a quote nor a line end.");
   }
 }
 
@@ -274,7 +307,7 @@ Schema job_schema(Job& job) {
   Section& d = schema.section("data", "Where samples come from and how many make a step.");
   d.field("source", &job.data.source, "Kind of data.").one_of(source_names());
   d.field("path", &job.data.path,
-          "Folder of the files. Empty: where the source's Debian package puts them, if it has one.");
+          "File or folder of the data. Empty: where the source's Debian package puts it, if it has one.");
   d.field("validation", &job.data.validation,
           "Fraction of the training samples held out for validation. 0: validate on the test set.")
       .range(0, 0.9);
@@ -290,6 +323,31 @@ Schema job_schema(Job& job) {
   d.field("classes", &job.data.classes, "For the source synthetic.").range(2, 1e6);
   d.field("samples", &job.data.samples, "Training samples; for the source synthetic.").range(1, kMany);
   d.field("test_samples", &job.data.test_samples, "For the source synthetic.").range(1, kMany);
+  d.field("test_path", &job.data.test_path,
+          "Test set in a file of its own, for csv and numpy. Empty: test_fraction of the samples is held out.");
+  d.field(
+       "test_fraction", &job.data.test_fraction,
+       "Part of the samples held out as test set where there is none: csv and numpy by a keyed draw, text at its end.")
+      .range(0.001, 0.9);
+  d.field(
+       "on_bad_sample", &job.data.on_bad_sample,
+       "A sample that cannot be used (a cut picture, a line with too few fields): \"fail\" ends the job and names it, "
+       "\"skip\" goes on and counts it.")
+      .one_of({"fail", "skip"});
+  d.field("bad_sample_limit", &job.data.bad_sample_limit,
+          "skip: with more bad samples than this the job fails after all.")
+      .range(0, kMany);
+  d.field("target", &job.data.target, "csv: name of the column to predict. Empty: the last one.");
+  d.field("numeric", &job.data.numeric, "csv: names of columns of numbers. Columns in no list are inferred.");
+  d.field("categorical", &job.data.categorical, "csv: names of columns whose values are categories.");
+  d.field("ignore", &job.data.ignore, "csv: names of columns to leave out.");
+  d.field("missing", &job.data.missing,
+          "csv: stands for missing numbers. Not set: the mean of the column in the training rows.");
+  d.field("delimiter", &job.data.delimiter, "csv: one character between fields.").non_empty();
+  d.field("header", &job.data.header,
+          "csv: the first line names the columns; false: their names are \"0\", \"1\", ...");
+  d.field("tokens", &job.data.tokens, "text: what models read.").one_of({"characters", "bytes"});
+  d.field("window", &job.data.window, "text: tokens of a sample.").range(1, 1e6);
   d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
@@ -426,6 +484,22 @@ data::SourceOptions source_options(const Job& job) {
   options.samples = static_cast<std::uint64_t>(job.data.samples);
   options.test_samples = static_cast<std::uint64_t>(job.data.test_samples);
   options.seed = static_cast<std::uint64_t>(job.seed);
+  options.test_path = job.data.test_path;
+  options.test_fraction = job.data.test_fraction;
+  options.validation = job.data.validation;
+  options.bad_samples.on_bad_sample =
+      job.data.on_bad_sample == "skip" ? data::OnBadSample::kSkip : data::OnBadSample::kFail;
+  options.bad_samples.limit = static_cast<std::uint64_t>(job.data.bad_sample_limit);
+  options.table.delimiter = job.data.delimiter.front();
+  options.table.header = job.data.header;
+  options.table.target = job.data.target;
+  options.table.regression = job.loss.task == "regression";
+  options.table.numeric = job.data.numeric;
+  options.table.categorical = job.data.categorical;
+  options.table.ignore = job.data.ignore;
+  if (job.data.missing) options.table.missing_value = static_cast<float>(*job.data.missing);
+  options.text.bytes = job.data.tokens == "bytes";
+  options.text.window = job.data.window;
   if (job.data.mean) {
     options.normalization = data::Normalization{{job.data.mean->begin(), job.data.mean->end()},
                                                 {job.data.stddev->begin(), job.data.stddev->end()}};
@@ -461,6 +535,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
                                            "job.patience",
                                            "job.runs",
                                            "data.path",
+                                           "data.test_path",
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "parallel.workers",

@@ -19,6 +19,7 @@
 #include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
+#include "muster/trainer/batch_tensors.h"
 #include "muster/trainer/training_state.h"
 
 namespace muster::trainer {
@@ -324,12 +325,11 @@ struct Session::State {
     }
     compute_start = system_clock().now();
     strategy->begin(comm::Activity::kComputing);
-    lane.samples_ = static_cast<double>(batch.labels.size());
+    lane.samples_ = static_cast<double>(batch.size());
     lane.weight_ = plan->weight(index);
     lane.ids = batch.ids;
-    lane.data = torch::from_blob(batch.features.data(), batch.shape, torch::kFloat32);
-    lane.target =
-        torch::from_blob(batch.labels.data(), {static_cast<std::int64_t>(batch.labels.size())}, torch::kInt64);
+    lane.data = input_tensor(batch);
+    lane.target = target_tensor(batch);
     // Every lane starts from the committed parameters and buffers and from its own random numbers.
     binding.write_buffers(strategy->committed().buffers);
     lane.single_backward_ = !repeated && strategy->uses_ready_gradients(index);

@@ -91,12 +91,16 @@ struct Datasets {
   std::shared_ptr<const data::Dataset> test;
   std::string description;
   bool held_out = false;  // validation is a part of the training files, not the test set
+  std::shared_ptr<const data::BadSamples> bad_samples;
 };
 
 Datasets open_data(const Job& job) {
   const data::Data source = data::open_source(source_options(job));
-  Datasets sets{source.train, source.test, source.test, source.description, false};
-  if (job.data.validation > 0) {
+  Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples};
+  if (source.validation) {
+    sets.validation = source.validation;
+    sets.held_out = true;
+  } else if (job.data.validation > 0) {
     const auto parts = data::split(source.train, job.data.validation, static_cast<std::uint64_t>(job.seed));
     sets.train = parts.train;
     sets.validation = parts.validation;
@@ -110,6 +114,11 @@ Datasets open_data(const Job& job) {
 }
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
+  if (spec.input != data::InputKind::kFloats || spec.target != data::TargetKind::kClass) {
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("the task {} does not fit the source {}, whose samples are not numbers with a class",
+                            job.loss.task, job.data.source));
+  }
   model::ModelOptions options;
   options.name = job.model.name.value_or("");
   options.script = job.model.script;
@@ -455,6 +464,15 @@ class Training {
                            folder_->path().string(), start.model, start.parameters, start.data, start.batch,
                            start.lanes, start.workers, start.total_steps, start.first_step));
     observer_.started(start);
+    tell_bad_samples();
+  }
+
+  // Says what was skipped since it last did. Each process speaks of those that it met itself.
+  void tell_bad_samples() {
+    const std::uint64_t count = sets_.bad_samples->count();
+    if (count == told_bad_samples_) return;
+    told_bad_samples_ = count;
+    warn(fmt::format("{} bad samples skipped so far, the first: {}", count, sets_.bad_samples->examples().front()));
   }
 
   // Of the leader only; the others tell nobody.
@@ -684,6 +702,7 @@ class Training {
     result.seconds = seconds_;
     result.samples_per_s = seconds_ > 0 ? static_cast<double>(trained_samples_) / seconds_ : 0;
     result.weights_hash = session_.weights_hash();
+    tell_bad_samples();
     if (result.end == TrainingResult::End::kInterrupted) {
       write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
       return;
@@ -697,6 +716,7 @@ class Training {
                    {"seconds", result.seconds},
                    {"samples_per_s", result.samples_per_s},
                    {"skipped", result.skipped},
+                   {"bad_samples", told_bad_samples_},
                    {"weights", result.weights_hash}});
   }
 
@@ -721,6 +741,7 @@ class Training {
   std::optional<observe::MetricsLog> metrics_;
   std::uint64_t ledger_generation_ = 0;  // in which this life of the run began
   std::optional<RunLedger> ledger_;
+  std::uint64_t told_bad_samples_ = 0;
   std::optional<model::CheckpointStore> checkpoints_;
   std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
   TrainingObserver silent_;

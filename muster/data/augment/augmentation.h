@@ -62,6 +62,8 @@ class Augmented final : public Dataset {
   const SampleSpec& spec() const override { return dataset_->spec(); }
   std::int64_t read(std::uint64_t id, std::span<float> features) const override { return dataset_->read(id, features); }
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
+  void read_sample(std::uint64_t id, const SampleRoom& room) const override { dataset_->read_sample(id, room); }
+  void will_read(std::span<const std::uint64_t> ids) const override { dataset_->will_read(ids); }
 
  private:
   std::shared_ptr<const Dataset> dataset_;

@@ -131,6 +131,7 @@ PictureFolder::PictureFolder(PictureList list, const PictureOptions& options, co
   }
   spec_.shape = {options.channels, height, width};
   spec_.classes = static_cast<std::int64_t>(list_.class_names().size());
+  spec_.class_names = list_.class_names();
 }
 
 std::int64_t PictureFolder::read(std::uint64_t id, std::span<float> features) const {

@@ -9,14 +9,13 @@
 #include "muster/base/error.h"
 #include "muster/data/augment/augmentation.h"
 #include "muster/data/pictures/picture_folder.h"
-#include "muster/data/subset.h"
+#include "muster/data/source_parts.h"
 
 namespace muster::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kTestFraction = 0.1;
 // Evaluation after training on random windows: objects look as large as in training, on average.
 constexpr double kCentrePart = 0.875;
 
@@ -65,14 +64,11 @@ void check_same_classes(const PictureList& train, const PictureList& test, const
 }  // namespace
 
 Data open_pictures(const SourceOptions& options) {
-  if (options.path.empty()) {
-    throw Error(ErrorKind::kInvalidInput, fmt::format("the data source \"{}\" needs a path", options.source), {},
-                "Set path to the folder that holds the classes.");
-  }
+  const fs::path folder = required_path(options, "the folder that holds the classes");
   const PictureOptions pictures = picture_options(options);
-  const bool apart = is_folder(options.path / "train");
-  const std::optional<fs::path> test = apart ? test_folder(options.path) : std::nullopt;
-  PictureList list(apart ? options.path / "train" : options.path);
+  const bool apart = is_folder(folder / "train");
+  const std::optional<fs::path> test = apart ? test_folder(folder) : std::nullopt;
+  PictureList list(apart ? folder / "train" : folder);
   std::optional<PictureList> test_list;
   if (test) {
     test_list.emplace(*test);
@@ -85,13 +81,10 @@ Data open_pictures(const SourceOptions& options) {
     data.train = all;
     data.test = std::make_shared<PictureFolder>(std::move(*test_list), pictures, data.normalization);
   } else {
-    const Split parts = split(all, kTestFraction, options.seed);
-    data.train = parts.train;
-    data.test = parts.validation;
+    hold_out_test(data, all, options);
   }
-  data.description = fmt::format("{} training and {} test pictures as {}x{}x{}, {} classes, from {}",
-                                 data.train->size(), data.test->size(), options.shape[0], options.shape[1],
-                                 options.shape[2], all->spec().classes, options.path.string());
+  data.description =
+      describe(data.train->size(), data.test->size(), all->spec(), fmt::format("from {}", folder.string()));
   return data;
 }
 

@@ -5,8 +5,8 @@
 
 namespace muster::data {
 
-// Samples become SourceOptions::shape. Without a test folder a tenth of the pictures is held out by the seed. The
-// augmentation random-resized-crop is done here, while decoding; the other steps are open_source's.
+// Samples become SourceOptions::shape. Without a test folder SourceOptions::test_fraction of the pictures is held out.
+// The augmentation random-resized-crop is done here, while decoding; the other steps are open_source's.
 // Throws Error{kInvalidInput, kNotFound, kIo}, kMismatch if the two folders have different classes, and kDamaged if no
 // picture can be decoded.
 Data open_pictures(const SourceOptions& options);

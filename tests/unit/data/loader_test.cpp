@@ -1,5 +1,6 @@
 #include "muster/data/loader.h"
 
+#include <array>
 #include <atomic>
 #include <future>
 #include <latch>
@@ -242,6 +243,43 @@ TEST(LoaderDeathTest, SamplesAndTicketsThatAreNotThereStopTheProgram) {
   const auto ticket = loader.submit({9});
   loader.take(ticket, soon());
   EXPECT_DEATH(loader.take(ticket, soon()), "spent");
+}
+
+// Sample i is the tokens {i, i + 1} with the values {i / 2, i, 2 i}.
+class TokensWithValues final : public Dataset {
+ public:
+  std::uint64_t size() const override { return 10; }
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t read(std::uint64_t, std::span<float>) const override {
+    throw Error(ErrorKind::kUnsupported, "no class");
+  }
+  void read_sample(std::uint64_t id, const SampleRoom& room) const override {
+    ASSERT_TRUE(room.features.empty() && room.labels.empty());
+    const auto number = static_cast<float>(id);
+    std::iota(room.tokens.begin(), room.tokens.end(), static_cast<std::int64_t>(id));
+    std::copy_n(std::array{number / 2, number, 2 * number}.begin(), 3, room.values.begin());
+  }
+  void will_read(std::span<const std::uint64_t> ids) const override { announced.assign(ids.begin(), ids.end()); }
+
+  mutable std::vector<std::uint64_t> announced;
+
+ private:
+  SampleSpec spec_{
+      .shape = {2}, .input = InputKind::kTokens, .target = TargetKind::kValues, .target_shape = {3}, .vocabulary = 11};
+};
+
+TEST(Loader, BatchesHoldWhatTheSpecSays) {
+  const auto dataset = std::make_shared<TokensWithValues>();
+  Loader loader(dataset, {.threads = 0});
+  const Batch batch = loader.take(loader.submit({4, 1}), soon());
+  EXPECT_EQ(batch.size(), 2U);
+  EXPECT_EQ(batch.tokens, (std::vector<std::int64_t>{4, 5, 1, 2}));
+  EXPECT_EQ(batch.values, (std::vector<float>{2, 4, 8, 0.5F, 1, 2}));
+  EXPECT_EQ(batch.shape, (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(batch.target_shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(batch.features.size(), 0U);
+  EXPECT_TRUE(batch.labels.empty());
+  EXPECT_EQ(dataset->announced, (std::vector<std::uint64_t>{4, 1}));
 }
 
 }  // namespace

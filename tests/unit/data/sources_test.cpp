@@ -16,7 +16,8 @@ TEST(Sources, AreListedWithOneLineOfHelp) {
     EXPECT_EQ(source.help.find('\n'), std::string::npos);
   }
   std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (std::vector<std::string>{"cifar10", "fashion-mnist", "idx", "synthetic"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"cifar10", "csv", "fashion-mnist", "idx", "numpy", "packed", "synthetic",
+                                             "text"}));
 }
 
 TEST(OpenSource, AnUnknownNameGetsTheNearestAndTheList) {
@@ -30,7 +31,7 @@ TEST(OpenSource, AnUnknownNameGetsTheNearestAndTheList) {
 }
 
 TEST(OpenSource, FilesNeedAPath) {
-  for (const std::string source : {"idx", "cifar10"}) {
+  for (const std::string source : {"idx", "cifar10", "csv", "numpy", "text", "packed"}) {
     const auto error = error_of([&] { open_source({.source = source}); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::kInvalidInput);

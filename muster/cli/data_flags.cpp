@@ -1,0 +1,70 @@
+#include "muster/cli/data_flags.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/data/inspect.h"
+#include "muster/trainer/job.h"
+
+namespace muster::cli {
+namespace {
+
+// A TOML string: JSON's quoting is a part of TOML's.
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", quoted(name));
+  return fmt::format("[{}]", text);
+}
+
+}  // namespace
+
+std::string data_section(const data::SourceOptions& options) {
+  const data::TableOptions& table = options.table;
+  std::string text = fmt::format("[data]\nsource = {}\n", quoted(options.source));
+  if (!options.path.empty()) text += fmt::format("path = {}\n", quoted(options.path.string()));
+  if (options.source == "csv") {
+    text += fmt::format("target = {}          # the column to predict\n", quoted(table.target));
+    if (table.delimiter != ',') text += fmt::format("delimiter = {}\n", quoted(std::string(1, table.delimiter)));
+    if (!table.header) text += "header = false           # columns are called \"0\", \"1\", ...\n";
+    if (!table.ignore.empty())
+      text += fmt::format("ignore = {}          # these only name rows; columns listed here are left out\n",
+                          list(table.ignore));
+  }
+  const bool regression = (options.source == "csv" || options.source == "numpy") && table.regression;
+  if (regression) text += "\n[loss]\ntask = \"regression\"\n";
+  if (options.source == "text") text += "\n[loss]\ntask = \"language\"\n";
+  return text;
+}
+
+data::SourceOptions chosen_data(const std::string& what, const std::string& path,
+                                const std::vector<std::string>& assignments) {
+  if (what.ends_with(".toml")) return trainer::source_options(trainer::load_job(what, assignments).job);
+  std::vector<std::string> names;
+  for (const auto& source : data::sources())
+    names.push_back(source.name);
+  if (std::find(names.begin(), names.end(), what) != names.end()) {
+    const std::string text = fmt::format("[data]\nsource = {}\npath = {}\n", quoted(what), quoted(path));
+    return trainer::source_options(trainer::parse_job(text, what, assignments).job);
+  }
+  if (!std::filesystem::exists(what)) {
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("\"{}\" is neither a source nor a file or folder{}", what, did_you_mean(what, names)), {},
+                fmt::format("Sources are {}.", join_words(names)));
+  }
+  if (!assignments.empty()) {
+    throw Error(ErrorKind::kInvalidInput, "--set goes with a job file or the name of a source, and not with files", {},
+                fmt::format("For example: muster data show csv --path {} --set {}", what, assignments.front()));
+  }
+  return data::inspect(what).options;
+}
+
+}  // namespace muster::cli

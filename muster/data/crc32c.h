@@ -1,0 +1,15 @@
+// CRC-32C (Castagnoli), the checksum of packed records: with the processor's instruction where it has one (SSE 4.2).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace muster::data {
+
+std::uint32_t crc32c(std::span<const std::byte> bytes);
+
+// The same without the instruction, for other processors and for tests.
+std::uint32_t crc32c_portable(std::span<const std::byte> bytes);
+
+}  // namespace muster::data

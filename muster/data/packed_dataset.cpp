@@ -1,0 +1,127 @@
+#include "muster/data/packed_dataset.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+
+namespace muster::data {
+namespace {
+
+PackedHeader read_header(const OpenFile& file, const std::filesystem::path& path) {
+  std::vector<std::byte> front(kPackedPreamble);
+  read_exactly(file, 0, front, path);
+  const std::uint64_t length = packed_json_bytes(front, path.string());
+  front.resize(kPackedPreamble + length);
+  read_exactly(file, 0, front, path);
+  return parse_packed_front(front, file.size, path.string());
+}
+
+// The number of shards that the set's files in the folder speak of. A folder may hold one set of a name only.
+std::uint64_t count_shards(const std::filesystem::path& folder, const std::string& set) {
+  std::optional<std::uint64_t> shards;
+  const std::string prefix = set + "-";
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t of = name.rfind("-of-");
+    if (!name.starts_with(prefix) || !name.ends_with(".pack") || of == std::string::npos) continue;
+    std::uint64_t count = 0;
+    const char* const digits = name.data() + of + 4;
+    if (std::from_chars(digits, name.data() + name.size(), count).ec != std::errc() || count == 0) continue;
+    if (shards && *shards != count) {
+      throw Error(ErrorKind::kMismatch, fmt::format("holds shards of two sets: of {} and of {}", *shards, count),
+                  folder.string(), "Pack into an empty folder.");
+    }
+    shards = count;
+  }
+  if (!shards) {
+    throw Error(ErrorKind::kNotFound, fmt::format("holds no shard of the set \"{}\"", set), folder.string(),
+                "Write it with: muster data pack SOURCE FOLDER.");
+  }
+  return *shards;
+}
+
+bool same_layout(const PackedLayout& a, const PackedLayout& b) {
+  return a.spec.shape == b.spec.shape && a.spec.classes == b.spec.classes && a.spec.input == b.spec.input &&
+         a.spec.target == b.spec.target && a.spec.target_shape == b.spec.target_shape &&
+         a.spec.vocabulary == b.spec.vocabulary && a.spec.class_names == b.spec.class_names && a.element == b.element &&
+         a.scale == b.scale && a.shift == b.shift;
+}
+
+}  // namespace
+
+PackedDataset::PackedDataset(const std::filesystem::path& folder, const std::string& set) {
+  const std::uint64_t shards = count_shards(folder, set);
+  for (std::uint64_t i = 0; i < shards; ++i) {
+    Shard shard;
+    shard.path = folder / shard_name(set, i, shards);
+    shard.file = open_for_reading(shard.path);
+    const PackedHeader header = read_header(shard.file, shard.path);
+    if (i == 0) layout_ = header.layout;
+    const std::uint64_t expected = i == 0 ? header.samples : samples_;
+    const bool last_ends = i + 1 < shards || header.first + header.count == header.samples;
+    const std::uint64_t next =
+        i == 0 ? 0 : shards_.back().first + (shards_.back().file.size - shards_.back().data_offset) / record_bytes_;
+    if (!same_layout(layout_, header.layout) || header.shard != i || header.shards != shards ||
+        header.samples != expected || header.first != next || !last_ends) {
+      throw Error(ErrorKind::kMismatch, "is of another packing than the shards before it", shard.path.string(),
+                  "Pack the data again into an empty folder.");
+    }
+    samples_ = header.samples;
+    record_bytes_ = layout_.record_bytes();
+    shard.first = header.first;
+    shard.data_offset = header.data_offset;
+    // Neighbours of a record are not read next: the kernel need not fetch them. A hint; it may fail.
+    ::posix_fadvise(shard.file.descriptor.get(), 0, 0, POSIX_FADV_RANDOM);
+    shards_.push_back(std::move(shard));
+  }
+}
+
+const PackedDataset::Shard& PackedDataset::shard_of(std::uint64_t id) const {
+  MUSTER_CHECK(id < size(), "sample id beyond the data set");
+  // The last shard that begins at or before the sample; empty shards are never it.
+  const auto after = std::upper_bound(shards_.begin(), shards_.end(), id,
+                                      [](std::uint64_t sample, const Shard& shard) { return sample < shard.first; });
+  return *(after - 1);
+}
+
+std::uint64_t PackedDataset::offset_of(const Shard& shard, std::uint64_t id) const {
+  return shard.data_offset + (id - shard.first) * record_bytes_;
+}
+
+std::int64_t PackedDataset::read(std::uint64_t id, std::span<float> features) const {
+  std::int64_t label = 0;
+  MUSTER_CHECK(spec().input == InputKind::kFloats && spec().target == TargetKind::kClass, "not floats with a class");
+  read_sample(id, {.features = features, .labels = std::span(&label, 1)});
+  return label;
+}
+
+void PackedDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {
+  const Shard& shard = shard_of(id);
+  // A record is as large as a picture: to allocate it for every sample would cost more than to read it.
+  thread_local std::vector<std::byte> record;
+  record.resize(record_bytes_);
+  read_exactly(shard.file, offset_of(shard, id), record, shard.path);
+  try {
+    decode_record(layout_, record, room, {});
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.message(), fmt::format("{}: record {}", shard.path.string(), id - shard.first));
+  }
+}
+
+void PackedDataset::will_read(std::span<const std::uint64_t> ids) const {
+  for (const std::uint64_t id : ids) {
+    const Shard& shard = shard_of(id);
+    ::posix_fadvise(shard.file.descriptor.get(), static_cast<off_t>(offset_of(shard, id)),
+                    static_cast<off_t>(record_bytes_), POSIX_FADV_WILLNEED);
+  }
+}
+
+}  // namespace muster::data

@@ -1,0 +1,27 @@
+// The sources that have files of their own, and what they share. For sources.cpp; others call open_source.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "muster/data/sources.h"
+
+namespace muster::data {
+
+// Each throws as open_source. Data::bad_samples may stay empty: open_source fills it.
+Data open_table(const SourceOptions& options);
+Data open_arrays(const SourceOptions& options);
+Data open_text(const SourceOptions& options);
+Data open_packed(const SourceOptions& options);
+
+// The path of the options. Throws kInvalidInput if it is empty; `what` says what it should name.
+std::filesystem::path required_path(const SourceOptions& options, std::string_view what);
+
+// Holds out SourceOptions::test_fraction of `all`, as split() does. Throws kInvalidInput if it is 0.
+void hold_out_test(Data& data, std::shared_ptr<const Dataset> all, const SourceOptions& options);
+
+// "3x32x32 numbers, 10 classes".
+std::string describe(const SampleSpec& spec);
+std::string describe(std::uint64_t train, std::uint64_t test, const SampleSpec& spec, std::string_view origin);
+
+}  // namespace muster::data

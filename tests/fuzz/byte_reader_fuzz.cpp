@@ -1,0 +1,40 @@
+// Any bytes are plain, or a compressed file, or a muster::Error; how much is read at once does not show.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/data/byte_reader.h"
+
+namespace {
+
+std::optional<std::vector<std::byte>> read(std::span<const std::byte> bytes, std::size_t piece) {
+  constexpr std::size_t kMost = std::size_t{4} << 20;
+  try {
+    const auto reader = muster::data::ByteReader::of_memory(bytes, "fuzz");
+    std::vector<std::byte> all;
+    while (all.size() < kMost) {
+      const std::size_t before = all.size();
+      all.resize(before + piece);
+      const std::size_t count = reader->read(std::span(all).subspan(before));
+      all.resize(before + count);
+      if (count < piece) return all;
+    }
+    return std::vector<std::byte>();  // long enough
+  } catch (const muster::Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto whole = read(bytes, std::size_t{1} << 20);
+  const auto pieces = read(bytes, 4096);
+  if (whole && pieces && !whole->empty() && !pieces->empty() && *whole != *pieces) std::abort();
+  return 0;
+}

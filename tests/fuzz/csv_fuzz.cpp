@@ -1,0 +1,45 @@
+// Any bytes, compressed or not, are a table whose columns have its number of rows, or a muster::Error; skipping bad
+// rows changes only whether there is one.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "muster/base/error.h"
+#include "muster/data/table_dataset.h"
+
+namespace {
+
+void read(std::span<const std::byte> bytes, bool regression, bool skip) {
+  using namespace muster::data;
+  try {
+    BadSamples bad({.on_bad_sample = skip ? OnBadSample::kSkip : OnBadSample::kFail, .limit = 1000});
+    TableOptions options;
+    options.regression = regression;
+    CsvReader reader(ByteReader::of_memory(bytes, "fuzz"), "fuzz");
+    Table table = read_table(reader, options, bad);
+    for (const Column& column : table.columns) {
+      if (column.kind != ColumnKind::kIgnored && column.values.size() != table.rows) std::abort();
+    }
+    const auto scales = measure(table, std::vector<bool>(table.rows, true), options);
+    const TableDataset dataset(std::move(table), scales, options);
+    std::vector<float> features(dataset.spec().elements());
+    std::int64_t label = 0;
+    float value = 0;
+    for (std::uint64_t id = 0; id < dataset.size(); ++id) {
+      dataset.read_sample(id, {.features = features, .labels = std::span(&label, 1), .values = std::span(&value, 1)});
+      if (!regression && (label < 0 || label >= dataset.spec().classes)) std::abort();
+    }
+  } catch (const muster::Error&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  read(bytes, false, false);
+  read(bytes, false, true);
+  read(bytes, true, true);
+  return 0;
+}

@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "muster/data/array_dataset.h"
+#include "muster/data/sources.h"
+#include "muster/data/zip.h"
+#include "npy_files.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Zip, GivesBackStoredAndDeflatedMembers) {
+  const std::vector<ZipEntry> entries{{"a.npy", to_bytes({1, 2, 3})}, {"b", Bytes(100'000, std::byte{7})}};
+  for (const bool deflated : {false, true}) {
+    const Bytes archive = zip(entries, deflated);
+    const auto members = zip_members(archive, "z");
+    ASSERT_EQ(members.size(), 2U);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(members[i].name, entries[i].name);
+      EXPECT_EQ(read_member(archive, members[i], "z"), entries[i].contents);
+    }
+  }
+}
+
+TEST(Zip, DamageIsFound) {
+  const Bytes archive = zip({{"a", Bytes(1000, std::byte{7})}}, false);
+  Bytes altered = archive;
+  altered[500] ^= std::byte{1};
+  const auto members = zip_members(altered, "z");
+  EXPECT_EQ(error_of([&] { read_member(altered, members[0], "z"); })->kind(), ErrorKind::kDamaged);
+  for (std::size_t size = 0; size < archive.size(); size += 7) {
+    const Bytes cut(archive.begin(), archive.begin() + static_cast<long>(size));
+    ASSERT_TRUE(error_of([&] { zip_members(cut, "z"); })) << size;
+  }
+  // A size in the directory that no compressed bytes could become.
+  Bytes bomb = zip({{"a", Bytes(1000, std::byte{7})}}, true);
+  const std::size_t directory = bomb.size() - 22 - 47;
+  bomb[directory + 27] = std::byte{0x7F};
+  EXPECT_EQ(error_of([&] { zip_members(bomb, "z"); })->kind(), ErrorKind::kDamaged);
+}
+
+class NumpySource : public ::testing::Test {
+ protected:
+  Data open(const std::filesystem::path& path, bool regression = false) {
+    SourceOptions options;
+    options.source = "numpy";
+    options.path = path;
+    options.table.regression = regression;
+    return open_source(options);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(NumpySource, ReadsTheFourArraysOfAnArchive) {
+  for (const bool deflated : {false, true}) {
+    const auto file = folder_.write(
+        "set.npz", zip({{"x_train.npy", npy<std::uint8_t>("|u1", "(2, 2, 2)", {0, 255, 0, 255, 0, 255, 0, 255})},
+                        {"y_train.npy", npy<std::int64_t>("<i8", "(2,)", {2, 0})},
+                        {"x_test.npy", npy<std::uint8_t>("|u1", "(1, 2, 2)", {255, 255, 255, 0})},
+                        {"y_test.npy", npy<std::uint8_t>("|u1", "(1, 1)", {1})}},
+                       deflated));
+    const Data data = open(file);
+    EXPECT_EQ(data.train->size(), 2U);
+    EXPECT_EQ(data.train->spec().shape, (std::vector<std::int64_t>{1, 2, 2}));
+    EXPECT_EQ(data.train->spec().classes, 3);
+    EXPECT_NEAR(data.normalization.mean[0], 0.5, 1e-6);
+    EXPECT_NEAR(data.normalization.stddev[0], 0.5, 1e-6);
+    std::vector<float> features(4);
+    EXPECT_EQ(data.test->read(0, features), 1);
+    EXPECT_NEAR(features[0], 1, 1e-6);
+    EXPECT_NEAR(features[3], -1, 1e-6);
+  }
+}
+
+TEST_F(NumpySource, ReadsAFolderSampleBySampleAndHoldsOutATestSet) {
+  std::vector<float> x(40);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(i);
+  folder_.write("x.npy", npy<float>("<f4", "(20, 2)", x));
+  folder_.write("y.npy", npy<std::int32_t>("<i4", "(20,)", std::vector<std::int32_t>(20, 1)));
+  const Data data = open(folder_.path());
+  EXPECT_EQ(data.train->size(), 18U);
+  EXPECT_EQ(data.test->size(), 2U);
+  EXPECT_EQ(data.train->spec().shape, (std::vector<std::int64_t>{2}));
+  // Features are scaled one by one: 0, 2, .. 38 has the mean 19.
+  EXPECT_NEAR(data.normalization.mean[0], 19, 1e-5);
+  EXPECT_NEAR(data.normalization.mean[1], 20, 1e-5);
+}
+
+TEST_F(NumpySource, TurnsChannelsThatStandLast) {
+  // One picture of 2 x 2 with channels 3: pixel (i, j) of channel c is 10 * (2 i + j) + c.
+  std::vector<float> x;
+  for (int pixel = 0; pixel < 4; ++pixel) {
+    for (int c = 0; c < 3; ++c)
+      x.push_back(static_cast<float>(10 * pixel + c));
+  }
+  ArrayDataset dataset(NpyArray(npy<float>("<f4", "(1, 2, 2, 3)", x), "x"), {.labels = {0}}, 1);
+  EXPECT_EQ(dataset.spec().shape, (std::vector<std::int64_t>{3, 2, 2}));
+  std::vector<float> features(12);
+  dataset.read(0, features);
+  EXPECT_THAT(features, ElementsAre(0, 10, 20, 30, 1, 11, 21, 31, 2, 12, 22, 32));
+}
+
+TEST_F(NumpySource, RegressionTakesValuesOfAnyWidth) {
+  folder_.write("x_train.npy", npy<double>("<f8", "(2, 1)", {1, 2}));
+  folder_.write("y_train.npy", npy<double>("<f8", "(2, 2)", {0.5, 1.5, 2.5, 3.5}));
+  folder_.write("x_test.npy", npy<double>("<f8", "(1, 1)", {1}));
+  folder_.write("y_test.npy", npy<double>("<f8", "(1, 2)", {-1, -2}));
+  const Data data = open(folder_.path(), true);
+  EXPECT_EQ(data.train->spec().target, TargetKind::kValues);
+  float feature = 0;
+  std::vector<float> values(2);
+  data.train->read_sample(1, {.features = std::span(&feature, 1), .values = values});
+  EXPECT_THAT(values, ElementsAre(2.5F, 3.5F));
+}
+
+TEST_F(NumpySource, ASampleThatIsNotFiniteIsNamed) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const ArrayDataset dataset(NpyArray(npy<float>("<f4", "(2, 1)", {1, nan}), "x.npy"), {.labels = {0, 1}}, 2);
+  float feature = 0;
+  EXPECT_NO_THROW(dataset.read(0, std::span(&feature, 1)));
+  const auto error = error_of([&] { dataset.read(1, std::span(&feature, 1)); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::kDamaged);
+  EXPECT_THAT(error->where(), HasSubstr("sample 1"));
+}
+
+TEST_F(NumpySource, ArraysThatDoNotFitAreRefused) {
+  folder_.write("x.npy", npy<float>("<f4", "(3, 1)", {1, 2, 3}));
+  EXPECT_EQ(error_of([&] { open(folder_.path()); })->kind(), ErrorKind::kNotFound);
+  folder_.write("y.npy", npy<std::int64_t>("<i8", "(2,)", {0, 1}));
+  EXPECT_THAT(error_of([&] { open(folder_.path()); })->message(), HasSubstr("3 samples and 2 targets"));
+  folder_.write("y.npy", npy<std::int64_t>("<i8", "(3,)", {0, -1, 1}));
+  EXPECT_THAT(error_of([&] { open(folder_.path()); })->message(), HasSubstr("element 1 is -1"));
+  folder_.write("y.npy", npy<float>("<f4", "(3,)", {0, 0.5F, 1}));
+  EXPECT_THAT(error_of([&] { open(folder_.path()); })->remedy(), HasSubstr("regression"));
+  folder_.write("y.npy", npy<std::int64_t>("<i8", "(3, 2)", {0, 1, 0, 1, 0, 1}));
+  EXPECT_THAT(error_of([&] { open(folder_.path()); })->remedy(), HasSubstr("argmax"));
+}
+
+}  // namespace
+}  // namespace muster::data
