@@ -204,6 +204,7 @@ void Loader::make_room(Batch& batch) const {
   batch.tokens.resize(tokens ? times(elements_) : 0);
   batch.labels.resize(values ? 0 : times(target_elements_));
   batch.values.resize(values ? times(target_elements_) : 0);
+  batch.probabilities.clear();
 }
 
 void Loader::read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const {

@@ -36,6 +36,7 @@ struct Batch {
   std::vector<std::int64_t> tokens;  // sample after sample; empty for floats
   std::vector<std::int64_t> labels;  // one a sample, or one for each of its target's places; empty for values
   std::vector<float> values;         // of regression; else empty
+  std::vector<float> probabilities;  // {samples, classes}, of samples that were mixed after loading; else empty
   std::vector<std::uint64_t> ids;
   std::vector<std::int64_t> shape;         // of features or tokens: {samples, spec().shape...}
   std::vector<std::int64_t> target_shape;  // of labels or values: {samples, spec().target_shape...}

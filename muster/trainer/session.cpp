@@ -14,8 +14,8 @@
 #include "muster/base/random.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/threads.h"
+#include "muster/data/augment/mixup.h"
 #include "muster/data/loader.h"
-#include "muster/data/permutation.h"
 #include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
@@ -81,10 +81,15 @@ void Lane::backward(const torch::Tensor& loss) {
 // which of them this worker will get is the strategy's guess. A lane that was read in vain is dropped.
 class LaneFeed {
  public:
-  LaneFeed(std::shared_ptr<const data::Dataset> dataset, const SessionOptions& options)
-      : dataset_(std::move(dataset)), options_(options), loader_(dataset_, {.threads = options.loader_threads}) {}
+  LaneFeed(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::LaneOrder> order,
+           const SessionOptions& options)
+      : dataset_(std::move(dataset)),
+        order_(std::move(order)),
+        options_(options),
+        loader_(dataset_, {.threads = options.loader_threads}) {}
 
   const std::shared_ptr<const data::Dataset>& dataset() const { return dataset_; }
+  const data::LaneOrder& order() const { return *order_; }
 
   void expect(const data::StepPlan& plan, const std::vector<std::size_t>& lanes) {
     for (const std::size_t lane : lanes) {
@@ -99,7 +104,12 @@ class LaneFeed {
     request(key, plan);
     const data::Loader::Ticket ticket = tickets_.at(key);
     tickets_.erase(key);
-    return loader_.take(ticket, Deadline::after(options_.load_timeout));
+    data::Batch batch = loader_.take(ticket, Deadline::after(options_.load_timeout));
+    if (options_.mixup_alpha) {
+      data::mix_lane(batch, *options_.mixup_alpha, dataset_->spec(),
+                     {.seed = options_.seed, .purpose = Purpose::kMixup, .step = plan.at.step, .lane = lane});
+    }
+    return batch;
   }
   void recycle(data::Batch batch) { loader_.recycle(std::move(batch)); }
   // Forgets lanes of steps before `step` that were read and not taken.
@@ -115,23 +125,13 @@ class LaneFeed {
 
   void request(const Key& key, const data::StepPlan& plan) {
     if (tickets_.contains(key)) return;
-    if (!permutation_ || permutation_epoch_ != plan.at.epoch) {
-      permutation_.emplace(dataset_->size(), options_.seed, plan.at.epoch);
-      permutation_epoch_ = plan.at.epoch;
-    }
-    const data::LaneRange range = plan.lanes[key.second];
-    std::vector<std::uint64_t> ids;
-    ids.reserve(range.size());
-    for (std::uint64_t position = range.begin; position < range.end; ++position)
-      ids.push_back((*permutation_)(position));
-    tickets_.emplace(key, loader_.submit(std::move(ids)));
+    tickets_.emplace(key, loader_.submit(order_->ids(plan, key.second), plan.at.epoch));
   }
 
   const std::shared_ptr<const data::Dataset> dataset_;
+  const std::shared_ptr<const data::LaneOrder> order_;
   const SessionOptions options_;
   data::Loader loader_;
-  std::optional<data::Permutation> permutation_;
-  std::uint64_t permutation_epoch_ = 0;
   std::map<Key, data::Loader::Ticket> tickets_;
 };
 
@@ -186,7 +186,7 @@ struct Session::State {
     binding.write_buffers(strategy->committed().buffers);
     cursor = strategy->committed().cursor;
     // A worker that came later knows how many steps are committed, and the rest follows.
-    if (met && options.supervised) cursor = data::cursor_at_step(cursor.step, shape());
+    if (met && options.supervised) cursor = feed->order().cursor_at_step(cursor.step);
   }
 
   void meet() {
@@ -204,12 +204,16 @@ struct Session::State {
     return committed;
   }
 
-  data::BatchShape shape() const { return {feed->dataset()->size(), options.batch, lanes}; }
-
   void use(const std::shared_ptr<const data::Dataset>& dataset) {
     if (feed && feed->dataset() == dataset) return;
     if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
-    const std::uint64_t fewest = data::fewest_lanes({dataset->size(), options.batch, lanes});
+    std::shared_ptr<const data::LaneOrder> order = options.order;
+    if (!order) {
+      const data::BatchShape shape{dataset->size(), options.batch, lanes};
+      order = std::make_shared<data::GlobalOrder>(shape, options.seed);
+    }
+    // The last step of an epoch may have the fewest.
+    const std::size_t fewest = order->plan(order->cursor_at_step(order->steps_per_epoch() - 1)).lanes.size();
     if (meets_in_lanes && fewest < lanes) {
       throw Error(ErrorKind::kInvalidInput,
                   fmt::format("the last batch of an epoch is enough for {} of {} workers, and all meet in every batch "
@@ -217,12 +221,12 @@ struct Session::State {
                               fewest, lanes),
                   {}, "Choose another batch, or leave samples out.");
     }
-    feed.emplace(dataset, options);
+    feed.emplace(dataset, std::move(order), options);
     plan.reset();
   }
 
   void begin_step() {
-    plan = data::plan_step(cursor, shape());
+    plan = feed->order().plan(cursor);
     next_to_verify = 0;
     strategy->begin_step(*plan);
     feed->forget_before(cursor.step);
@@ -240,7 +244,7 @@ struct Session::State {
     feed->expect(ahead, expected);
     // A strategy that cannot guess gives no lanes; looking further than prefetch steps is never needed.
     for (std::size_t steps = 0; steps < options.prefetch && !feed->full(); ++steps) {
-      ahead = data::plan_step(ahead.next, shape());
+      ahead = feed->order().plan(ahead.next);
       feed->expect(ahead, strategy->expected_lanes(ahead));
     }
   }

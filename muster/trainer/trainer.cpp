@@ -15,7 +15,9 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
-#include "muster/data/permutation.h"
+#include "muster/data/augment/augmentation.h"
+#include "muster/data/lane_order.h"
+#include "muster/data/partition/partition.h"
 #include "muster/data/subset.h"
 #include "muster/launch/environment.h"
 #include "muster/model/make_model.h"
@@ -129,8 +131,18 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
   return model::make_model(options, static_cast<std::uint64_t>(job.seed));
 }
 
+// Which samples each lane computes.
+std::shared_ptr<const data::LaneOrder> lane_order(const Job& job, const data::Dataset& train,
+                                                  const data::BatchShape& shape) {
+  const auto seed = static_cast<std::uint64_t>(job.seed);
+  if (job.data.placement != "local") return std::make_shared<data::GlobalOrder>(shape, seed);
+  data::LaneShards cut = data::partition_lanes(data::parse_partition(job.data.partition), shape.samples, shape.lanes,
+                                               seed, [&] { return data::read_labels(train); });
+  return std::make_shared<data::LocalOrder>(std::move(cut.shards), cut.lane_of, shape, seed);
+}
+
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
-                               const TrainingOptions& training) {
+                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training) {
   const Job& job = resolved.job;
   SessionOptions options;
   options.batch = resolved.batch;
@@ -143,6 +155,8 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.strategy = job.parallel.strategy;
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
+  options.order = std::move(order);
+  options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
   options.group = training.group;
   options.supervised = training.supervised;
   options.verify_rate = training.verify_rate;
@@ -169,9 +183,10 @@ class Training {
         log_(log),
         sets_(open_data(job_)),
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
+        order_(lane_order(job_, *sets_.train, shape_)),
         total_steps_(total_steps(job_, shape_)),
         net_(build_model_with_threads()),
-        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, options)) {}
+        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, order_, options)) {}
 
   TrainingResult run() {
     bool met = false;
@@ -278,6 +293,7 @@ class Training {
       options.folder = folder_->ledger();
       options.worker = options_.supervised ? options_.supervised->seat : members.group.rank();
       options.shape = shape_;
+      options.order = order_;
       options.first_generation = ledger_generation_;
       if (options_.resume) options.resumed_at = first_step_;
       options.apart = job_.parallel.strategy == "local_sgd";
@@ -517,7 +533,9 @@ class Training {
       if (options_.stop_requested()) lane.request_stop();
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
-      lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
+      // Of samples that were mixed the larger part counts.
+      const torch::Tensor answer = lane.target.dim() == 2 ? lane.target.argmax(1) : lane.target;
+      lane.count_correct(logits.detach().argmax(1).eq(answer).sum().item<std::int64_t>());
     });
     if (ledger_ && outcome.synchronized) ledger_->steps_committed(session_.cursor().step);
     account(outcome);
@@ -733,6 +751,7 @@ class Training {
   Log& log_;
   const Datasets sets_;
   const data::BatchShape shape_;
+  const std::shared_ptr<const data::LaneOrder> order_;
   const std::uint64_t total_steps_;
   const std::shared_ptr<model::Net> net_;
   // of the training thread
@@ -768,13 +787,9 @@ class Training {
 }  // namespace
 
 std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane) {
-  const data::BatchShape shape{open_data(resolved.job).train->size(), resolved.batch, resolved.lanes};
-  const data::StepPlan plan = data::plan_step(data::cursor_at_step(step, shape), shape);
-  const data::Permutation order(shape.samples, static_cast<std::uint64_t>(resolved.job.seed), plan.at.epoch);
-  std::vector<std::uint64_t> samples;
-  for (std::uint64_t position = plan.lanes.at(lane).begin; position < plan.lanes.at(lane).end; ++position)
-    samples.push_back(order(position));
-  return samples;
+  const std::shared_ptr<const data::Dataset> train = open_data(resolved.job).train;
+  const auto order = lane_order(resolved.job, *train, {train->size(), resolved.batch, resolved.lanes});
+  return order->ids(order->plan(order->cursor_at_step(step)), lane);
 }
 
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer,

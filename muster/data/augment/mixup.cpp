@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "muster/base/check.h"
+#include "muster/base/error.h"
 #include "muster/base/kernel.h"
 #include "muster/data/gamma_draw.h"
 #include "muster/data/permutation.h"
@@ -74,6 +75,16 @@ std::vector<float> mixed_targets(std::span<const std::int64_t> labels, std::int6
     row[labels[plan.partner[i]]] += 1 - plan.weight[i];
   }
   return targets;
+}
+
+void mix_lane(Batch& batch, double alpha, const SampleSpec& spec, const StreamKey& key) {
+  if (spec.input != InputKind::kFloats || spec.target != TargetKind::kClass || spec.classes < 1) {
+    throw Error(ErrorKind::kInvalidInput, "mixup blends numbers with a class; these samples are others", {},
+                "Remove mixup from data.augment.");
+  }
+  const MixupPlan plan = plan_mixup(batch.size(), alpha, key);
+  mix(batch.features.span(), plan);
+  batch.probabilities = mixed_targets(batch.labels, spec.classes, plan);
 }
 
 }  // namespace muster::data

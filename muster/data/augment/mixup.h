@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "muster/base/random.h"
+#include "muster/data/dataset.h"
+#include "muster/data/loader.h"
 
 namespace muster::data {
 
@@ -31,5 +33,9 @@ void mix(std::span<float> features, const MixupPlan& plan);
 // What a model is to answer: a row of `classes` probabilities for each sample.
 // REQUIRES: as many labels as samples, each 0 .. classes-1.
 std::vector<float> mixed_targets(std::span<const std::int64_t> labels, std::int64_t classes, const MixupPlan& plan);
+
+// All of it for a lane as it was loaded: features are blended, and Batch::probabilities say what is to be answered.
+// Throws Error{kInvalidInput} for samples that are not numbers with a class.
+void mix_lane(Batch& batch, double alpha, const SampleSpec& spec, const StreamKey& key);
 
 }  // namespace muster::data

@@ -1,5 +1,6 @@
 #include "muster/data/augment/mixup.h"
 
+#include <chrono>
 #include <cmath>
 #include <set>
 
@@ -76,6 +77,30 @@ TEST(MixedTargets, AreTheProbabilitiesOfBothLabels) {
                                                                 0.25F, 0, 0.75F,  //
                                                                 0, 1, 0,          //
                                                                 1, 0, 0}));
+}
+
+TEST(MixLane, BlendsALoadedBatchAndSaysWhatToAnswer) {
+  const auto dataset = std::make_shared<Counting>(9);
+  Loader loader(dataset, {.threads = 0});
+  const auto load = [&] { return loader.take(loader.submit({4, 8, 1, 6}), Deadline::after(std::chrono::minutes(1))); };
+  Batch batch = load();
+  mix_lane(batch, 0.5, dataset->spec(), key(2, 1));
+  const MixupPlan plan = plan_mixup(4, 0.5, key(2, 1));
+  const Batch before = load();
+  for (std::size_t i = 0; i < 4; ++i) {
+    const float weight = plan.weight[i];
+    const std::size_t other = plan.partner[i];
+    EXPECT_FLOAT_EQ(batch.features.data()[2 * i],
+                    weight * before.features.data()[2 * i] + (1 - weight) * before.features.data()[2 * other]);
+    float sum = 0;
+    for (std::size_t c = 0; c < 3; ++c)
+      sum += batch.probabilities[3 * i + c];
+    EXPECT_FLOAT_EQ(sum, 1);
+  }
+  loader.recycle(std::move(batch));
+  EXPECT_TRUE(load().probabilities.empty()) << "memory that was used before";
+  Batch again = load();
+  EXPECT_TRUE(error_of([&] { mix_lane(again, 1, {.shape = {2}, .target = TargetKind::kValues}, key(1)); }));
 }
 
 }  // namespace
