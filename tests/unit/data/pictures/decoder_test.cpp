@@ -163,6 +163,34 @@ TEST(OpenPicture, ACutFileIsDamagedWhereverItIsCutAndWhateverIsRead) {
   }
 }
 
+TEST(OpenPicture, AlteredBytesAreAPictureOrDamage) {
+  const Pixels pixels = make_pixels(24, 20, 3, 11);
+  std::mt19937 generator(12);
+  int refused = 0;
+  for (const Bytes& bytes : {to_jpeg(pixels), to_jpeg(pixels, {.progressive = true}), to_png(24, 20, pixels.values),
+                             to_png(24, 20, pixels.values, {.interlaced = true})}) {
+    for (int i = 0; i < 300; ++i) {
+      Bytes altered = bytes;
+      for (std::size_t changes = 1 + generator() % 4; changes-- > 0;)
+        altered[generator() % altered.size()] = static_cast<std::byte>(generator());
+      const auto error = error_of([&] {
+        // An extent that was altered is read as it is now.
+        const auto decoder = open_picture(altered, {.limits = {.pixels = 1 << 16}});
+        const Extent extent = decoder->extent();
+        const DecodedRegion region = decoder->start({0, 0, extent.width, extent.height}, {8, 8});
+        std::vector<std::uint8_t> row(std::size_t{region.rows.width} * 3);
+        for (std::uint32_t y = 0; y < region.rows.height; ++y)
+          decoder->read_row(row);
+        decoder->finish();
+      });
+      if (!error) continue;
+      ++refused;
+      ASSERT_EQ(error->kind(), ErrorKind::kDamaged) << error->what();
+    }
+  }
+  EXPECT_GT(refused, 400);
+}
+
 TEST(OpenPicture, ZerosAfterThePictureAreNoDamage) {
   Bytes bytes = to_jpeg(make_pixels(20, 20, 3, 8));
   bytes.resize(bytes.size() + 100);

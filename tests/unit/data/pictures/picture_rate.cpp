@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "muster/base/temporary_folder.h"
+#include "muster/data/augment/augmentation.h"
 #include "muster/data/pictures/picture_folder.h"
 #include "support/picture_files.h"
 
@@ -144,4 +145,15 @@ int main(int argc, char** argv) {
                               {"peer_samples_per_s", median(plain)},
                               {"ratio", median(ratios)}}
             << "\n";
+
+  for (const char* word : {"flip:1", "crop:8", "rotate:15", "jitter:0.4", "cutout:56"}) {
+    const std::vector<std::string> words{word};
+    const auto augmentation = muster::data::parse_augmentation(words);
+    const muster::data::Normalization normalization{.mean = {0.5F, 0.5F, 0.5F}, .stddev = {0.25F, 0.25F, 0.25F}};
+    muster::RandomStream draws({.purpose = muster::Purpose::kAugmentation});
+    const double per_s = rate(500, [&](std::uint64_t) {
+      augment(features, {3, kSide, kSide}, augmentation, normalization, draws);
+    });
+    std::cout << nlohmann::json{{"bench", "augment"}, {"step", word}, {"samples_per_s", per_s}} << "\n";
+  }
 }
