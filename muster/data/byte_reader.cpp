@@ -32,6 +32,7 @@ class FileReader final : public ByteReader {
  public:
   explicit FileReader(const std::filesystem::path& path) : path_(path), file_(open_for_reading(path)) {}
 
+  std::uint64_t size() const { return file_.size; }
   std::size_t read(std::span<std::byte> out) override {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), file_.size - at_));
     if (count > 0) read_exactly(file_, at_, out.first(count), path_);
@@ -63,7 +64,7 @@ class MemoryReader final : public ByteReader {
 // A reader with a buffer in front: what is in it can be looked at before it is taken.
 class Lookahead final : public ByteReader {
  public:
-  explicit Lookahead(std::unique_ptr<ByteReader> below) : below_(std::move(below)), buffer_(kBuffer) {}
+  Lookahead(std::unique_ptr<ByteReader> below, std::size_t size) : below_(std::move(below)), buffer_(size) {}
 
   std::size_t read(std::span<std::byte> out) override {
     const std::size_t held = std::min(out.size(), available().size());
@@ -177,10 +178,12 @@ class ZstdReader final : public ByteReader {
   bool finished_ = false;
 };
 
-std::unique_ptr<ByteReader> decompressed(std::unique_ptr<ByteReader> raw, std::string where) {
+// `size` is that of the raw bytes: small ones need no large buffer.
+std::unique_ptr<ByteReader> decompressed(std::unique_ptr<ByteReader> raw, std::uint64_t size, std::string where) {
   constexpr std::array kGzip{std::byte{0x1F}, std::byte{0x8B}};
   constexpr std::array kZstd{std::byte{0x28}, std::byte{0xB5}, std::byte{0x2F}, std::byte{0xFD}};
-  auto front = std::make_unique<Lookahead>(std::move(raw));
+  auto front = std::make_unique<Lookahead>(std::move(raw),
+                                           static_cast<std::size_t>(std::clamp<std::uint64_t>(size, 16, kBuffer)));
   front->refill();
   const auto starts_with = [&](std::span<const std::byte> magic) {
     const auto bytes = front->available();
@@ -194,11 +197,13 @@ std::unique_ptr<ByteReader> decompressed(std::unique_ptr<ByteReader> raw, std::s
 }  // namespace
 
 std::unique_ptr<ByteReader> ByteReader::open(const std::filesystem::path& path) {
-  return decompressed(std::make_unique<FileReader>(path), path.string());
+  auto file = std::make_unique<FileReader>(path);
+  const std::uint64_t size = file->size();
+  return decompressed(std::move(file), size, path.string());
 }
 
 std::unique_ptr<ByteReader> ByteReader::of_memory(std::span<const std::byte> bytes, std::string where) {
-  return decompressed(std::make_unique<MemoryReader>(bytes), std::move(where));
+  return decompressed(std::make_unique<MemoryReader>(bytes), bytes.size(), std::move(where));
 }
 
 std::vector<std::byte> read_all(ByteReader& reader, std::uint64_t limit_bytes, const std::string& where) {

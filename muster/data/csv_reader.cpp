@@ -18,7 +18,6 @@ namespace muster::data {
 namespace {
 
 constexpr std::size_t kBlock = 64;
-constexpr std::size_t kFirstBuffer = std::size_t{1} << 20;
 constexpr std::size_t kLongestRecord = std::size_t{16} << 20;
 constexpr std::size_t kMostFields = 65536;
 
@@ -42,11 +41,12 @@ std::uint64_t structural_mask(const char* block, char delimiter) {
 
 }  // namespace
 
-CsvReader::CsvReader(std::unique_ptr<ByteReader> bytes, std::string where, char delimiter)
-    : bytes_(std::move(bytes)), file_(std::move(where)), delimiter_(delimiter) {
+CsvReader::CsvReader(std::unique_ptr<ByteReader> bytes, std::string where, char delimiter, std::size_t buffer_bytes)
+    : bytes_(std::move(bytes)), file_(std::move(where)), delimiter_(delimiter), buffer_bytes_(buffer_bytes) {
   MUSTER_CHECK(delimiter != '"' && delimiter != '\n' && delimiter != '\r', "a delimiter that CSV cannot have");
-  refill();
   constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  while (end_ < kMark.size() && !at_end_)
+    refill();
   if (std::string_view(buffer_.data(), end_).starts_with(kMark)) begin_ = kMark.size();
 }
 
@@ -165,7 +165,7 @@ void CsvReader::refill() {
   begin_ = 0;
   end_ = held;
   block_ = SIZE_MAX;
-  const std::size_t size = std::max(kFirstBuffer, 2 * held);
+  const std::size_t size = std::max(buffer_bytes_, 2 * held);
   if (buffer_.size() < size + kBlock) buffer_.resize(size + kBlock);
   const std::size_t room = buffer_.size() - kBlock - held;
   const std::size_t count = bytes_->read(std::as_writable_bytes(std::span(buffer_)).subspan(held, room));

@@ -2,8 +2,8 @@
 //
 // Fields are separated by the delimiter and records by LF or CRLF. A field that starts with a quote runs to the next
 // single quote, over delimiters and line ends; two quotes in it stand for one. A quote elsewhere is a character like
-// any other. Blank lines are no records; a byte-order mark at the start is left out. Memory: one buffer of 1 MiB, or of
-// the longest record, at most 16 MiB, beside what ByteReader needs.
+// any other. Blank lines are no records; a byte-order mark at the start is left out. Memory: one buffer of 256 KiB, or
+// of twice the longest record, at most 32 MiB, beside what ByteReader needs.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,12 @@ namespace muster::data {
 // Thread safety: one thread at a time.
 class CsvReader {
  public:
-  // `where` names the file in errors. REQUIRES: the delimiter is neither a quote nor a line end.
-  CsvReader(std::unique_ptr<ByteReader> bytes, std::string where, char delimiter = ',');
+  static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+
+  // `where` names the file in errors. `buffer_bytes` is where the buffer begins to grow. REQUIRES:
+  // the delimiter is neither a quote nor a line end; room for at least one byte.
+  CsvReader(std::unique_ptr<ByteReader> bytes, std::string where, char delimiter = ',',
+            std::size_t buffer_bytes = kBufferBytes);
 
   // Reads the next record into `fields`, which are good until the next call; false at the end of the file. Throws what
   // ByteReader throws, and kDamaged, naming file and line: a quote that is not closed, text behind a closing quote, a
@@ -48,6 +52,7 @@ class CsvReader {
   const std::unique_ptr<ByteReader> bytes_;
   const std::string file_;
   const char delimiter_;
+  const std::size_t buffer_bytes_;
   std::vector<char> buffer_;  // with room behind the end for whole blocks of the scan
   std::size_t begin_ = 0;     // of what is not yet read
   std::size_t end_ = 0;

@@ -151,6 +151,19 @@ Finding found(const char* source, const std::filesystem::path& path, std::string
   return finding;
 }
 
+// Whether a folder of the folder, or one below that, holds pictures: CLASS/FILE, or train/CLASS/FILE.
+bool has_pictures(const std::filesystem::path& path, int depth = 2) {
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    if (!entry.is_directory()) continue;
+    for (const auto& file : std::filesystem::directory_iterator(entry.path())) {
+      const std::string name = lower_case(file.path().extension().string());
+      if (name == ".jpg" || name == ".jpeg" || name == ".png") return true;
+    }
+    if (depth > 1 && has_pictures(entry.path(), depth - 1)) return true;
+  }
+  return false;
+}
+
 Finding inspect_folder(const std::filesystem::path& path) {
   const auto has = [&](const char* name) { return std::filesystem::exists(path / name); };
   if (has("train-images-idx3-ubyte") || has("train-images-idx3-ubyte.gz"))
@@ -168,6 +181,11 @@ Finding inspect_folder(const std::filesystem::path& path) {
   if (packed) return found("packed", path, "a folder of packed shards");
   if (text) return found("text", path, "a folder of text files");
   if (tables.size() == 1) return inspect(tables.front());
+  if (has_pictures(path)) {
+    Finding finding = found("pictures", path, "folders of pictures, one for each class");
+    finding.options.shape = {3, 224, 224};
+    return finding;
+  }
   throw Error(ErrorKind::kInvalidInput, "holds nothing that a source reads", path.string(),
               "muster data lists the sources and what they read.");
 }

@@ -24,11 +24,40 @@ constexpr std::size_t kMostClasses = 1000000;
 constexpr std::size_t kExcerpt = 40;
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
-struct TextHash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+// The categories of a column, numbered in the order in which they came.
+class Codes {
+ public:
+  std::optional<std::size_t> find(std::string_view text) {
+    // Most columns have few categories: one look at the place where this one was last time spares the hash.
+    Recent& recent = recent_[place(text)];
+    if (recent.text != nullptr && *recent.text == text) return recent.code;
+    const auto found = codes_.find(text);
+    if (found == codes_.end()) return std::nullopt;
+    recent = {&found->first, found->second};
+    return found->second;
+  }
+  void add(std::string_view text) { codes_.emplace(text, codes_.size()); }
+  std::size_t size() const { return codes_.size(); }
+  std::vector<std::pair<std::string, std::size_t>> all() const { return {codes_.begin(), codes_.end()}; }
+
+ private:
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  struct Recent {
+    const std::string* text = nullptr;  // keys of the map never move
+    std::size_t code = 0;
+  };
+  static std::size_t place(std::string_view text) {
+    if (text.empty()) return 0;
+    const auto byte = [](char c) { return static_cast<std::size_t>(static_cast<unsigned char>(c)); };
+    return (text.size() + 5 * byte(text.front()) + 19 * byte(text.back())) % 64;
+  }
+
+  std::unordered_map<std::string, std::size_t, TextHash, std::equal_to<>> codes_;
+  std::array<Recent, 64> recent_{};
 };
-using Codes = std::unordered_map<std::string, std::size_t, TextHash, std::equal_to<>>;
 
 // A record that must outlive the reader's buffer.
 struct StoredRecord {
@@ -75,7 +104,7 @@ class TableBuilder {
     codes_.resize(table_.columns.size());
     for (std::size_t c = 0; c < table_.columns.size(); ++c) {
       for (std::size_t i = 0; i < table_.columns[c].categories.size(); ++i)
-        codes_[c].emplace(table_.columns[c].categories[i], i);
+        codes_[c].add(table_.columns[c].categories[i]);
     }
     row_.resize(table_.columns.size());
   }
@@ -110,10 +139,14 @@ class TableBuilder {
         }
         continue;
       }
-      const bool missing = is_missing(field);
-      if (c == table_.target && missing)
-        return refuse(fmt::format("column \"{}\" is the target and is missing here", column.name));
-      const std::optional<std::size_t> code = code_of(c, missing ? std::string_view() : field);
+      // What is known is a category; only of what is not it has to be asked whether it is missing.
+      std::optional<std::size_t> code = codes_[c].find(field);
+      if (!code) {
+        const bool missing = is_missing(field);
+        if (c == table_.target && missing)
+          return refuse(fmt::format("column \"{}\" is the target and is missing here", column.name));
+        code = code_of(c, missing ? std::string_view() : field);
+      }
       if (!code && c == table_.target) {
         return refuse(fmt::format("column \"{}\" has the class \"{}\", which the training rows do not have",
                                   column.name, excerpt(field, kExcerpt)));
@@ -194,8 +227,7 @@ class TableBuilder {
 
   std::optional<std::size_t> code_of(std::size_t c, std::string_view category) {
     Codes& codes = codes_[c];
-    const auto found = codes.find(category);
-    if (found != codes.end()) return found->second;
+    if (const auto code = codes.find(category)) return code;
     if (like_ != nullptr) return std::nullopt;
     const std::size_t most = c == table_.target ? kMostClasses : kMostCategories;
     if (codes.size() >= most) {
@@ -204,15 +236,14 @@ class TableBuilder {
                               table_.columns[c].name, most),
                   file_, "Add it to data.ignore, or to data.numeric if they are numbers.");
     }
-    const std::size_t code = codes.size();
-    codes.emplace(category, code);
-    return code;
+    codes.add(category);
+    return codes.size() - 1;
   }
 
   // The order of categories depends on what they are, not on which row has them first.
   static void sort_categories(Column& column, const Codes& codes) {
     if (column.kind != ColumnKind::kCategorical) return;
-    std::vector<std::pair<std::string, std::size_t>> named(codes.begin(), codes.end());
+    std::vector<std::pair<std::string, std::size_t>> named = codes.all();
     const auto integer = [](const std::string& text) -> std::optional<std::int64_t> {
       std::int64_t value = 0;
       const auto result = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -16,8 +16,8 @@ struct Read {
   std::vector<std::uint64_t> lines;
 };
 
-Read read(std::string_view text, char delimiter = ',') {
-  CsvReader reader(ByteReader::of_memory(std::as_bytes(std::span(text)), "t.csv"), "t.csv", delimiter);
+Read read(std::string_view text, char delimiter = ',', std::size_t buffer = CsvReader::kBufferBytes) {
+  CsvReader reader(ByteReader::of_memory(std::as_bytes(std::span(text)), "t.csv"), "t.csv", delimiter, buffer);
   Read result;
   std::vector<std::string_view> fields;
   while (reader.next(fields)) {
@@ -80,6 +80,19 @@ TEST(CsvReader, ReadsTheSameAcrossTheEndsOfItsBuffer) {
     expected.push_back(std::move(record));
   }
   EXPECT_EQ(records(text), expected);
+}
+
+TEST(CsvReader, ReadsTheSameWithAnyBuffer) {
+  const std::string text =
+      "\xEF\xBB\xBF"
+      "a,\"b\"\"\r\n\",c\r\n\n1,2,\"\"\n\"x\",,\r\n\"last\"";
+  const Read expected = read(text);
+  ASSERT_EQ(expected.records.size(), 4U);
+  for (std::size_t buffer = 1; buffer < 70; ++buffer) {
+    const Read found = read(text, ',', buffer);
+    EXPECT_EQ(found.records, expected.records) << buffer;
+    EXPECT_EQ(found.lines, expected.lines) << buffer;
+  }
 }
 
 TEST(CsvReader, ARecordMayBeLongerThanTheFirstBuffer) {

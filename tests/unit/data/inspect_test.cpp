@@ -55,8 +55,11 @@ TEST_F(Inspect, KnowsFoldersByTheirFiles) {
                                                         {"data_batch_1.bin", "cifar10"},
                                                         {"x_train.npy", "numpy"},
                                                         {"train-00000-of-00001.pack", "packed"},
-                                                        {"a.txt.gz", "text"}}) {
+                                                        {"a.txt.gz", "text"},
+                                                        {"cats/1.JPG", "pictures"},
+                                                        {"train/cats/1.png", "pictures"}}) {
     const TemporaryFolder folder;
+    std::filesystem::create_directories((folder.path() / file).parent_path());
     testing::spill(folder.path() / file, "x");
     EXPECT_EQ(inspect(folder.path()).options.source, source);
   }

@@ -1,0 +1,115 @@
+// Data as a user meets it: a table made, looked at, turned into a job, trained and packed, all by the program.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::rows;
+using testing::run_program;
+using testing::TemporaryFolder;
+
+class DataCommands : public ::testing::Test {
+ protected:
+  Finished muster(std::vector<std::string> arguments) { return run_program(folder_.path(), std::move(arguments)); }
+  // The last row of a training run with --json.
+  Json train(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "train");
+    arguments.emplace_back("--json");
+    const Finished result = muster(std::move(arguments));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return rows(result.out).back();
+  }
+  void make_table() {
+    const Finished made = muster({"data", "make-table", "table.csv", "--rows", "3000"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(DataCommands, ListSourcesAndSayHowToGetThem) {
+  const Finished result = muster({"data"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("fashion-mnist"), HasSubstr("csv"), HasSubstr("packed")));
+  const std::vector<Json> list = rows(muster({"data", "--json"}).out);
+  EXPECT_EQ(list.front().at("package"), "dataset-fashion-mnist");
+}
+
+TEST_F(DataCommands, AnInitialisedTableTrainsAndPacksToTheSameSamples) {
+  make_table();
+  const Finished init = muster({"init", "table.csv"});
+  ASSERT_EQ(init.exit_code, 0) << init.err;
+  EXPECT_THAT(testing::slurp(folder_ / "table.toml"), AllOf(HasSubstr("target = \"class\""), HasSubstr("# ")));
+  const Finished again = muster({"init", "table.csv"});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, HasSubstr("--force"));
+  const Json one = train({"table.toml", "--set", "job.epochs=3"});
+  EXPECT_GT(one.at("test_accuracy").get<double>(), 0.8) << "the classes follow a rule";
+  const Json two = train({"table.toml", "--set", "job.epochs=3", "--set", "parallel.workers=2"});
+  EXPECT_EQ(one.at("weights"), two.at("weights"));
+  const Finished pack = muster({"data", "pack", "table.toml", "shards", "--shards", "3"});
+  ASSERT_EQ(pack.exit_code, 0) << pack.err;
+  const Json packed = train({"table.toml", "--set", "job.epochs=3", "--set", "data.source=packed", "--set",
+                             "data.path=shards", "--set", "data.target="});
+  EXPECT_EQ(one.at("weights"), packed.at("weights")) << "packing changes where samples are, not what they are";
+}
+
+TEST_F(DataCommands, TheExampleTrainsAndItsBadLinesAreTold) {
+  make_table();
+  testing::spill(folder_ / "table.csv", testing::slurp(folder_ / "table.csv") + "1,2,3\n");
+  const Finished result = muster({"train", MUSTER_EXAMPLES "/table.toml", "--set", "job.epochs=1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out + result.err, AllOf(HasSubstr("1 bad samples skipped"), HasSubstr("table.csv:3002")));
+  const Finished strict =
+      muster({"train", MUSTER_EXAMPLES "/table.toml", "--set", "data.on_bad_sample=fail", "--set", "job.epochs=1"});
+  EXPECT_EQ(strict.exit_code, 2);
+  EXPECT_THAT(strict.err, AllOf(HasSubstr("table.csv:3002"), HasSubstr("3 fields where 16")));
+}
+
+TEST_F(DataCommands, ShowCountsClassesOfWhatItIsGiven) {
+  make_table();
+  const Finished result = muster({"data", "show", "table.csv", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json row = rows(result.out).front();
+  EXPECT_EQ(row.at("source"), "csv");
+  EXPECT_EQ(row.at("classes"), 3);
+  EXPECT_EQ(row.at("train").get<int>() + row.at("test").get<int>(), 3000);
+  int counted = 0;
+  for (const auto& [name, count] : row.at("per_class").items())
+    counted += count.get<int>();
+  EXPECT_EQ(counted, row.at("train").get<int>());
+  const Finished unknown = muster({"data", "show", "fashion-mnits"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"fashion-mnist\""));
+}
+
+TEST_F(DataCommands, BenchGivesARowForEachNumberOfThreads) {
+  const Finished result = muster({"bench", "data", "--source", "synthetic", "--set", "data.shape=[8]", "--threads",
+                                  "1,2", "--seconds", "0.1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> list = rows(result.out);
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[1].at("bench"), "data");
+  EXPECT_EQ(list[1].at("source"), "synthetic");
+  EXPECT_EQ(list[1].at("threads"), 2);
+  EXPECT_GT(list[1].at("samples_per_s").get<double>(), 0);
+  EXPECT_GT(list[1].at("mb_per_s").get<double>(), 0);
+}
+
+TEST_F(DataCommands, KeysOfOtherSourcesAreRefused) {
+  testing::spill(folder_ / "job.toml", "[data]\nsource = \"csv\"\npath = \"t.csv\"\nwindow = 8\n");
+  const Finished result = muster({"check", "job.toml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("data.window"), HasSubstr("has no effect with source \"csv\"")));
+}
+
+}  // namespace
+}  // namespace muster
