@@ -34,6 +34,10 @@ void throw_undecodable(std::string_view reason, const DecoderOptions& options) {
 
 void check_extent(std::uint64_t width, std::uint64_t height, const DecoderOptions& options) {
   if (width == 0 || height == 0) throw_undecodable("it has no pixels", options);
+  if (width > options.limits.side || height > options.limits.side) {
+    throw_undecodable(fmt::format("{} x {} pixels are more than {} one way", width, height, options.limits.side),
+                      options);
+  }
   if (width > options.limits.pixels / height) {
     throw_undecodable(
         fmt::format("{} x {} pixels are more than the {} that are allowed", width, height, options.limits.pixels),

@@ -40,8 +40,9 @@ struct DecodedRegion {
 // Checked against the header, before anything of the picture's size is allocated.
 struct PictureLimits {
   std::uint64_t pixels = std::uint64_t{1} << 26;  // 8192 x 8192
+  std::uint32_t side = 65535;                     // either way: what a decoder holds of a row is bounded too
   // Most memory of a decoder that has to hold a whole picture (progressive JPEG, interlaced PNG).
-  std::uint64_t working_bytes = std::uint64_t{256} << 20;
+  std::uint64_t working_bytes = std::uint64_t{64} << 20;
 };
 
 struct DecoderOptions {

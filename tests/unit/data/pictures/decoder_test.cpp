@@ -214,6 +214,7 @@ TEST(OpenPicture, APictureAboveTheLimitIsRefusedByItsHeader) {
 
   const Bytes png = to_png(9, 9, make_pixels(9, 9, 3, 9).values, {.interlaced = true});
   EXPECT_TRUE(error_of([&] { open_picture(png, {.limits = {.pixels = 80}}); }));
+  EXPECT_TRUE(error_of([&] { open_picture(png, {.limits = {.side = 8}}); }));
   EXPECT_FALSE(error_of([&] { open_picture(png, {.limits = {.pixels = 81}}); }));
   const auto large = error_of([&] { decode(png, {0, 0, 9, 9}, {9, 9}, 3, {.working_bytes = 242}); });
   ASSERT_TRUE(large) << "243 bytes of an interlaced picture";
