@@ -76,9 +76,9 @@ class Parser {
     std::string_view rest = line.substr(colon + 1);
     while (!trimmed(rest).empty()) {
       std::string_view range = trimmed(take_until(rest, ','));
-      const std::string_view first = trimmed(take_until(range, '-'));
-      const std::uint64_t begin = number(first);
-      const std::uint64_t end = range.empty() ? begin : number(trimmed(range));
+      const bool single = range.find('-') == std::string_view::npos;
+      const std::uint64_t begin = number(trimmed(take_until(range, '-')));
+      const std::uint64_t end = single ? begin : number(trimmed(range));
       if (end < begin) refuse(fmt::format("the range {}-{} goes backwards", begin, end));
       for (std::uint64_t shard = begin; shard <= end; ++shard)
         place(shard, member->second);

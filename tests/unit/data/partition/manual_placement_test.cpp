@@ -29,6 +29,7 @@ TEST(ManualPlacement, SaysWhereItIsWrong) {
   EXPECT_NE(complaint("clinik: 1").find("did you mean \"clinic\""), std::string::npos);
   EXPECT_NE(complaint("hospital: 0-5\nclinic: 3").find("already"), std::string::npos);
   EXPECT_NE(complaint("hospital: 0-4").find("5 is placed on nobody"), std::string::npos);
+  EXPECT_NE(complaint("hospital: 0-5, 1-").find("no number"), std::string::npos);
   for (const char* text : {"hospital", "hospital: 6", "hospital: 0-99999999999999999999", "hospital: -1",
                            "hospital: 3-1", "hospital: 1-", "hospital: 1-2-3", "hospital: 0x1", "hospital: ,", ": 0-5",
                            "hospital: 0-5 5", "hospital: 0-18446744073709551615"}) {

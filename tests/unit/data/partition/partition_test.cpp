@@ -46,7 +46,7 @@ TEST(PartitionLanes, EveryPolicyPlacesEveryShardOnALaneAndIsDetermined) {
     EXPECT_EQ(again.lane_of, cut.lane_of) << word;
     EXPECT_EQ(again.shards.sizes(), cut.shards.sizes()) << word;
     if (word == "stratified") {
-      EXPECT_LT(label_skew(cut.shards, labels()), 0.1);
+      EXPECT_LT(label_skew(cut.shards, labels()), 0.3) << "of shards with 15 samples of 10 labels";
     }
   }
 }
