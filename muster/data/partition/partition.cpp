@@ -99,6 +99,10 @@ LaneShards partition_lanes(const PartitionOptions& options, std::uint64_t sample
 }
 
 std::vector<std::int64_t> read_labels(const Dataset& dataset) {
+  if (dataset.spec().input != InputKind::kFloats || dataset.spec().target != TargetKind::kClass) {
+    throw Error(ErrorKind::kInvalidInput, "these samples have no class to be partitioned by", {},
+                "Choose another data.partition.");
+  }
   std::vector<std::int64_t> labels;
   labels.reserve(dataset.size());
   std::vector<float> features(dataset.spec().elements());
