@@ -105,7 +105,8 @@ TEST(PlaceByHash, WhatCannotBePlacedIsRefused) {
   EXPECT_TRUE(error_of([] { place_by_hash(4, {}); }));
   const std::vector<Member> twins{{"a"}, {"a"}};
   EXPECT_TRUE(error_of([&] { place_by_hash(4, twins); }));
-  for (const double speed : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), INFINITY}) {
+  for (const double speed :
+       {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     const std::vector<Member> odd{{"a", speed}};
     EXPECT_TRUE(error_of([&] { place_by_hash(4, odd); })) << speed;
     EXPECT_TRUE(error_of([&] { place_balanced(std::vector<double>{1}, odd); })) << speed;
