@@ -19,6 +19,8 @@ enum class Purpose : std::uint64_t {
   kAugmentation = 5,
   kSplit = 6,   // which samples are held out for validation
   kVerify = 7,  // which lanes are computed once more; no part of the result
+  kMixup = 8,
+  kPartition = 9,  // which shards go where
 };
 
 struct StreamKey {

@@ -20,6 +20,7 @@
 #include "muster/cli/data_flags.h"
 #include "muster/data/make_table.h"
 #include "muster/data/pack.h"
+#include "muster/data/pictures/picture_sheet.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/sources.h"
 
@@ -52,6 +53,8 @@ struct ShowFlags {
   std::string what;
   std::string path;
   std::vector<std::string> assignments;
+  std::string sheet;
+  std::uint32_t augmented = 0;
   bool json = false;
 };
 
@@ -67,12 +70,23 @@ std::vector<std::uint64_t> count_classes(const data::Dataset& dataset) {
   return counts;
 }
 
+void draw_sheet(const ShowFlags& flags, const data::Data& data) {
+  data::SheetOptions sheet;
+  sheet.normalization = data.normalization;
+  if (flags.augmented > 0) {
+    sheet.samples = 8;
+    sheet.epochs = flags.augmented;
+  }
+  data::write_picture_sheet(*data.train, flags.sheet, sheet);
+}
+
 void run_show(const ShowFlags& flags) {
   constexpr std::uint64_t kMostCounted = 200000;  // reading more takes too long for a look
   const data::SourceOptions options = chosen_data(flags.what, flags.path, flags.assignments);
   const auto start = system_clock().now();
   const data::Data data = data::open_source(options);
   const double seconds = std::chrono::duration<double>(system_clock().now() - start).count();
+  if (!flags.sheet.empty()) draw_sheet(flags, data);
   const data::SampleSpec& spec = data.train->spec();
   std::vector<std::uint64_t> counts;
   if (spec.target == data::TargetKind::kClass && spec.input == data::InputKind::kFloats &&
@@ -105,6 +119,7 @@ void run_show(const ShowFlags& flags) {
     for (const std::string& example : data.bad_samples->examples())
       fmt::print("         {}\n", example);
   }
+  if (!flags.sheet.empty()) fmt::print("sheet    {}\n", flags.sheet);
   constexpr std::size_t kMostShown = 100;
   for (std::size_t c = 0; c < std::min(counts.size(), kMostShown); ++c)
     fmt::print("class    {:<20} {:>9}\n", excerpt(name_of(c), 20), counts[c]);
@@ -165,10 +180,17 @@ void add_show(CLI::App& data) {
   command->add_option("--path", flags->path, "File or folder of the source");
   command->add_option("--set", flags->assignments, "data.key=value, as for muster train; may be repeated")
       ->allow_extra_args(false);
+  CLI::Option* sheet = command->add_option("--sheet", flags->sheet, "Also draw samples as a PNG file");
+  command
+      ->add_option("--augment", flags->augmented,
+                   "On the sheet: 8 samples, each beside what this many epochs of training make of it")
+      ->check(CLI::Range(1, 64))
+      ->needs(sheet);
   command->add_flag("--json", flags->json, "As one JSON object");
   command->footer(
       "Examples:\n"
       "  muster data show fashion-mnist\n"
+      "  muster data show job.toml --sheet sheet.png --augment 7\n"
       "  muster data show table.csv\n"
       "  muster data show csv --path table.csv --set data.target=price --json");
   command->callback([flags] { run_show(*flags); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -38,6 +39,11 @@ std::string data_section(const data::SourceOptions& options) {
     if (!table.ignore.empty())
       text += fmt::format("ignore = {}          # these only name rows; columns listed here are left out\n",
                           list(table.ignore));
+  }
+  if (options.source == "pictures") {
+    text += fmt::format("shape = [{}]   # channels, height, width: what every picture is resized to\n",
+                        fmt::join(options.shape, ", "));
+    text += "augment = [\"random-resized-crop\", \"flip\"]\n";
   }
   const bool regression = (options.source == "csv" || options.source == "numpy") && table.regression;
   if (regression) text += "\n[loss]\ntask = \"regression\"\n";

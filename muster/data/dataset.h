@@ -79,6 +79,13 @@ class Dataset {
   virtual std::uint64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
 
+  // As read, for training in the given epoch: a data set that augments draws for (its seed, epoch, id) and nothing
+  // else, so that neither the thread nor the order of reading shows. One that does not need not override it.
+  virtual std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const {
+    static_cast<void>(epoch);
+    return read(id, features);
+  }
+
   // Fills `features` with the sample, row-major in the order of spec().shape, and returns its label.
   // May block on a disk or a network. What it throws reaches the caller of Loader::take: a muster::Error as
   // it is, any other exception wrapped in one that names the sample. After a throw `features` is unspecified.

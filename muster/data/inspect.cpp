@@ -182,7 +182,11 @@ Finding inspect_folder(const std::filesystem::path& path) {
   if (packed) return found("packed", path, "a folder of packed shards");
   if (text) return found("text", path, "a folder of text files");
   if (tables.size() == 1) return inspect(tables.front());
-  if (has_pictures(path)) return found("pictures", path, "folders of pictures, one for each class");
+  if (has_pictures(path)) {
+    Finding finding = found("pictures", path, "folders of pictures, one for each class");
+    finding.options.shape = {3, 224, 224};
+    return finding;
+  }
   throw Error(ErrorKind::kInvalidInput, "holds nothing that a source reads", path.string(),
               "muster data lists the sources and what they read.");
 }

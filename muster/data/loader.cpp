@@ -17,6 +17,7 @@ namespace muster::data {
 
 struct Loader::Job {
   Batch batch;
+  std::optional<std::uint64_t> epoch;
   std::size_t read = 0;  // samples of the batch that are complete
   bool prepared = false;
   std::exception_ptr failure;
@@ -79,7 +80,7 @@ void Loader::stop() {
   threads_.clear();
 }
 
-Loader::Ticket Loader::submit(std::vector<std::uint64_t> ids) {
+Loader::Ticket Loader::submit(std::vector<std::uint64_t> ids, std::optional<std::uint64_t> epoch) {
   const std::uint64_t size = dataset_->size();
   MUSTER_CHECK(std::all_of(ids.begin(), ids.end(), [size](std::uint64_t id) { return id < size; }),
                "a sample id beyond the data set");
@@ -92,6 +93,7 @@ Loader::Ticket Loader::submit(std::vector<std::uint64_t> ids) {
       spare_.pop_back();
     }
     job->batch.ids = std::move(ids);
+    job->epoch = epoch;
     ticket = next_ticket_++;
     if (!threads_.empty()) queue_.push_back(job.get());
     jobs_.emplace(ticket, std::move(job));
@@ -174,7 +176,7 @@ bool Loader::read(Job& job, Stop stop) const {
     }
     for (; job.read < batch.size(); ++job.read) {
       if (stop()) return false;
-      read_sample(batch, job.read);
+      read_sample(batch, job.read, job.epoch);
     }
   } catch (...) {
     job.failure = translate_current(job.read < batch.size() ? batch.ids[job.read] : 0);
@@ -202,9 +204,10 @@ void Loader::make_room(Batch& batch) const {
   batch.tokens.resize(tokens ? times(elements_) : 0);
   batch.labels.resize(values ? 0 : times(target_elements_));
   batch.values.resize(values ? times(target_elements_) : 0);
+  batch.probabilities.clear();
 }
 
-void Loader::read_sample(Batch& batch, std::size_t index) const {
+void Loader::read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const {
   const auto part = [index](auto all, std::uint64_t elements) {
     return all.empty() ? all : all.subspan(index * elements, elements);
   };
@@ -213,7 +216,11 @@ void Loader::read_sample(Batch& batch, std::size_t index) const {
                         .tokens = part(std::span(batch.tokens), elements_),
                         .labels = part(std::span(batch.labels), target_elements_),
                         .values = part(std::span(batch.values), target_elements_)};
-  dataset_->read_sample(id, room);
+  if (epoch && !room.features.empty() && room.values.empty() && room.labels.size() == 1) {
+    room.labels[0] = dataset_->read_in_epoch(id, *epoch, room.features);
+  } else {
+    dataset_->read_sample(id, room);
+  }
   const std::int64_t classes = dataset_->spec().classes;
   for (const std::int64_t label : room.labels) {
     if (classes > 0 && (label < 0 || label >= classes)) {

@@ -19,6 +19,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct Batch {
   std::vector<std::int64_t> tokens;  // sample after sample; empty for floats
   std::vector<std::int64_t> labels;  // one a sample, or one for each of its target's places; empty for values
   std::vector<float> values;         // of regression; else empty
+  std::vector<float> probabilities;  // {samples, classes}, of samples that were mixed after loading; else empty
   std::vector<std::uint64_t> ids;
   std::vector<std::int64_t> shape;         // of features or tokens: {samples, spec().shape...}
   std::vector<std::int64_t> target_shape;  // of labels or values: {samples, spec().target_shape...}
@@ -59,8 +61,9 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   // Asks for a batch. Never blocks on reading; what is submitted and not taken stays in memory, so the caller
-  // bounds how far ahead it asks. REQUIRES: every id below the data set's size.
-  Ticket submit(std::vector<std::uint64_t> ids);
+  // bounds how far ahead it asks. With an epoch samples are read as training sees them in it (Dataset::read_in_epoch),
+  // without one as they are. REQUIRES: every id below the data set's size.
+  Ticket submit(std::vector<std::uint64_t> ids, std::optional<std::uint64_t> epoch = std::nullopt);
 
   // Waits for the batch and hands it over; the ticket is then spent.
   // Throws Error{kTimeout}, naming the first sample, when the deadline passes first: the ticket stays good
@@ -82,7 +85,7 @@ class Loader {
   template <typename Stop>
   bool read(Job& job, Stop stop) const;
   void make_room(Batch& batch) const;
-  void read_sample(Batch& batch, std::size_t index) const;
+  void read_sample(Batch& batch, std::size_t index, std::optional<std::uint64_t> epoch) const;
   void stop();
 
   // Constant after construction.

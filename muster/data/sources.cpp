@@ -9,9 +9,11 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/augment/augmentation.h"
 #include "muster/data/cifar10.h"
 #include "muster/data/idx.h"
 #include "muster/data/image_dataset.h"
+#include "muster/data/pictures/picture_source.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/synthetic.h"
 #include "muster/data/tolerant.h"
@@ -103,6 +105,18 @@ Data open_synthetic(const SourceOptions& options) {
   return data;
 }
 
+// Decorates the training set with the steps that the source has not done itself.
+void augment_training(Data& data, const SourceOptions& options) {
+  if (options.augment.empty()) return;
+  const Augmentation augmentation = parse_augmentation(options.augment);
+  if (augmentation.resized_crop_area && options.source != "pictures") {
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("random-resized-crop is for pictures, not for the source \"{}\"", options.source), {},
+                "Use crop:N instead.");
+  }
+  data.train = std::make_shared<Augmented>(data.train, augmentation, data.normalization, options.seed);
+}
+
 struct Source {
   std::string_view name;
   std::string_view help;
@@ -116,6 +130,8 @@ constexpr std::array kSources{
            open_fashion_mnist, "dataset-fashion-mnist", kFashionMnistFolder},
     Source{"idx", "a folder with MNIST's four files (train-images-idx3-ubyte ...), plain or .gz", open_idx},
     Source{"cifar10", "a folder with CIFAR-10's binary files (data_batch_1.bin ... test_batch.bin)", open_cifar10},
+    Source{"pictures", "a folder CLASS/FILE of JPEG and PNG files of any size, or one with train/ and test/ in it",
+           open_pictures},
     Source{"csv", "a table: numeric and categorical columns and a target; plain, gzip or zstd", open_table},
     Source{"numpy", "arrays x and y in a .npz file, or in a folder as .npy files", open_arrays},
     Source{"text", "a text file, or a folder of them, for character and byte models", open_text},
@@ -140,6 +156,7 @@ Data open_source(const SourceOptions& options) {
     names.emplace_back(source.name);
     if (source.name != options.source) continue;
     Data data = source.open(options);
+    augment_training(data, options);
     if (!data.bad_samples) data.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
     if (data.bad_samples->skipping()) {
       for (auto* set : {&data.train, &data.test, &data.validation}) {

@@ -21,7 +21,8 @@ namespace muster::data {
 struct SourceOptions {
   std::string source = {};                        // a name that sources() lists
   std::filesystem::path path = {};                // folder of the files; empty: the source's own place, if it has one
-  std::vector<std::int64_t> shape = {3, 32, 32};  // synthetic only, as are the next four
+  std::vector<std::string> augment = {};          // steps for training samples (augment/augmentation.h)
+  std::vector<std::int64_t> shape = {3, 32, 32};  // synthetic and pictures; the next four are of synthetic only
   std::int64_t classes = 10;
   std::uint64_t samples = 50000;
   std::uint64_t test_samples = 10000;

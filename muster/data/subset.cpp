@@ -27,6 +27,10 @@ std::int64_t Subset::read(std::uint64_t id, std::span<float> features) const {
   return dataset_->read(original(id), features);
 }
 
+std::int64_t Subset::read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const {
+  return dataset_->read_in_epoch(original(id), epoch, features);
+}
+
 void Subset::read_sample(std::uint64_t id, const SampleRoom& room) const {
   dataset_->read_sample(original(id), room);
 }

@@ -20,6 +20,7 @@ class Subset final : public Dataset {
   std::uint64_t size() const override { return end_ - begin_; }
   const SampleSpec& spec() const override { return dataset_->spec(); }
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
+  std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override;
 

@@ -38,6 +38,12 @@ std::int64_t Tolerant::read(std::uint64_t id, std::span<float> features) const {
   return label;
 }
 
+std::int64_t Tolerant::read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const {
+  std::int64_t label = 0;
+  read_first_good(id, [&](std::uint64_t candidate) { label = dataset_->read_in_epoch(candidate, epoch, features); });
+  return label;
+}
+
 void Tolerant::read_sample(std::uint64_t id, const SampleRoom& room) const {
   read_first_good(id, [&](std::uint64_t candidate) { dataset_->read_sample(candidate, room); });
 }

@@ -28,6 +28,7 @@ class Tolerant final : public Dataset {
   // Throw what BadSamples::report throws, kDamaged if no sample at all can be read, and what the data set below throws
   // beside kDamaged.
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
+  std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override { dataset_->will_read(ids); }
 

@@ -1,7 +1,6 @@
 #include "muster/trainer/datasets.h"
 
-#include "muster/data/lane_plan.h"
-#include "muster/data/permutation.h"
+#include "muster/data/partition/partition.h"
 #include "muster/data/subset.h"
 
 namespace muster::trainer {
@@ -21,11 +20,19 @@ Datasets open_data(const Job& job) {
   return sets;
 }
 
+std::shared_ptr<const data::LaneOrder> lane_order(const Job& job, const data::Dataset& train,
+                                                  const data::BatchShape& shape) {
+  const auto seed = static_cast<std::uint64_t>(job.seed);
+  if (job.data.placement != "local") return std::make_shared<data::GlobalOrder>(shape, seed);
+  data::LaneShards cut = data::partition_lanes(data::parse_partition(job.data.partition), shape.samples, shape.lanes,
+                                               seed, [&] { return data::read_labels(train); });
+  return std::make_shared<data::LocalOrder>(std::move(cut.shards), cut.lane_of, shape, seed);
+}
+
 std::vector<std::uint64_t> samples_of(const ResolvedJob& resolved, std::uint64_t step, std::size_t lane) {
-  const data::BatchShape shape{open_data(resolved.job).train->size(), resolved.batch, resolved.lanes};
-  const data::StepPlan plan = data::plan_step(data::cursor_at_step(step, shape), shape);
-  const data::Permutation order(shape.samples, static_cast<std::uint64_t>(resolved.job.seed), plan.at.epoch);
-  return order.range(plan.lanes.at(lane).begin, plan.lanes.at(lane).end);
+  const std::shared_ptr<const data::Dataset> train = open_data(resolved.job).train;
+  const auto order = lane_order(resolved.job, *train, {train->size(), resolved.batch, resolved.lanes});
+  return order->ids(order->plan(order->cursor_at_step(step)), lane);
 }
 
 }  // namespace muster::trainer

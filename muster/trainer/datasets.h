@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "muster/data/bad_samples.h"
 #include "muster/data/dataset.h"
+#include "muster/data/lane_order.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
@@ -23,6 +25,10 @@ struct Datasets {
 
 // Throws as data::open_source and data::split.
 Datasets open_data(const Job& job);
+
+// Which samples each lane computes.
+std::shared_ptr<const data::LaneOrder> lane_order(const Job& job, const data::Dataset& train,
+                                                  const data::BatchShape& shape);
 
 // The samples of a lane of step `step` (committed steps before it), as the training set numbers them. Throws as
 // open_data.

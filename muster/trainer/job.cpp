@@ -8,6 +8,8 @@
 #include "muster/base/check.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
+#include "muster/data/augment/augmentation.h"
+#include "muster/data/partition/partition.h"
 #include "muster/strategies/registry.h"
 
 namespace muster::trainer {
@@ -69,12 +71,12 @@ struct DataKey {
 
 const std::vector<DataKey>& data_keys() {
   static const std::vector<DataKey> keys{
-      {"shape", {"synthetic"}},
+      {"shape", {"synthetic", "pictures"}},
       {"classes", {"synthetic"}},
       {"samples", {"synthetic"}},
       {"test_samples", {"synthetic"}},
       {"test_path", {"csv", "numpy"}},
-      {"test_fraction", {"csv", "numpy", "text"}},
+      {"test_fraction", {"csv", "numpy", "text", "pictures"}},
       {"target", {"csv"}},
       {"numeric", {"csv"}},
       {"categorical", {"csv"}},
@@ -157,6 +159,25 @@ void check_data(const Schema& schema, const Job& job) {
     throw schema.invalid("data.delimiter", fmt::format("found \"{}\"", excerpt(delimiter, 20)),
                          "It is one character, and neither a quote nor a line end.");
   }
+}
+
+// What the data layer says of a key's value, as the message of a job file.
+template <typename Parse>
+void check_words(const Schema& schema, const char* key, const Parse& parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    throw schema.invalid(key, error.message(), error.remedy());
+  }
+}
+
+void resolve_training_data(const Schema& schema, Job& job) {
+  check_words(schema, "data.augment", [&] { data::parse_augmentation(job.data.augment); });
+  check_words(schema, "data.partition", [&] { data::parse_partition(job.data.partition); });
+  if (job.data.placement != "local" && schema.changed("data.partition")) {
+    throw schema.invalid("data.partition", "has no effect with placement \"any\"", "Set data.placement = \"local\".");
+  }
+  if (job.data.source == "pictures" && !schema.changed("data.shape")) job.data.shape = {3, 224, 224};
 }
 
 void resolve_model(const Schema& schema, Job& job) {
@@ -255,6 +276,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
                          "Set optimizer.scaling = \"linear\".");
   }
   check_data(schema, job);
+  resolve_training_data(schema, job);
   resolve_model(schema, job);
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
@@ -319,7 +341,10 @@ Schema job_schema(Job& job) {
           "Per channel, subtracted from pixels in 0..1. Not set: measured on the training set.");
   d.field("std", &job.data.stddev, "Per channel, divides pixels after mean. Not set: measured on the training set.")
       .above(0);
-  d.field("shape", &job.data.shape, "Of one sample; for the source synthetic.").range(1, 1e6).non_empty();
+  d.field("shape", &job.data.shape,
+          "Of one sample; for the sources synthetic and pictures (channels, height, width; 3, 224, 224 if not set).")
+      .range(1, 1e6)
+      .non_empty();
   d.field("classes", &job.data.classes, "For the source synthetic.").range(2, 1e6);
   d.field("samples", &job.data.samples, "Training samples; for the source synthetic.").range(1, kMany);
   d.field("test_samples", &job.data.test_samples, "For the source synthetic.").range(1, kMany);
@@ -348,6 +373,16 @@ Schema job_schema(Job& job) {
           "csv: the first line names the columns; false: their names are \"0\", \"1\", ...");
   d.field("tokens", &job.data.tokens, "text: what models read.").one_of({"characters", "bytes"});
   d.field("window", &job.data.window, "text: tokens of a sample.").range(1, 1e6);
+  d.field("augment", &job.data.augment,
+          "What is done to training pictures, in this order: flip, crop:N, rotate:DEGREES, jitter:S, cutout:N, "
+          "random-resized-crop, mixup:ALPHA (docs/data-pictures.md).");
+  d.field("placement", &job.data.placement,
+          "\"any\": every worker reads any sample. \"local\": every lane has samples of its own, so that a worker "
+          "reads only those of its lanes (docs/partitioning.md).")
+      .one_of({"any", "local"});
+  d.field("partition", &job.data.partition,
+          "placement local: which samples a lane has. consecutive, random, hash, balanced, stratified, "
+          "dirichlet:ALPHA or file:PATH.");
   d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
@@ -491,6 +526,7 @@ data::SourceOptions source_options(const Job& job) {
   options.samples = static_cast<std::uint64_t>(job.data.samples);
   options.test_samples = static_cast<std::uint64_t>(job.data.test_samples);
   options.seed = static_cast<std::uint64_t>(job.seed);
+  options.augment = job.data.augment;
   options.test_path = job.data.test_path;
   options.test_fraction = job.data.test_fraction;
   options.validation = job.data.validation;

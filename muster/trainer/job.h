@@ -58,6 +58,9 @@ struct Job {
     bool header = true;
     std::string tokens = "characters";
     std::int64_t window = 64;
+    std::vector<std::string> augment;
+    std::string placement = "any";
+    std::string partition = "consecutive";
     std::int64_t loader_threads = 1;
     std::int64_t prefetch = 4;
   } data;

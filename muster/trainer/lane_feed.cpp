@@ -1,9 +1,16 @@
 #include "muster/trainer/lane_feed.h"
 
+#include "muster/base/random.h"
+#include "muster/data/augment/mixup.h"
+
 namespace muster::trainer {
 
-LaneFeed::LaneFeed(std::shared_ptr<const data::Dataset> dataset, const LaneFeedOptions& options)
-    : dataset_(std::move(dataset)), options_(options), loader_(dataset_, {.threads = options.loader_threads}) {
+LaneFeed::LaneFeed(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::LaneOrder> order,
+                   const LaneFeedOptions& options)
+    : dataset_(std::move(dataset)),
+      order_(std::move(order)),
+      options_(options),
+      loader_(dataset_, {.threads = options.loader_threads}) {
 }
 
 void LaneFeed::expect(const data::StepPlan& plan, const std::vector<std::size_t>& lanes) {
@@ -18,7 +25,12 @@ data::Batch LaneFeed::take(const data::StepPlan& plan, std::size_t lane) {
   request(key, plan);
   const data::Loader::Ticket ticket = tickets_.at(key);
   tickets_.erase(key);
-  return wait_for(ticket);
+  data::Batch batch = wait_for(ticket);
+  if (options_.mixup_alpha) {
+    data::mix_lane(batch, *options_.mixup_alpha, dataset_->spec(),
+                   {.seed = options_.seed, .purpose = Purpose::kMixup, .step = plan.at.step, .lane = lane});
+  }
+  return batch;
 }
 
 void LaneFeed::forget_before(std::uint64_t step) {
@@ -30,12 +42,7 @@ void LaneFeed::forget_before(std::uint64_t step) {
 
 void LaneFeed::request(const Key& key, const data::StepPlan& plan) {
   if (tickets_.contains(key)) return;
-  if (!permutation_ || permutation_epoch_ != plan.at.epoch) {
-    permutation_.emplace(dataset_->size(), options_.seed, plan.at.epoch);
-    permutation_epoch_ = plan.at.epoch;
-  }
-  const data::LaneRange range = plan.lanes[key.second];
-  tickets_.emplace(key, loader_.submit(permutation_->range(range.begin, range.end)));
+  tickets_.emplace(key, loader_.submit(order_->ids(plan, key.second), plan.at.epoch));
 }
 
 }  // namespace muster::trainer

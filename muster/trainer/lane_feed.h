@@ -1,6 +1,6 @@
-// LaneFeed: reads lanes ahead of the training loop. The order is known in advance, because lanes are ranges of a
-// computed permutation; which of them this worker will get is the strategy's guess. A lane that was read in vain is
-// dropped. No torch here. Thread safety: one thread; reading happens on threads of its own.
+// LaneFeed: reads lanes ahead of the training loop. The order is known in advance, because the samples of lanes are
+// computed (data/lane_order.h); which of them this worker will get is the strategy's guess. A lane that was read in
+// vain is dropped. No torch here. Thread safety: one thread; reading happens on threads of its own.
 #pragma once
 
 #include <chrono>
@@ -13,25 +13,28 @@
 #include <vector>
 
 #include "muster/data/dataset.h"
+#include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/loader.h"
-#include "muster/data/permutation.h"
 
 namespace muster::trainer {
 
 struct LaneFeedOptions {
-  std::uint64_t seed = 1;  // of the epochs' permutations
+  std::uint64_t seed = 1;  // of mixup
   int loader_threads = 1;
   std::size_t prefetch = 4;  // lanes that are read ahead
   std::chrono::seconds load_timeout{60};
+  std::optional<double> mixup_alpha{};  // data/augment/mixup.h
 };
 
 class LaneFeed {
  public:
   // Throws as data::Loader.
-  LaneFeed(std::shared_ptr<const data::Dataset> dataset, const LaneFeedOptions& options);
+  LaneFeed(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const data::LaneOrder> order,
+           const LaneFeedOptions& options);
 
   const std::shared_ptr<const data::Dataset>& dataset() const { return dataset_; }
+  const data::LaneOrder& order() const { return *order_; }
 
   // Begins to read these lanes of a step, as far as there is room. Returns at once.
   void expect(const data::StepPlan& plan, const std::vector<std::size_t>& lanes);
@@ -54,10 +57,9 @@ class LaneFeed {
   }
 
   const std::shared_ptr<const data::Dataset> dataset_;
+  const std::shared_ptr<const data::LaneOrder> order_;
   const LaneFeedOptions options_;
   data::Loader loader_;
-  std::optional<data::Permutation> permutation_;
-  std::uint64_t permutation_epoch_ = 0;
   std::map<Key, data::Loader::Ticket> tickets_;
 };
 

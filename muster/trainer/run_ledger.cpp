@@ -3,7 +3,7 @@
 namespace muster::trainer {
 
 RunLedger::RunLedger(const RunLedgerOptions& options)
-    : shape_(options.shape),
+    : order_(options.order ? options.order : std::make_shared<data::GlobalOrder>(options.shape, 0)),
       first_generation_(options.first_generation),
       writer_(options.folder, {.worker = options.worker,
                                .epoch_samples = options.shape.samples,
@@ -25,7 +25,7 @@ void RunLedger::lane_loaded(const data::Cursor& at, std::uint64_t lane, std::spa
 
 void RunLedger::steps_committed(std::uint64_t steps) {
   for (; *recorded_ < steps; ++*recorded_) {
-    const data::StepPlan plan = data::plan_step(data::cursor_at_step(*recorded_, shape_), shape_);
+    const data::StepPlan plan = order_->plan(order_->cursor_at_step(*recorded_));
     writer_.record_commit(plan.at.epoch, plan.at.step, plan.lanes.size());
   }
 }

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 
+#include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/ledger.h"
 
@@ -19,6 +21,7 @@ struct RunLedgerOptions {
   std::filesystem::path folder;
   int worker = 0;
   data::BatchShape shape;
+  std::shared_ptr<const data::LaneOrder> order{};  // of data that is local to lanes; empty: any
   // data::next_ledger_generation when this life of the run began; the same for all workers, those who come later too.
   std::uint64_t first_generation = 1;
   std::optional<std::uint64_t> resumed_at{};  // the step at which it began, if it went on from another life
@@ -38,7 +41,7 @@ class RunLedger {
   void steps_committed(std::uint64_t steps);
 
  private:
-  const data::BatchShape shape_;
+  const std::shared_ptr<const data::LaneOrder> order_;
   const std::uint64_t first_generation_;
   data::LedgerWriter writer_;
   std::optional<std::uint64_t> recorded_;  // steps whose commit needs no record any more

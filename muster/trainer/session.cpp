@@ -131,7 +131,7 @@ struct Session::State {
     binding.write_buffers(strategy->committed().buffers);
     cursor = strategy->committed().cursor;
     // A worker that came later knows how many steps are committed, and the rest follows.
-    if (met && options.supervised) cursor = data::cursor_at_step(cursor.step, shape());
+    if (met && options.supervised) cursor = feed->order().cursor_at_step(cursor.step);
   }
 
   void meet() {
@@ -149,12 +149,16 @@ struct Session::State {
     return committed;
   }
 
-  data::BatchShape shape() const { return {feed->dataset()->size(), options.batch, lanes}; }
-
   void use(const std::shared_ptr<const data::Dataset>& dataset) {
     if (feed && feed->dataset() == dataset) return;
     if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
-    const std::uint64_t fewest = data::fewest_lanes({dataset->size(), options.batch, lanes});
+    std::shared_ptr<const data::LaneOrder> order = options.order;
+    if (!order) {
+      const data::BatchShape shape{dataset->size(), options.batch, lanes};
+      order = std::make_shared<data::GlobalOrder>(shape, options.seed);
+    }
+    // The last step of an epoch may have the fewest.
+    const std::size_t fewest = order->plan(order->cursor_at_step(order->steps_per_epoch() - 1)).lanes.size();
     if (meets_in_lanes && fewest < lanes) {
       throw Error(ErrorKind::kInvalidInput,
                   fmt::format("the last batch of an epoch is enough for {} of {} workers, and all meet in every batch "
@@ -162,13 +166,14 @@ struct Session::State {
                               fewest, lanes),
                   {}, "Choose another batch, or leave samples out.");
     }
-    feed.emplace(dataset,
-                 LaneFeedOptions{options.seed, options.loader_threads, options.prefetch, options.load_timeout});
+    feed.emplace(dataset, std::move(order),
+                 LaneFeedOptions{options.seed, options.loader_threads, options.prefetch, options.load_timeout,
+                                 options.mixup_alpha});
     plan.reset();
   }
 
   void begin_step() {
-    plan = data::plan_step(cursor, shape());
+    plan = feed->order().plan(cursor);
     next_to_verify = 0;
     strategy->begin_step(*plan);
     feed->forget_before(cursor.step);
@@ -186,7 +191,7 @@ struct Session::State {
     feed->expect(ahead, expected);
     // A strategy that cannot guess gives no lanes; looking further than prefetch steps is never needed.
     for (std::size_t steps = 0; steps < options.prefetch && !feed->full(); ++steps) {
-      ahead = data::plan_step(ahead.next, shape());
+      ahead = feed->order().plan(ahead.next);
       feed->expect(ahead, strategy->expected_lanes(ahead));
     }
   }

@@ -32,6 +32,7 @@
 #include "muster/compute/optimizer.h"
 #include "muster/compute/schedule.h"
 #include "muster/data/dataset.h"
+#include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/strategies/strategy.h"
 
@@ -48,6 +49,9 @@ struct SessionOptions {
   std::string strategy = "shared_sync";
   int loader_threads = 1;
   std::size_t prefetch = 4;  // lanes that are read ahead
+  // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
+  std::shared_ptr<const data::LaneOrder> order{};
+  std::optional<double> mixup_alpha{};  // blends pairs of a lane's samples; targets are then rows of probabilities
   std::chrono::seconds load_timeout{60};
   comm::Group group{};  // the workers that train together
   // Instead of `group`: workers that may be lost and replaced while they train.

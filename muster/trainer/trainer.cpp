@@ -13,6 +13,8 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
+#include "muster/data/augment/augmentation.h"
+#include "muster/data/lane_order.h"
 #include "muster/launch/environment.h"
 #include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
@@ -57,7 +59,7 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
 }
 
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
-                               const TrainingOptions& training) {
+                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training) {
   const Job& job = resolved.job;
   SessionOptions options;
   options.batch = resolved.batch;
@@ -70,6 +72,8 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.strategy = job.parallel.strategy;
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
+  options.order = std::move(order);
+  options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
   options.group = training.group;
   options.supervised = training.supervised;
   options.verify_rate = training.verify_rate;
@@ -96,9 +100,10 @@ class Training {
         log_(log),
         sets_(open_data(job_)),
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
+        order_(lane_order(job_, *sets_.train, shape_)),
         total_steps_(total_steps(job_, shape_)),
         net_(build_model_with_threads()),
-        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, options)) {}
+        session_(net_, optimizer_options(resolved), session_options(resolved, shape_, order_, options)) {}
 
   TrainingResult run() {
     bool met = false;
@@ -239,6 +244,7 @@ class Training {
       options.folder = folder_->ledger();
       options.worker = options_.supervised ? options_.supervised->seat : members.group.rank();
       options.shape = shape_;
+      options.order = order_;
       options.first_generation = ledger_generation_;
       if (options_.resume) options.resumed_at = first_step_;
       options.apart = job_.parallel.strategy == "local_sgd";
@@ -510,7 +516,9 @@ class Training {
       lane.propose_change(proposal);
       const torch::Tensor logits = net_->forward(lane.data);
       lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
-      lane.count_correct(logits.detach().argmax(1).eq(lane.target).sum().item<std::int64_t>());
+      // Of samples that were mixed the larger part counts.
+      const torch::Tensor answer = lane.target.dim() == 2 ? lane.target.argmax(1) : lane.target;
+      lane.count_correct(logits.detach().argmax(1).eq(answer).sum().item<std::int64_t>());
     });
     if (ledger_ && outcome.synchronized) ledger_->steps_committed(session_.cursor().step);
     account(outcome);
@@ -737,6 +745,7 @@ class Training {
   Log& log_;
   const Datasets sets_;
   const data::BatchShape shape_;
+  const std::shared_ptr<const data::LaneOrder> order_;
   const std::uint64_t total_steps_;
   const std::shared_ptr<model::Net> net_;
   // of the training thread

@@ -25,6 +25,7 @@ lanes = 4
 source = "idx"
 path = "pictures"
 batch = 120
+{data}
 [model]
 {model}
 [optimizer]
@@ -67,10 +68,11 @@ Json train(const testing::TemporaryFolder& folder, int workers, const char* clai
   return result.exit_code == 0 ? testing::rows(result.out).back() : Json::object();
 }
 
-void expect_promise(const std::string& model, int steps, const std::vector<std::pair<int, const char*>>& ways) {
+void expect_promise(const std::string& model, int steps, const std::vector<std::pair<int, const char*>>& ways,
+                    const std::string& data = {}) {
   const testing::TemporaryFolder folder;
-  testing::spill(folder / "job.toml",
-                 fmt::format(fmt::runtime(kJob), fmt::arg("steps", steps), fmt::arg("model", model)));
+  testing::spill(folder / "job.toml", fmt::format(fmt::runtime(kJob), fmt::arg("steps", steps),
+                                                  fmt::arg("model", model), fmt::arg("data", data)));
   make_pictures(folder / "pictures");
   testing::save_script_classifier(folder / "model.ts", 784, 10, 0.3);
   const Json alone = train(folder, 1, "static");
@@ -96,6 +98,12 @@ TEST(LanePromise, HoldsForATorchScriptModelWithBatchNormAndDropout) {
   expect_promise(
       "script = \"model.ts\"", 12,
       {{1, "static"}, {2, "static"}, {2, "dynamic"}, {3, "static"}, {3, "dynamic"}, {4, "static"}, {4, "dynamic"}});
+}
+
+TEST(LanePromise, HoldsWithAugmentationMixupAndDataThatIsLocalToLanes) {
+  expect_promise("name = \"cnn\"", 8, {{2, "static"}, {3, "dynamic"}},
+                 "augment = [\"flip\", \"crop:3\", \"rotate:10\", \"jitter:0.3\", \"cutout:6\", \"mixup:0.4\"]\n"
+                 "placement = \"local\"\npartition = \"stratified\"");
 }
 
 }  // namespace

@@ -99,6 +99,21 @@ TEST(Job, MistakesAreNamedWithFileLineKeyFoundAndAllowed) {
   EXPECT_THAT(error_of("", {"data.batch=many"}), AllOf(HasSubstr("--set data.batch=many"), HasSubstr("integer")));
 }
 
+TEST(Job, AugmentationAndPartitionAreCheckedBeforeAnythingIsRead) {
+  EXPECT_THAT(error_of("[data]\naugment = [\"flip\", \"corp:4\"]"),
+              AllOf(HasSubstr("job.toml:2"), HasSubstr("data.augment"), HasSubstr("did you mean \"crop\"")));
+  EXPECT_THAT(error_of("[data]\naugment = [\"crop\"]"), HasSubstr("crop:AMOUNT"));
+  EXPECT_THAT(error_of("[data]\nplacement = \"local\"\npartition = \"dirichlet\""),
+              AllOf(HasSubstr("job.toml:3"), HasSubstr("data.partition")));
+  EXPECT_THAT(error_of("[data]\npartition = \"hash\""), HasSubstr("data.placement"));
+  EXPECT_EQ(error_of("[data]\nplacement = \"local\"\npartition = \"hash\"\naugment = [\"flip\", \"mixup:0.2\"]"),
+            "no error");
+  const ResolvedJob pictures = parse_job("[data]\nsource = \"pictures\"\npath = \"p\"\naugment = [\"flip\"]", "j");
+  EXPECT_EQ(source_options(pictures.job).shape, (std::vector<std::int64_t>{3, 224, 224}));
+  EXPECT_EQ(source_options(pictures.job).augment, (std::vector<std::string>{"flip"}));
+  EXPECT_EQ(parse_job(pictures.text, "j").text, pictures.text);
+}
+
 TEST(Job, ImpossibleCombinationsSayWhatToChange) {
   EXPECT_THAT(error_of("[job]\nlanes = 8\n[data]\nbatch = 4"), AllOf(HasSubstr("job.toml:2"), HasSubstr("job.lanes")));
   EXPECT_THAT(error_of("[job]\nlanes = 4\n[data]\nlane_batch = 1"), HasSubstr("a lane needs 2 samples"));

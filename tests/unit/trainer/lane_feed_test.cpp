@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/data/permutation.h"
 
 namespace muster::trainer {
 namespace {
@@ -39,7 +40,8 @@ class LaneFeedTest : public ::testing::Test {
  protected:
   // Without threads take() reads by itself, so that what is read is known.
   LaneFeed feed(std::size_t prefetch = 4) const {
-    return LaneFeed(numbers_, {.seed = 3, .loader_threads = 0, .prefetch = prefetch});
+    return LaneFeed(numbers_, std::make_shared<data::GlobalOrder>(kShape, 3),
+                    {.seed = 3, .loader_threads = 0, .prefetch = prefetch});
   }
   // What stands in the epoch's order where the lane lies.
   static std::vector<std::uint64_t> expected(const data::StepPlan& plan, std::size_t lane) {

@@ -14,6 +14,7 @@
 #include "muster/base/error.h"
 #include "muster/base/mutex.h"
 #include "muster/comm/shm_backend.h"
+#include "muster/data/partition/partition.h"
 #include "muster/data/permutation.h"
 #include "muster/data/synthetic.h"
 #include "support/ranks.h"
@@ -122,6 +123,44 @@ TEST(Session, UsesEverySampleOfAnEpochExactlyOnce) {
     EXPECT_EQ(seen.size(), 101U);
     EXPECT_EQ(std::set<std::uint64_t>(seen.begin(), seen.end()).size(), 101U);
   }
+}
+
+TEST(Session, LanesOfLocalDataReadTheirOwnShardsAndNoOthers) {
+  const auto dataset = line_data(101);
+  const data::LaneShards cut = data::partition_lanes({}, 101, 4, 1, {});
+  auto net = testing::make_net<LinearNet>(1);
+  SessionOptions local = options(16, 4);
+  local.order = std::make_shared<data::LocalOrder>(cut.shards, cut.lane_of, data::BatchShape{101, 16, 4}, local.seed);
+  Session session(net, compute::Sgd{}, local);
+  std::map<std::size_t, std::set<std::uint64_t>> first;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    std::map<std::size_t, std::set<std::uint64_t>> seen;
+    std::size_t samples = 0;
+    for (Lane& lane : session.lanes(dataset)) {
+      seen[lane.index].insert(lane.ids.begin(), lane.ids.end());
+      samples += lane.ids.size();
+      train_lane(lane, *net);
+    }
+    EXPECT_EQ(samples, 101U);
+    if (epoch == 0) first = seen;
+    EXPECT_EQ(seen, first) << "every epoch the same samples in the same lanes";
+  }
+}
+
+TEST(Session, MixedSamplesComeWithProbabilities) {
+  const auto dataset = line_data(40);
+  auto net = testing::make_net<LinearNet>(1);
+  SessionOptions mixing = options(20, 2);
+  mixing.mixup_alpha = 1.0;
+  Session session(net, compute::Sgd{}, mixing);
+  int blended = 0;
+  for (Lane& lane : session.lanes(dataset)) {
+    ASSERT_EQ(lane.target.dim(), 2);
+    EXPECT_TRUE(torch::allclose(lane.target.sum(1), torch::ones({lane.target.size(0)})));
+    blended += ((lane.target > 0.001) & (lane.target < 0.999)).any().item<bool>();
+    train_lane(lane, *net);
+  }
+  EXPECT_GT(blended, 0);
 }
 
 TEST(Session, TheSameSeedGivesTheSameBitsWhateverIsReadAhead) {

@@ -1,0 +1,81 @@
+// PictureFolder: a folder CLASS/FILE.{jpg,jpeg,png} of pictures of any size as a data set of one shape.
+//
+// Classes are the names of the sub-folders in byte order, samples their files in byte order: every host that holds the
+// same names has the same samples. Hidden names are left out, and so are files of other endings. Links are followed, to
+// files and to folders of classes; nothing is looked for deeper, so no link can lead in a circle. Only names are kept
+// in memory (about 20 bytes a picture); files are opened when they are read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/data/dataset.h"
+#include "muster/data/images.h"
+#include "muster/data/pictures/crop.h"
+#include "muster/data/pictures/resize.h"
+
+namespace muster::data {
+
+// The names of a folder's pictures. Immutable.
+class PictureList {
+ public:
+  // Throws Error{kNotFound}; kInvalidInput, naming it: no classes, a class without pictures, a folder inside a class;
+  // kNotFound for a link to nothing; kIo.
+  explicit PictureList(std::filesystem::path folder);
+
+  std::uint64_t size() const { return ends_.size(); }
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  std::int64_t label(std::uint64_t id) const;
+  std::filesystem::path path(std::uint64_t id) const;
+
+ private:
+  void add_class(const std::string& name);
+
+  std::filesystem::path folder_;
+  std::vector<std::string> class_names_;
+  std::vector<std::uint64_t> class_ends_;  // the first sample after each class
+  std::string names_;                      // of all files, one after the other
+  std::vector<std::uint64_t> ends_;        // of each name in names_
+};
+
+struct PictureOptions {
+  int channels = 3;  // 3 or 1 (grey)
+  Extent extent = {224, 224};
+  double centre_part = 1;                          // of the largest window in the middle: what read() takes
+  std::optional<RandomWindow> random_window = {};  // empty: training takes the middle too
+  std::uint64_t seed = 0;                          // of the random windows
+  PictureLimits limits = {};
+};
+
+// Immutable after construction. Thread safety: as Dataset.
+class PictureFolder final : public Dataset {
+ public:
+  // Throws Error{kInvalidInput} for options that cannot be, or a normalization that does not fit the channels.
+  PictureFolder(PictureList list, const PictureOptions& options, const Normalization& normalization);
+
+  std::uint64_t size() const override { return list_.size(); }
+  const SampleSpec& spec() const override { return spec_; }
+  // Both throw Error{kDamaged} for a picture that is cut, altered or above the limits, kNotFound if it is gone, kIo.
+  std::int64_t read(std::uint64_t id, std::span<float> features) const override;
+  std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
+
+  const PictureList& list() const { return list_; }
+
+ private:
+  std::int64_t read_window(std::uint64_t id, std::optional<std::uint64_t> epoch, std::span<float> features) const;
+
+  PictureList list_;
+  PictureOptions options_;
+  PictureFormat format_;
+  SampleSpec spec_;
+};
+
+// Mean and deviation of every channel over the pixels of up to `most` pictures, chosen by their number alone; pictures
+// that cannot be decoded are left out. Throws what the last of them threw if there is no other.
+Normalization measure_pictures(const PictureList& list, const PictureOptions& options, std::uint64_t most = 256);
+
+}  // namespace muster::data

@@ -1,0 +1,91 @@
+#include "muster/data/pictures/picture_source.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/data/augment/augmentation.h"
+#include "muster/data/pictures/picture_folder.h"
+#include "muster/data/source_parts.h"
+
+namespace muster::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Evaluation after training on random windows: objects look as large as in training, on average.
+constexpr double kCentrePart = 0.875;
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;  // what cannot be looked at is no folder for us
+  return fs::is_directory(path, ignored);
+}
+
+std::optional<fs::path> test_folder(const fs::path& folder) {
+  for (const char* name : {"test", "val", "validation"}) {
+    if (is_folder(folder / name)) return folder / name;
+  }
+  return std::nullopt;
+}
+
+PictureOptions picture_options(const SourceOptions& options) {
+  if (options.shape.size() != 3 ||
+      std::any_of(options.shape.begin(), options.shape.end(), [](std::int64_t n) { return n < 1 || n > 65535; })) {
+    throw Error(ErrorKind::kInvalidInput, "pictures need a shape of channels, height and width", {},
+                "For instance shape = [3, 224, 224].");
+  }
+  PictureOptions pictures;
+  pictures.channels = static_cast<int>(options.shape[0]);
+  pictures.extent = {static_cast<std::uint32_t>(options.shape[2]), static_cast<std::uint32_t>(options.shape[1])};
+  pictures.seed = options.seed;
+  if (const auto area = parse_augmentation(options.augment).resized_crop_area) {
+    pictures.random_window = RandomWindow{.least_area = *area};
+    pictures.centre_part = kCentrePart;
+  }
+  return pictures;
+}
+
+void check_same_classes(const PictureList& train, const PictureList& test, const fs::path& folder) {
+  if (train.class_names() == test.class_names()) return;
+  for (const std::string& name : train.class_names()) {
+    const auto& others = test.class_names();
+    if (std::find(others.begin(), others.end(), name) != others.end()) continue;
+    throw Error(ErrorKind::kMismatch, fmt::format("the class \"{}\" has no folder here", name), folder.string());
+  }
+  throw Error(ErrorKind::kMismatch,
+              fmt::format("has {} classes; the training pictures have {}", test.class_names().size(),
+                          train.class_names().size()),
+              folder.string());
+}
+
+}  // namespace
+
+Data open_pictures(const SourceOptions& options) {
+  const fs::path folder = required_path(options, "the folder that holds the classes");
+  const PictureOptions pictures = picture_options(options);
+  const bool apart = is_folder(folder / "train");
+  const std::optional<fs::path> test = apart ? test_folder(folder) : std::nullopt;
+  PictureList list(apart ? folder / "train" : folder);
+  std::optional<PictureList> test_list;
+  if (test) {
+    test_list.emplace(*test);
+    check_same_classes(list, *test_list, *test);
+  }
+  Data data;
+  data.normalization = options.normalization ? *options.normalization : measure_pictures(list, pictures);
+  auto all = std::make_shared<PictureFolder>(std::move(list), pictures, data.normalization);
+  if (test_list) {
+    data.train = all;
+    data.test = std::make_shared<PictureFolder>(std::move(*test_list), pictures, data.normalization);
+  } else {
+    hold_out_test(data, all, options);
+  }
+  data.description =
+      describe(data.train->size(), data.test->size(), all->spec(), fmt::format("from {}", folder.string()));
+  return data;
+}
+
+}  // namespace muster::data

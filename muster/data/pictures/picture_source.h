@@ -1,0 +1,14 @@
+// The source "pictures" of job files: a folder of classes, or one with train/ and test/ (or val/, validation/) in it.
+#pragma once
+
+#include "muster/data/sources.h"
+
+namespace muster::data {
+
+// Samples become SourceOptions::shape. Without a test folder SourceOptions::test_fraction of the pictures is held out.
+// The augmentation random-resized-crop is done here, while decoding; the other steps are open_source's.
+// Throws Error{kInvalidInput, kNotFound, kIo}, kMismatch if the two folders have different classes, and kDamaged if no
+// picture can be decoded.
+Data open_pictures(const SourceOptions& options);
+
+}  // namespace muster::data
