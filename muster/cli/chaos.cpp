@@ -239,9 +239,11 @@ class Chaos {
     const std::filesystem::path folder = run_ / "chaos";
     std::filesystem::create_directories(folder);
     const std::uint64_t step = seen.newest->step;
+    // At the end of an epoch only every_epochs makes it write one. Enough stay for that one to be read in peace.
     StartedProgram program(
         {"train", (run_ / "job.toml").string(), "--quiet", "--set", fmt::format("job.runs={}", folder.string()),
-         "--set", fmt::format("checkpoint.every_steps={}", step)},
+         "--set", fmt::format("checkpoint.every_steps={}", step), "--set", "checkpoint.every_epochs=1", "--set",
+         "checkpoint.keep=10"},
         log_);
     JobWatch watch(program.find_run(folder, Deadline::after(kStartTime)));
     teller_.tell(watch_->now(), fmt::format("undisturbed, to step {}, for comparison: {}", step, watch.run().string()));
@@ -255,9 +257,9 @@ class Chaos {
       system_clock().sleep_for(kLookInterval);
     }
     teller_.end();
+    seen.reference = stored_weights(watch.run(), step);
     program.wait(Deadline::after(std::chrono::seconds(2)));  // it may have reached its own end
     program.stop(Deadline::after(kEndTime));
-    seen.reference = stored_weights(watch.run(), step);
     return begin ? step_rate(watch.samples(), *begin, watch.last_commit()) : 0;
   }
 

@@ -23,7 +23,7 @@ using testing::run_program;
 constexpr const char* kJob = R"([job]
 name = "shaken"
 epochs = 100000
-lanes = 4
+lanes = 2
 ledger = true
 [data]
 source = "synthetic"
@@ -33,6 +33,7 @@ test_samples = 50
 batch = 64
 [model]
 name = "mlp"
+hidden = [16]
 [parallel]
 workers = 2
 [checkpoint]
@@ -72,8 +73,8 @@ TEST_F(ChaosTest, AJobThatIsKilledAndStoppedKeepsEveryPromise) {
 }
 
 TEST_F(ChaosTest, TheWeightsOfAnotherJobAreNotTheSame) {
-  const std::vector<std::string> few{"--set", "job.steps=600", "--faults", "kill=20", "--calm", "0", "--json"};
-  const Finished other = run_program(folder_.path(), {"train", "job.toml", "--quiet", "--set", "job.steps=600", "--set",
+  const std::vector<std::string> few{"--set", "job.steps=400", "--faults", "kill=20", "--calm", "0", "--json"};
+  const Finished other = run_program(folder_.path(), {"train", "job.toml", "--quiet", "--set", "job.steps=400", "--set",
                                                       "job.seed=2", "--set", "job.runs=others"});
   ASSERT_EQ(other.exit_code, 0) << other.err;
   std::vector<std::string> arguments{"job.toml", "--runs", "others", "--reference", "shaken"};
@@ -88,7 +89,7 @@ TEST_F(ChaosTest, TheWeightsOfAnotherJobAreNotTheSame) {
 }
 
 TEST_F(ChaosTest, ALedgerThatWasDoctoredFails) {
-  std::vector<std::string> arguments{"chaos",  "job.toml", "--set", "job.steps=1000", "--faults",
+  std::vector<std::string> arguments{"chaos",  "job.toml", "--set", "job.steps=600", "--faults",
                                      "kill=6", "--calm",   "0",     "--json"};
   testing::Program program(folder_.path(), arguments);
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
