@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
 #include "muster/model/checkpoint_folder.h"
 
@@ -115,6 +116,7 @@ void CheckpointStore::save(const CheckpointContent& content) {
       hidden.write_file(std::string(name), [&](const HiddenFolder::Sink& sink) {
         digest = encode_safetensors(tensors, {{"format", "pt"}}, sink);
       });
+      MUSTER_FAILPOINT("checkpoint.tensors_written");
       manifest.files.push_back({std::string(name), digest.bytes, digest.sha256});
     };
     write_tensors(kModelFile, content.model);

@@ -329,7 +329,8 @@ class Training {
     if (!speaks_ || metrics_) return;
     if (!folder_) adopt_run();
     if (finished_ && !took_part_) return;  // nothing is left to write
-    if (!checkpoints_) open_checkpoints();
+    open_checkpoints();  // once more, where this worker has looked into them before: the one that was lost may have
+                         // left one
     metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
     writer_.emplace(
         *checkpoints_, [this](const WrittenCheckpoint& written) { report(written); },

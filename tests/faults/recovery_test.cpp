@@ -115,6 +115,18 @@ TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
   }
 }
 
+// The others wait for the last checkpoint when its writer dies in the middle of it.
+TEST_F(Recovery, ACheckpointThatALostLeaderHadBegunIsWrittenAgainAndNothingIsLeftOfIt) {
+  const std::vector<std::string> rarely{"checkpoint.every_steps=1000", "job.runs=torn"};
+  const Json expected = undisturbed({rarely[0]});
+  const testing::Failpoints armed("checkpoint.tensors_written=delay=500@call=2;checkpoint.tensors_written=kill@call=3");
+  const Finished result = run_program(folder_.path(), train_arguments(2, rarely));
+  EXPECT_THAT(result.err, HasSubstr("is lost")) << "it was not killed";
+  expect_same_end(result, expected, "a torn checkpoint");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "torn"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+}
+
 TEST_F(Recovery, TheStateOutlivesAllWorkers) {
   const std::vector<std::string> longer{"job.epochs=60"};
   const Json expected = undisturbed(longer);
