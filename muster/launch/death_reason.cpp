@@ -34,7 +34,7 @@ void DeathReasons::look_at(pid_t pid) {
 
 std::string DeathReasons::explain(pid_t pid, const Ending& ending) {
   const auto entry = known_.extract(pid);
-  if (entry.empty() || ending.signal != SIGKILL) return to_string(ending);
+  if (entry.empty() || (ending.signal != SIGKILL && !ending.unknown)) return to_string(ending);
   const Known& known = entry.mapped();
   if (oom_kills(known.group) <= known.older.kills) return to_string(ending);
   const std::optional<std::uint64_t> limit = memory_limit(known.group);

@@ -36,8 +36,9 @@ def workers_of(pid):
         return [int(word) for word in file.read().split()]
 
 
-def run_hurt(command, folder):
-    """The same with a kill -9 of each worker, one after the other, while they train."""
+def run_hurt(muster, program, folder):
+    """The same with a kill -9 of each worker, one after the other, while they train; the end with one worker."""
+    command = [muster, "run", "--workers", "1:2"] + program
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not glob.glob(os.path.join(folder, "runs", "fashion-*", "control.token")):  # written when they train
@@ -50,6 +51,10 @@ def run_hurt(command, folder):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(1)  # a lane in which two of them die would be blamed for it
+    subprocess.run([muster, "scale", "fashion", "1"], cwd=folder, check=True)
+    while len(workers_of(process.pid)) > 1:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
     text, _ = process.communicate(timeout=100)
     assert process.returncode == 0, process.returncode
     return text, weights_in(folder)
@@ -66,8 +71,8 @@ def main():
         print(text)
         assert text.startswith("epoch 1: test accuracy 0."), text
         assert text.count("\n") == 1, text
-        longer = [fashion, "1", "300"]
-        assert run_hurt([muster, "run", "-n", "2"] + longer, folder) == run(longer, folder)
+        longer = [fashion, "1", "400"]
+        assert run_hurt(muster, longer, folder) == run(longer, folder)
         for command in starts:
             assert run(command, folder) == (text, weights), command
 
