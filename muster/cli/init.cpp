@@ -65,6 +65,14 @@ void run_init(const InitFlags& flags) {
   // The job file may be used from anywhere.
   finding.options.path = std::filesystem::absolute(finding.options.path).lexically_normal();
   const data::Data data = data::open_source(finding.options);
+  const data::TargetKind target = data.train->spec().target;
+  if (target != data::TargetKind::kClass) {
+    throw Error(ErrorKind::kUnsupported,
+                target == data::TargetKind::kTokens
+                    ? "is text, and jobs train classification only so far"
+                    : "has numbers to predict, and jobs train classification only so far",
+                flags.data, "Name a target column with few values, or train with a program of your own.");
+  }
   std::filesystem::path output = flags.output;
   if (output.empty()) {
     std::filesystem::path stem = std::filesystem::absolute(flags.data).lexically_normal();

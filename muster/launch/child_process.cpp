@@ -54,6 +54,10 @@ struct Image {
   std::vector<char*> envp;
 };
 
+FileDescriptor open_handle(pid_t pid) {
+  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
 }  // namespace
 
 std::string to_string(const Ending& ending) {
@@ -101,6 +105,7 @@ ChildProcess::ChildProcess(const Command& command) {
     ::_exit(127);
   }
   report = FileDescriptor();
+  handle_ = open_handle(pid_);
   int error = 0;
   if (::read(result.get(), &error, sizeof error) == sizeof error) {
     ::waitpid(pid_, nullptr, 0);
@@ -113,7 +118,8 @@ ChildProcess::ChildProcess(const Command& command) {
 ChildProcess ChildProcess::adopt(const ProcessId& process) {
   ChildProcess adopted;
   adopted.pid_ = process.pid;
-  adopted.handle_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  adopted.adopted_ = true;
+  adopted.handle_ = open_handle(process.pid);
   // Looked at after the handle was opened: it cannot become another process any more.
   const bool gone = !adopted.handle_.valid() && errno == ESRCH;
   if (!adopted.handle_.valid() && !gone)
@@ -125,13 +131,14 @@ ChildProcess ChildProcess::adopt(const ProcessId& process) {
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       handle_(std::move(other.handle_)),
+      adopted_(other.adopted_),
       ending_(std::exchange(other.ending_, std::nullopt)) {
 }
 
 ChildProcess::~ChildProcess() {
   if (pid_ <= 0 || ending_) return;
   kill(SIGKILL);
-  if (!handle_.valid()) {
+  if (!adopted_) {
     ::waitpid(pid_, nullptr, 0);
     return;
   }
@@ -140,7 +147,7 @@ ChildProcess::~ChildProcess() {
 }
 
 std::optional<Ending> ChildProcess::poll() {
-  if (handle_.valid()) {
+  if (adopted_) {
     pollfd wanted{handle_.get(), POLLIN, 0};
     if (!ending_ && ::poll(&wanted, 1, 0) == 1) ending_ = Ending{.unknown = true};
     return ending_;
@@ -153,10 +160,17 @@ std::optional<Ending> ChildProcess::poll() {
 
 void ChildProcess::kill(int signal) const {
   if (ending_) return;
-  if (handle_.valid())
+  if (adopted_)
     ::syscall(SYS_pidfd_send_signal, handle_.get(), signal, nullptr, 0);
   else
     ::kill(pid_, signal);
+}
+
+void wait_for_an_end(const std::vector<int>& handles, std::chrono::milliseconds longest) {
+  std::vector<pollfd> wanted;
+  for (const int handle : handles)
+    wanted.push_back({handle, POLLIN, 0});  // one below 0 is left out
+  ::poll(wanted.data(), wanted.size(), static_cast<int>(longest.count()));
 }
 
 std::optional<FirstEnding> wait_for_all(std::vector<ChildProcess>& children, const Deadline& deadline) {

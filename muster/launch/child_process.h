@@ -55,13 +55,19 @@ class ChildProcess {
   // Nothing while it runs.
   std::optional<Ending> poll();
   void kill(int signal) const;
+  // A descriptor that becomes readable when the process ends; -1 where the kernel has none.
+  int handle() const { return handle_.get(); }
 
  private:
   ChildProcess() = default;
   pid_t pid_ = -1;
-  FileDescriptor handle_;  // a pidfd, of one that was taken over
+  FileDescriptor handle_;  // a pidfd: readable once the process has ended
+  bool adopted_ = false;
   std::optional<Ending> ending_;
 };
+
+// Returns when one of the processes with these handles has ended, at the latest after `longest`.
+void wait_for_an_end(const std::vector<int>& handles, std::chrono::milliseconds longest);
 
 // Waits until all have ended well, or one of them has not; that one's place in `children` and its end.
 struct FirstEnding {

@@ -24,7 +24,8 @@
 namespace muster::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kPollInterval{2};
+constexpr std::chrono::milliseconds kPollInterval{2};   // where the kernel does not tell of deaths
+constexpr std::chrono::milliseconds kLookInterval{10};  // where it does: newcomers, wishes, signals
 constexpr std::chrono::milliseconds kArenaPollInterval{20};
 constexpr std::chrono::milliseconds kReportInterval{100};
 constexpr std::chrono::seconds kFetchTimeout{5};
@@ -388,6 +389,15 @@ struct Supervisor::State {
       if (seat.process) seat.process->kill(signal);
   }
 
+  // Until it is worth looking again: at once when a worker has ended.
+  void wait() const {
+    std::vector<int> handles;
+    for (const Seat& seat : seats)
+      if (seat.process) handles.push_back(seat.process->handle());
+    const bool told = std::all_of(handles.begin(), handles.end(), [](int handle) { return handle >= 0; });
+    wait_for_an_end(handles, told ? kLookInterval : kPollInterval);
+  }
+
   bool anybody() const {
     return std::any_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.process.has_value(); });
   }
@@ -525,7 +535,7 @@ int Supervisor::run() {
     if (!state.anybody() && decision.start.empty() && over) return state.end();
     state.pass_signal_on();
     state.hurry_the_last();
-    system_clock().sleep_for(kPollInterval);
+    state.wait();
   }
 }
 
