@@ -16,38 +16,13 @@
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/mutex.h"
-#include "muster/base/text.h"
+#include "muster/base/store_key.h"
 
 namespace muster::comm {
 namespace {
 
-constexpr std::size_t kMostKeyBytes = 200;  // a key is a file's name, which may have 255 bytes
 constexpr std::size_t kMostValueBytes = 64 * 1024;
 constexpr std::string_view kValuePrefix = "value+";
-
-bool is_word_byte(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') || byte == '.' ||
-         byte == '_' || byte == '-';
-}
-
-void require_key(std::string_view key) {
-  bool valid = !key.empty() && key.size() <= kMostKeyBytes && key.back() != '/';
-  char before = '/';
-  for (const char byte : key) {
-    valid = valid && (is_word_byte(byte) || (byte == '/' && before != '/'));
-    before = byte;
-  }
-  if (!valid)
-    throw Error(
-        ErrorKind::kInvalidInput, fmt::format("\"{}\" is no key of a store", excerpt(key, 60)), {},
-        fmt::format("Use at most {} letters, digits, '.', '_' and '-', in words joined by '/'.", kMostKeyBytes));
-}
-
-void require_value(std::string_view key, std::string_view value) {
-  if (value.size() > kMostValueBytes)
-    throw Error(ErrorKind::kInvalidInput, fmt::format("the value of \"{}\" has {} bytes; a store takes at most {}", key,
-                                                      value.size(), kMostValueBytes));
-}
 
 [[noreturn]] void throw_other_value(std::string_view key) {
   throw Error(ErrorKind::kMismatch, fmt::format("\"{}\" is in the store already, with another value", key), {},
@@ -61,8 +36,8 @@ void require_value(std::string_view key, std::string_view value) {
 class MemoryStore final : public Store {
  public:
   void set(std::string_view key, std::string_view value) override {
-    require_key(key);
-    require_value(key, value);
+    require_store_key(key);
+    require_store_value(key, value, kMostValueBytes);
     const MutexLock lock(mutex_);
     const auto [place, added] = values_.emplace(key, value);
     if (!added && place->second != value) throw_other_value(key);
@@ -70,7 +45,7 @@ class MemoryStore final : public Store {
   }
 
   std::string get(std::string_view key, const Deadline& deadline) override {
-    require_key(key);
+    require_store_key(key);
     const MutexLock lock(mutex_);
     while (true) {
       if (const auto found = values_.find(key); found != values_.end()) return found->second;
@@ -132,8 +107,8 @@ class FileStore final : public Store {
   }
 
   void set(std::string_view key, std::string_view value) override {
-    require_key(key);
-    require_value(key, value);
+    require_store_key(key);
+    require_store_value(key, value, kMostValueBytes);
     const std::filesystem::path path = path_of(key);
     const Draft draft(folder_, value);
     if (::link(draft.path().c_str(), path.c_str()) == 0) return;
@@ -143,7 +118,7 @@ class FileStore final : public Store {
   }
 
   std::string get(std::string_view key, const Deadline& deadline) override {
-    require_key(key);
+    require_store_key(key);
     const std::filesystem::path path = path_of(key);
     std::chrono::nanoseconds pause = std::chrono::milliseconds(1);
     while (::access(path.c_str(), F_OK) != 0) {
@@ -190,7 +165,7 @@ class InterruptibleStore final : public Store {
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::shared_ptr<Store> store, std::string prefix) : store_(std::move(store)), prefix_(std::move(prefix)) {
-    require_key(prefix_);
+    require_store_key(prefix_);
   }
   void set(std::string_view key, std::string_view value) override { store_->set(whole(key), value); }
   std::string get(std::string_view key, const Deadline& deadline) override { return store_->get(whole(key), deadline); }

@@ -15,40 +15,16 @@
 #include "muster/base/failpoint.h"
 #include "muster/base/files.h"
 #include "muster/base/mutex.h"
+#include "muster/base/store_key.h"
 #include "muster/base/text.h"
 #include "muster/control/store.h"
 
 namespace muster::control {
 namespace {
 
-constexpr std::size_t kMostKeyBytes = 200;
 constexpr std::size_t kMostValueBytes = 1 << 20;
 constexpr int kApplication = 0x4d535452;  // "MSTR", in the file's header
 constexpr int kSchemaVersion = 1;
-
-bool is_word_byte(char byte) {
-  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') || byte == '.' ||
-         byte == '_' || byte == '-';
-}
-
-void require_key(std::string_view key) {
-  bool valid = !key.empty() && key.size() <= kMostKeyBytes && key.back() != '/';
-  char before = '/';
-  for (const char byte : key) {
-    valid = valid && (is_word_byte(byte) || (byte == '/' && before != '/'));
-    before = byte;
-  }
-  if (!valid)
-    throw Error(
-        ErrorKind::kInvalidInput, fmt::format("\"{}\" is no key of a store", excerpt(key, 60)), {},
-        fmt::format("Use at most {} letters, digits, '.', '_' and '-', in words joined by '/'.", kMostKeyBytes));
-}
-
-void require_value(std::string_view key, std::string_view value) {
-  if (value.size() > kMostValueBytes)
-    throw Error(ErrorKind::kInvalidInput, fmt::format("the value of \"{}\" has {} bytes; a store takes at most {}", key,
-                                                      value.size(), kMostValueBytes));
-}
 
 std::int64_t checksum_of(std::string_view key, std::uint64_t revision, std::string_view value) {
   const auto add = [](uLong sum, std::string_view bytes) {
@@ -163,7 +139,7 @@ class SqliteStore final : public Store {
   }
 
   std::optional<Entry> get(std::string_view key) override {
-    require_key(key);
+    require_store_key(key);
     const MutexLock lock(mutex_);
     Statement select(database_.get(), "SELECT key, value, revision, checksum FROM entries WHERE key = ?1", path_);
     if (!select.bind(1, key).step()) return std::nullopt;
@@ -191,10 +167,10 @@ class SqliteStore final : public Store {
 
   std::optional<std::uint64_t> commit(const Transaction& transaction) override {
     for (const Transaction::Condition& condition : transaction.conditions)
-      require_key(condition.key);
+      require_store_key(condition.key);
     for (const Transaction::Write& write : transaction.writes) {
-      require_key(write.key);
-      if (write.value) require_value(write.key, *write.value);
+      require_store_key(write.key);
+      if (write.value) require_store_value(write.key, *write.value, kMostValueBytes);
     }
     const MutexLock lock(mutex_);
     // The write lock first: a transaction that has read and then wants to write may have to be refused.
