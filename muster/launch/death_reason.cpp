@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <cstdint>
+#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
@@ -14,11 +16,19 @@ namespace {
 constexpr std::chrono::seconds kTimeToDie{1};
 constexpr std::chrono::seconds kLongPause{30};
 
+// A process that ends gives its memory back first and then leaves its control group for the root's, while its number
+// still stands in /proc. So a group that was read before memory was seen is that of the living process.
+bool has_memory(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  std::uint64_t pages = 0;
+  return file >> pages && pages > 0;
+}
+
 }  // namespace
 
 void DeathReasons::look_at(pid_t pid) {
   const std::optional<MemoryGroup> group = memory_group_of(pid);
-  if (!group) return;
+  if (!group || !has_memory(pid)) return;
   const Count now{oom_kills(*group), clock_.now()};
   const auto [entry, fresh] = known_.try_emplace(pid, Known{*group, now, now});
   Known& known = entry->second;

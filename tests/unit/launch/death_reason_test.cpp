@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -68,6 +69,22 @@ TEST_F(MemoryRunsOut, TheReasonNamesTheGroupItsLimitAndWhatToDo) {
               AllOf(HasSubstr("the kernel killed it for lack of memory"), HasSubstr(group_->group().path.string()),
                     HasSubstr("may use 16.8 MB"), HasSubstr("fewer workers")));
   EXPECT_EQ(oom_kills(group_->group()), 1U);
+}
+
+// Between its death and its burial a process is in the root group; that once hid the reason.
+TEST_F(MemoryRunsOut, TheReasonIsKnownToOneWhoLooksAtTheDead) {
+  DeathReasons reasons;
+  ChildProcess child(enter_and("exec tail /dev/zero"));
+  const Deadline deadline = Deadline::after(30s);
+  siginfo_t dead{};
+  while (dead.si_pid == 0 && !deadline.passed()) {
+    reasons.look_at(child.pid());
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child.pid()), &dead, WEXITED | WNOHANG | WNOWAIT), 0);
+    system_clock().sleep_for(5ms);
+  }
+  reasons.look_at(child.pid());
+  EXPECT_THAT(reasons.explain(child.pid(), wait_for(child, reasons)),
+              HasSubstr("the kernel killed it for lack of memory"));
 }
 
 TEST_F(MemoryRunsOut, AnEarlierKillInTheSameGroupIsNotTheReasonOfALaterOne) {
