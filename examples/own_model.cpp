@@ -54,8 +54,8 @@ int main(int argc, char** argv) try {
   }
   const auto result = muster::evaluate(
       *net, [&](const torch::Tensor& x) { return net->forward(x); }, dataset);
-  if (session.members().leads()) std::printf("accuracy %.4f\n", result->accuracy);
-  return result->accuracy > 0.95 ? 0 : 1;
+  if (session.members().leads()) std::printf("accuracy %.4f\n", result->metric("accuracy"));
+  return result->metric("accuracy") > 0.95 ? 0 : 1;
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return error.exit_code();

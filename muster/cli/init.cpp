@@ -34,10 +34,11 @@ std::string model_section(const data::SampleSpec& spec) {
          "[optimizer]\nname = \"adam\"\nlr = 0.001\n";
 }
 
-// Small data gets small batches: an epoch should have some steps.
-std::uint64_t batch_for(std::uint64_t samples) {
-  std::uint64_t batch = 256;
-  while (batch > 16 && samples / batch < 20)
+// Small data gets small batches: an epoch should have some steps. A sample of text is as many predictions as it has
+// positions.
+std::uint64_t batch_for(const data::Dataset& train) {
+  std::uint64_t batch = train.spec().target == data::TargetKind::kTokens ? 32 : 256;
+  while (batch > 16 && train.size() / batch < 20)
     batch /= 2;
   return batch;
 }
@@ -53,7 +54,7 @@ std::string job_text(const data::Finding& finding, const data::Data& data) {
   const std::string batch = fmt::format(
       "batch = {}                # samples of a step\nvalidation = 0.1           # of the training samples, "
       "held out\n",
-      batch_for(data.train->size()));
+      batch_for(*data.train));
   const std::size_t next = section.find("\n[loss]");
   section.insert(next == std::string::npos ? section.size() : next, batch);
   return text + section + "\n" + model_section(data.train->spec()) +
@@ -65,14 +66,6 @@ void run_init(const InitFlags& flags) {
   // The job file may be used from anywhere.
   finding.options.path = std::filesystem::absolute(finding.options.path).lexically_normal();
   const data::Data data = data::open_source(finding.options);
-  const data::TargetKind target = data.train->spec().target;
-  if (target != data::TargetKind::kClass) {
-    throw Error(ErrorKind::kUnsupported,
-                target == data::TargetKind::kTokens
-                    ? "is text, and jobs train classification only so far"
-                    : "has numbers to predict, and jobs train classification only so far",
-                flags.data, "Name a target column with few values, or train with a program of your own.");
-  }
   std::filesystem::path output = flags.output;
   if (output.empty()) {
     std::filesystem::path stem = std::filesystem::absolute(flags.data).lexically_normal();

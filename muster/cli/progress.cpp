@@ -108,16 +108,16 @@ void ProgressView::step_committed(const Step& step) {
   const double per_step = seconds / static_cast<double>(steps_seen_);
   const double left = per_step * static_cast<double>(start_.total_steps - std::min(step.step, start_.total_steps));
   const std::uint64_t epochs = (start_.total_steps + start_.steps_per_epoch - 1) / start_.steps_per_epoch;
-  show(fmt::format("epoch {}/{} {} step {}/{}  loss {:.4f}  accuracy {:.4f}  {} samples/s  {} left{}", step.epoch + 1,
-                   epochs, bar(step.step_in_epoch, start_.steps_per_epoch), step.step_in_epoch, start_.steps_per_epoch,
-                   step.loss, step.accuracy, grouped(static_cast<std::uint64_t>(rate)),
+  show(fmt::format("epoch {}/{} {} step {}/{}  loss {:.4f}  {} {:.4f}  {} samples/s  {} left{}", step.epoch + 1, epochs,
+                   bar(step.step_in_epoch, start_.steps_per_epoch), step.step_in_epoch, start_.steps_per_epoch,
+                   step.loss, start_.score, step.score, grouped(static_cast<std::uint64_t>(rate)),
                    human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(left * 1e9))),
                    step.skipped > 0 ? fmt::format("  {} skipped", step.skipped) : ""));
   json({{"event", "progress"},
         {"epoch", step.epoch},
         {"step", step.step},
         {"loss", number(step.loss)},
-        {"accuracy", number(step.accuracy)},
+        {start_.score, number(step.score)},
         {"lr", step.lr},
         {"samples_per_s", number(rate)},
         {"seconds_left", number(left)},
@@ -136,18 +136,19 @@ void ProgressView::validated(const Validation& v) {
   if (validation_start_) validation_time_ += clock_.now() - *validation_start_;
   validation_start_.reset();
   const std::uint64_t epochs = (start_.total_steps + start_.steps_per_epoch - 1) / start_.steps_per_epoch;
-  emit(fmt::format("epoch {}/{}  step {}  train loss {:.4f} accuracy {:.4f}  {} loss {:.4f} accuracy {:.4f}{}", v.epoch,
-                   epochs, v.step, v.train_loss, v.train_accuracy, v.set, v.loss, v.accuracy,
-                   v.best ? "  best so far" : ""));
-  json({{"event", "validation"},
-        {"set", v.set},
-        {"epoch", v.epoch},
-        {"step", v.step},
-        {"train_loss", number(v.train_loss)},
-        {"train_accuracy", number(v.train_accuracy)},
-        {"loss", number(v.loss)},
-        {"accuracy", number(v.accuracy)},
-        {"best", v.best}});
+  emit(fmt::format("epoch {}/{}  step {}  train loss {:.4f}, {} {:.4f}  {} {}{}", v.epoch, epochs, v.step, v.train_loss,
+                   start_.score, v.train_score, v.set, describe(v.result), v.best ? "  best so far" : ""));
+  Json row{{"event", "validation"},
+           {"set", v.set},
+           {"epoch", v.epoch},
+           {"step", v.step},
+           {"train_loss", number(v.train_loss)},
+           {"train_" + start_.score, number(v.train_score)},
+           {"loss", number(v.result.loss)},
+           {"best", v.best}};
+  for (const trainer::Metric& metric : v.result.metrics)
+    row[metric.name] = number(metric.value);
+  json(row);
 }
 
 void ProgressView::checkpoint_written(std::uint64_t step, const std::filesystem::path& path) {
@@ -186,22 +187,24 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
                    r.skipped > 0 ? fmt::format(", {} steps skipped (gradient not finite)", r.skipped) : ""));
   emit(fmt::format("last checkpoint {}; best at step {} (validation loss {:.4f})", r.checkpoint.string(), r.best_step,
                    r.best_loss));
-  emit(fmt::format("test accuracy {:.4f}, loss {:.4f}", r.test_accuracy, r.test_loss));
-  json({{"event", "finished"},
-        {"run", r.run.string()},
-        {"checkpoint", r.checkpoint.string()},
-        {"step", r.steps},
-        {"epochs", r.epochs},
-        {"early", r.end == End::kEarly},
-        {"test_loss", number(r.test_loss)},
-        {"test_accuracy", number(r.test_accuracy)},
-        {"best_step", r.best_step},
-        {"best_loss", number(r.best_loss)},
-        {"best_accuracy", number(r.best_accuracy)},
-        {"skipped", r.skipped},
-        {"seconds", r.seconds},
-        {"samples_per_s", number(r.samples_per_s)},
-        {"weights", r.weights_hash}});
+  emit("test " + describe(r.test));
+  Json row{{"event", "finished"},
+           {"run", r.run.string()},
+           {"checkpoint", r.checkpoint.string()},
+           {"step", r.steps},
+           {"epochs", r.epochs},
+           {"early", r.end == End::kEarly},
+           {"test_loss", number(r.test.loss)},
+           {"best_step", r.best_step},
+           {"best_loss", number(r.best_loss)},
+           {"best_" + start_.score, number(r.best_score)},
+           {"skipped", r.skipped},
+           {"seconds", r.seconds},
+           {"samples_per_s", number(r.samples_per_s)},
+           {"weights", r.weights_hash}};
+  for (const trainer::Metric& metric : r.test.metrics)
+    row["test_" + metric.name] = number(metric.value);
+  json(row);
 }
 
 ProgressStyle style_for_output(bool quiet, bool json) {

@@ -16,7 +16,7 @@ struct LaneArea {
 // What a lane tells beside its gradient. Sums, not means, so that lanes of different sizes add up.
 struct LaneReport {
   double loss_sum = 0;  // mean loss of the lane times its samples
-  double correct = 0;   // samples classified correctly, where the task counts them
+  double score = 0;     // a second figure where the task has one (correct answers, absolute errors)
   double stop = 0;      // above 0: the lane's worker was asked to stop. All workers see it in the same step
   double change = 0;    // the highest change of the job that the lane's worker knows of. Likewise
 };

@@ -78,6 +78,33 @@ ArrayTargets read_targets(const NpyArray& array, bool regression) {
   return targets;
 }
 
+std::vector<ValueScale> ArrayTargets::measure() const {
+  std::vector<ValueScale> scales(static_cast<std::size_t>(width));
+  for (std::size_t v = 0; v < scales.size(); ++v) {
+    double count = 0;
+    double mean = 0;
+    double squares = 0;  // of deviations from the mean so far (Welford)
+    for (std::size_t i = v; i < values.size(); i += scales.size()) {
+      if (!std::isfinite(values[i])) continue;  // named when it is read
+      const double difference = static_cast<double>(values[i]) - mean;
+      mean += difference / ++count;
+      squares += difference * (static_cast<double>(values[i]) - mean);
+    }
+    scales[v].mean = mean;
+    if (squares > 0) scales[v].stddev = std::sqrt(squares / count);
+  }
+  return scales;
+}
+
+void ArrayTargets::apply(const std::vector<ValueScale>& scales) {
+  MUSTER_CHECK(scale.empty() && scales.size() == static_cast<std::size_t>(width), "a scale for each value, once");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const ValueScale& of = scales[i % scales.size()];
+    values[i] = static_cast<float>((static_cast<double>(values[i]) - of.mean) / of.stddev);
+  }
+  scale = scales;
+}
+
 ArrayDataset::ArrayDataset(NpyArray features, ArrayTargets targets, std::int64_t classes)
     : features_(std::move(features)), targets_(std::move(targets)) {
   const NpyHeader& header = features_.header();
@@ -99,6 +126,7 @@ ArrayDataset::ArrayDataset(NpyArray features, ArrayTargets targets, std::int64_t
   if (classes == 0) {
     spec_.target = TargetKind::kValues;
     spec_.target_shape = {targets_.width};
+    spec_.target_scale = targets_.scale;
   }
   normalize({std::vector<float>(channels_, 0.0F), std::vector<float>(channels_, 1.0F)});
 }

@@ -44,6 +44,12 @@ struct ArrayTargets {
   std::vector<std::int64_t> labels = {};  // of classification
   std::vector<float> values = {};         // of regression, `width` a sample
   std::int64_t width = 1;
+  std::vector<ValueScale> scale = {};  // of values that were scaled, one for each of `width`
+
+  // Mean and (population) deviation of each value over the samples; deviation 1 where there is none.
+  std::vector<ValueScale> measure() const;
+  // Values are (y - mean) / stddev from now on. REQUIRES: not scaled yet; one for each value.
+  void apply(const std::vector<ValueScale>& scales);
 };
 // Throws kInvalidInput: another shape than {samples}, {samples, 1} or, for values, {samples, width}; labels that are
 // no integers or negative.

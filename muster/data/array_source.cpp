@@ -83,6 +83,17 @@ Data open_arrays(const SourceOptions& options) {
   } else if (both) {
     test = take_pair(arrays, "_test", options, path);
   }
+  if (options.table.regression) {
+    const std::vector<ValueScale> scales = train.targets.measure();
+    if (test && test->targets.width != train.targets.width) {
+      throw Error(
+          ErrorKind::kMismatch,
+          fmt::format("training targets have {} values, test targets {}", train.targets.width, test->targets.width),
+          path.string());
+    }
+    train.targets.apply(scales);
+    if (test) test->targets.apply(scales);
+  }
   const std::int64_t classes = std::max<std::int64_t>(classes_of(train.targets), test ? classes_of(test->targets) : 0);
   Data data;
   auto dataset = std::make_shared<ArrayDataset>(std::move(train.features), std::move(train.targets), classes);

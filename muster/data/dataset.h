@@ -37,6 +37,12 @@ enum class TargetKind {
   kTokens,  // a label for each of target_elements() places, 0 .. classes-1 (the next token)
 };
 
+// A number y of the data is given as (y - mean) / stddev.
+struct ValueScale {
+  double mean = 0;
+  double stddev = 1;
+};
+
 // What every sample of a data set looks like. The defaults are those of labelled pictures.
 struct SampleSpec {
   std::vector<std::int64_t> shape = {};  // without the batch; images are {channels, height, width}; entries positive
@@ -44,6 +50,7 @@ struct SampleSpec {
   InputKind input = InputKind::kFloats;
   TargetKind target = TargetKind::kClass;
   std::vector<std::int64_t> target_shape = {};  // of kValues and kTokens, without the batch; empty: a scalar
+  std::vector<ValueScale> target_scale = {};    // of kValues, one for each; empty: values are given as they are
   std::int64_t vocabulary = 0;                  // of input tokens
   std::vector<std::string> class_names = {};    // one for each class, or none where nobody knows them
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -53,11 +54,23 @@ Rows read_rows(const std::filesystem::path& path, char delimiter, std::size_t mo
   return rows;
 }
 
-// The delimiter that gives the most fields, the same number in nearly every row; none if no row has two.
-std::optional<char> find_delimiter(const std::filesystem::path& path) {
+// How many fields most rows have. The first may be something else than a row.
+std::size_t usual_fields(const Rows& rows) {
+  std::map<std::size_t, std::size_t> counts;
+  for (const auto& row : rows)
+    ++counts[row.size()];
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+// The delimiter that gives the most fields, the same number in nearly every row; none if no row has two. Spaces are
+// between the words of any text, so they count only in a file that is called a table.
+std::optional<char> find_delimiter(const std::filesystem::path& path, bool called_table) {
   std::optional<char> best;
   std::size_t most = 1;
-  for (const char delimiter : {',', '\t', ';', '|'}) {
+  for (const char delimiter : {',', '\t', ';', '|', ' '}) {
+    if (delimiter == ' ' && (best || !called_table)) continue;
     Rows rows;
     try {
       rows = read_rows(path, delimiter, 100);
@@ -65,7 +78,7 @@ std::optional<char> find_delimiter(const std::filesystem::path& path) {
       continue;  // not quoted as a table of this delimiter would be
     }
     if (rows.size() < 2) continue;
-    const std::size_t fields = rows.front().size();
+    const std::size_t fields = usual_fields(rows);
     const auto same = static_cast<std::size_t>(
         std::count_if(rows.begin(), rows.end(), [&](const auto& row) { return row.size() == fields; }));
     if (fields > most && 10 * same >= 9 * rows.size()) {
@@ -124,6 +137,11 @@ Finding inspect_table(const std::filesystem::path& path, char delimiter) {
   TableOptions& table = finding.options.table;
   table.delimiter = delimiter;
   const Rows rows = read_rows(path, delimiter, kRows);
+  if (const std::size_t usual = usual_fields(rows); rows.front().size() != usual) {
+    throw Error(
+        ErrorKind::kInvalidInput, fmt::format("has {} fields where most lines have {}", rows.front().size(), usual),
+        fmt::format("{}:1", path.string()), "Take the first line out of the file, or make it name every column.");
+  }
   table.header = has_header(rows);
   std::vector<std::string> names = rows.front();
   for (std::size_t c = 0; !table.header && c < names.size(); ++c)
@@ -200,8 +218,12 @@ Finding inspect(const std::filesystem::path& path) {
   if (std::string_view(front).starts_with("PK\x03\x04")) return found("numpy", path, "an archive of NumPy arrays");
   const bool is_text = valid_utf8_prefix(front) + 4 > front.size() && front.find('\0') == std::string::npos;
   if (!front.empty() && is_text) {
-    const std::optional<char> delimiter = name == ".txt" ? std::nullopt : find_delimiter(path);
+    const bool called_table = name == ".csv" || name == ".tsv";
+    const std::optional<char> delimiter = name == ".txt" ? std::nullopt : find_delimiter(path, called_table);
     if (delimiter) return inspect_table(path, *delimiter);
+    if (called_table)
+      throw Error(ErrorKind::kInvalidInput, "is called a table and has no columns: nothing cuts its lines alike",
+                  path.string(), "Columns are separated by a comma, a tab, a semicolon, a bar or a space.");
     return found("text", path, "text");
   }
   throw Error(ErrorKind::kInvalidInput, front.empty() ? "is empty" : "is nothing that a source reads", path.string(),

@@ -65,6 +65,24 @@ std::vector<float> floats(const Json& json, const char* key, const std::string& 
   return values;
 }
 
+// Both lists are empty, or have an entry for each value; shards from before there was a scale have neither.
+std::vector<ValueScale> target_scale(const Json& json, const SampleSpec& spec, const std::string& where) {
+  if (!json.contains("target_mean")) return {};
+  const auto mean = json_get<std::vector<double>>(json, "target_mean", where);
+  const auto stddev = json_get<std::vector<double>>(json, "target_std", where);
+  const bool none = mean.empty() && stddev.empty();
+  if (!none &&
+      (spec.target != TargetKind::kValues || mean.size() != spec.target_elements() || stddev.size() != mean.size()))
+    damaged(where, "the scale of the targets does not fit them");
+  std::vector<ValueScale> scale;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    if (!std::isfinite(mean[i]) || !std::isfinite(stddev[i]) || stddev[i] <= 0)
+      damaged(where, "the scale of the targets is none");
+    scale.push_back({mean[i], stddev[i]});
+  }
+  return scale;
+}
+
 PackedLayout layout_of(const Json& json, const std::string& where) {
   const auto refuse = [&] { damaged(where, "its header contradicts itself"); };
   PackedLayout layout;
@@ -97,6 +115,7 @@ PackedLayout layout_of(const Json& json, const std::string& where) {
   for (std::size_t c = 0; c < layout.scale.size(); ++c) {
     if (!std::isfinite(layout.scale[c]) || !std::isfinite(layout.shift[c])) refuse();
   }
+  spec.target_scale = target_scale(json, spec, where);
   return layout;
 }
 
@@ -192,6 +211,12 @@ std::string packed_front(PackedHeader& header) {
   constexpr std::size_t kMostNames = 100000;  // far below what parse_json takes
   const PackedLayout& layout = header.layout;
   const bool named = layout.spec.class_names.size() <= kMostNames;
+  std::vector<double> mean;
+  std::vector<double> stddev;
+  for (const ValueScale& scale : layout.spec.target_scale) {
+    mean.push_back(scale.mean);
+    stddev.push_back(scale.stddev);
+  }
   const Json json{{"shape", layout.spec.shape},
                   {"input", layout.spec.input == InputKind::kFloats ? "floats" : "tokens"},
                   {"vocabulary", layout.spec.vocabulary},
@@ -200,6 +225,8 @@ std::string packed_front(PackedHeader& header) {
                   {"shift", layout.shift},
                   {"target", kTargets[static_cast<std::size_t>(layout.spec.target)]},
                   {"target_shape", layout.spec.target_shape},
+                  {"target_mean", mean},
+                  {"target_std", stddev},
                   {"classes", layout.spec.classes},
                   {"class_names", named ? layout.spec.class_names : std::vector<std::string>()},
                   {"record_bytes", layout.record_bytes()},

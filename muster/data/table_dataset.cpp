@@ -20,7 +20,8 @@ std::vector<ColumnScale> measure(const Table& table, const std::vector<bool>& co
   std::vector<ColumnScale> scales(table.columns.size());
   for (std::size_t c = 0; c < scales.size(); ++c) {
     const Column& column = table.columns[c];
-    if (!is_feature(table, c) || column.kind != ColumnKind::kNumeric) continue;
+    const bool scaled = is_feature(table, c) || (c == table.target && options.regression);
+    if (!scaled || column.kind != ColumnKind::kNumeric) continue;
     double sum = 0;
     double squares = 0;
     double shift = 0;  // some value of the column: sums of squares around it lose no digits
@@ -66,11 +67,15 @@ TableDataset::TableDataset(Table table, const std::vector<ColumnScale>& scales, 
     throw Error(ErrorKind::kInvalidInput, "the table has no column beside its target to learn from", {},
                 "Check data.target, data.ignore and data.delimiter.");
   }
-  const Column& target = table_.columns[table_.target];
+  Column& target = table_.columns[table_.target];
   spec_.shape = {features};
   if (options.regression) {
+    const ColumnScale& scale = scales[table_.target];
+    for (float& value : target.values)
+      value = static_cast<float>((static_cast<double>(value) - scale.mean) / scale.stddev);
     spec_.target = TargetKind::kValues;
     spec_.target_shape = {1};
+    spec_.target_scale = {{scale.mean, scale.stddev}};
   } else {
     spec_.classes = static_cast<std::int64_t>(target.categories.size());
     spec_.class_names = target.categories;

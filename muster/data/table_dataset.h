@@ -1,7 +1,8 @@
 // TableDataset: the rows of a table as samples: numbers normalised, categories as one-hot columns.
 //
 // The features of a row are its columns in the file's order, without the target: one for a numeric column, one for each
-// category of a categorical column. A category that the training rows do not have is all zeros.
+// category of a categorical column. A category that the training rows do not have is all zeros. A target of numbers is
+// normalised too, so that the loss does not depend on its unit; the spec says by what.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct ColumnScale {
 };
 
 // One for each column, from the rows for which `counts` is true, in row order: mean and (population) standard deviation
-// of what is not missing; 0 and 1 for columns that are not numeric features, stddev 1 for one without variance.
+// of what is not missing; 0 and 1 for columns that are neither numeric features nor a target of numbers, stddev 1 for
+// one without variance.
 std::vector<ColumnScale> measure(const Table& table, const std::vector<bool>& counts, const TableOptions& options);
 
 // Immutable after construction. Thread safety: as Dataset.

@@ -43,7 +43,7 @@ struct StepOutcome {
   bool applied = true;       // false: a gradient was not finite; step and cursor advanced, the model did not change
   double gradient_norm = 0;  // before clipping
   double loss = 0;           // mean over the step's samples
-  double correct = 0;
+  double score = 0;          // sum over the step's samples
   std::uint64_t samples = 0;
   double waited = 0;         // seconds of this worker, for others
   bool stop = false;         // some worker was asked to stop; the same on every worker

@@ -40,9 +40,15 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
   comm::Group group = options.group;
   const auto workers = static_cast<std::uint64_t>(group.size());
   const std::uint64_t batches = (dataset->size() + options.batch - 1) / options.batch;
-  // Loss and correct samples of each batch, and whether somebody broke off. What other workers fill in is 0 here, and a
+  const std::shared_ptr<const Task> task = options.task ? options.task : make_task({}, dataset->spec());
+  // Figures of each batch, of each sample, and whether somebody broke off. What other workers fill in is 0 here, and a
   // sum with zeros has the bits of what is not zero.
-  std::vector<double> results(2 * batches + 1);
+  const std::size_t width = task->batch_figures();
+  const std::size_t sample_width = task->sample_figures();
+  std::vector<double> results(width * batches + sample_width * dataset->size() + 1);
+  const std::span<double> batch_figures = std::span(results).first(width * batches);
+  const std::span<double> sample_figures =
+      std::span(results).subspan(batch_figures.size(), sample_width * dataset->size());
   data::Loader loader(dataset, {.threads = options.loader_threads});
   std::deque<data::Loader::Ticket> tickets;
   std::uint64_t submitted = static_cast<std::uint64_t>(group.rank());
@@ -57,13 +63,9 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
       }
       data::Batch batch = loader.take(tickets.front(), Deadline::after(kLoadTimeout));
       tickets.pop_front();
-      const auto count = static_cast<std::int64_t>(batch.size());
-      const torch::Tensor input = input_tensor(batch);
-      const torch::Tensor target = target_tensor(batch);
-      const torch::Tensor logits = forward(input);
-      results[2 * index] =
-          torch::nn::functional::cross_entropy(logits, target).item<double>() * static_cast<double>(count);
-      results[2 * index + 1] = static_cast<double>(logits.argmax(1).eq(target).sum().item<std::int64_t>());
+      const torch::Tensor answer = forward(input_tensor(batch));
+      task->measure(answer, target_tensor(batch), batch_figures.subspan(width * index, width),
+                    sample_figures.subspan(sample_width * options.batch * index, sample_width * batch.size()));
       loader.recycle(std::move(batch));
       done = std::min(dataset->size(), done + options.batch * workers);
       if (options.progress && !options.progress(done)) {
@@ -77,17 +79,7 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
   options.share_done();
   group.all_reduce(std::span(results), comm::Reduction::kSum, Deadline::after(kOthersTimeout));
   if (results.back() > 0) return std::nullopt;
-  Evaluation evaluation;
-  evaluation.samples = dataset->size();
-  for (std::uint64_t index = 0; index < batches; ++index) {
-    evaluation.loss += results[2 * index];
-    evaluation.accuracy += results[2 * index + 1];
-  }
-  if (evaluation.samples > 0) {
-    evaluation.loss /= static_cast<double>(evaluation.samples);
-    evaluation.accuracy /= static_cast<double>(evaluation.samples);
-  }
-  return evaluation;
+  return task->judge(batch_figures, sample_figures);
 }
 
 }  // namespace muster::trainer

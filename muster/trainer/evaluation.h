@@ -1,4 +1,4 @@
-// Evaluation of a classifier on a data set: mean loss and accuracy, the same bits on every run.
+// Evaluation of a model on a data set: the mean loss and the metrics of its task, the same bits on every run.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,13 @@
 
 #include "muster/comm/group.h"
 #include "muster/data/dataset.h"
+#include "muster/trainer/metrics.h"
+#include "muster/trainer/task.h"
 
 namespace muster::trainer {
 
-struct Evaluation {
-  double loss = 0;
-  double accuracy = 0;
-  std::uint64_t samples = 0;
-};
-
 struct EvaluationOptions {
+  std::shared_ptr<const Task> task{};  // empty: what the targets of the data set suggest
   std::uint64_t batch = 250;
   int loader_threads = 1;
   // The workers that share the work: each takes every size()-th batch. All must call; all get the same result, the same

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::uint64_t kMostLanes = 64;
 constexpr std::int64_t kDefaultBatch = 64;
-constexpr const char* kDefaultModel = "cnn";
 
 std::vector<std::string> source_names() {
   std::vector<std::string> names;
@@ -180,9 +179,46 @@ void resolve_training_data(const Schema& schema, Job& job) {
   if (job.data.source == "pictures" && !schema.changed("data.shape")) job.data.shape = {3, 224, 224};
 }
 
+// Which sources have samples for a task. Shards have what was packed into them.
+const std::vector<std::string>& sources_of(const std::string& task) {
+  static const std::vector<std::string> regression{"csv", "numpy", "packed"};
+  static const std::vector<std::string> language{"text", "packed"};
+  static const std::vector<std::string> classification = [] {
+    std::vector<std::string> names = source_names();
+    std::erase(names, "text");
+    return names;
+  }();
+  return task == "regression" ? regression : task == "language" ? language : classification;
+}
+
+void check_task(const Schema& schema, const Job& job) {
+  const std::string& task = job.loss.task;
+  const std::vector<std::string>& sources = sources_of(task);
+  if (std::find(sources.begin(), sources.end(), job.data.source) == sources.end()) {
+    throw schema.invalid("loss.task",
+                         fmt::format("\"{}\" cannot be learned from the source \"{}\"", task, job.data.source),
+                         job.data.source == "text" ? "Set loss.task = \"language\"."
+                                                   : fmt::format("It goes with the sources {}.", join_words(sources)));
+  }
+  if (task == "regression" && schema.changed("loss.label_smoothing"))
+    throw schema.invalid("loss.label_smoothing", "has no effect on numbers", "Remove it.");
+  if (task != "regression" && job.loss.error)
+    throw schema.invalid("loss.error", fmt::format("has no effect with the task \"{}\"", task),
+                         "It belongs to regression. Remove it.");
+  if (task != "classification" && data::parse_augmentation(job.data.augment).mixup_alpha)
+    throw schema.invalid("data.augment", fmt::format("mixup cannot go with the task \"{}\"", task),
+                         "It blends classes. Remove it.");
+}
+
+// What suits most data of the kind.
+const char* default_model(const Job& job) {
+  if (job.loss.task == "language") return "transformer";
+  return job.data.source == "csv" ? "mlp" : "cnn";
+}
+
 void resolve_model(const Schema& schema, Job& job) {
   if (job.model.script.empty()) {
-    if (!job.model.name) job.model.name = kDefaultModel;
+    if (!job.model.name) job.model.name = default_model(job);
     return;
   }
   if (job.model.name) {
@@ -277,6 +313,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   }
   check_data(schema, job);
   resolve_training_data(schema, job);
+  check_task(schema, job);
   resolve_model(schema, job);
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
@@ -387,7 +424,9 @@ Schema job_schema(Job& job) {
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
   Section& m = schema.section("model", "What is trained.");
-  m.field("name", &job.model.name, "Model of the zoo. Not set: cnn, unless there is a script.").one_of(model_names());
+  m.field("name", &job.model.name,
+          "Model of the zoo. Not set: cnn; for the source csv mlp, for the task language transformer.")
+      .one_of(model_names());
   m.field("script", &job.model.script,
           "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
   m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
@@ -396,8 +435,15 @@ Schema job_schema(Job& job) {
       .range(0, 0.99);
 
   Section& l = schema.section("loss", "What is minimised.");
-  l.field("task", &job.loss.task, "Classification is cross-entropy over classes.").one_of({"classification"});
-  l.field("label_smoothing", &job.loss.label_smoothing, "Share of the target spread over all classes.").range(0, 0.99);
+  l.field("task", &job.loss.task,
+          "What the model is asked for: a class, numbers, or the next token of a text at every position "
+          "(docs/training.md).")
+      .one_of({"classification", "regression", "language"});
+  l.field("label_smoothing", &job.loss.label_smoothing,
+          "classification, language: share of the target spread over all classes.")
+      .range(0, 0.99);
+  l.field("error", &job.loss.error, "regression: squared, absolute or Huber error. Not set: mse.")
+      .one_of({"mse", "mae", "huber"});
 
   auto& opt = job.optimizer;
   Section& o = schema.section("optimizer",

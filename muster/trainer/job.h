@@ -75,6 +75,7 @@ struct Job {
   struct {
     std::string task = "classification";
     double label_smoothing = 0;
+    std::optional<std::string> error;
   } loss;
 
   struct {

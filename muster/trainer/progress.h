@@ -13,7 +13,7 @@ namespace muster::trainer {
 struct Progress {
   std::uint64_t validated_epochs = 0;
   double best_loss = std::numeric_limits<double>::infinity();
-  double best_accuracy = 0;
+  double best_score = 0;        // the first metric there
   std::uint64_t best_step = 0;  // 0: nothing was validated yet, and there is no best
   std::uint64_t epochs_without_improvement = 0;
   std::uint64_t skipped = 0;
@@ -21,11 +21,11 @@ struct Progress {
   std::uint64_t change = 0;  // the last change of the job that counts so far, as of a checkpoint
   // sums of the epoch in work
   double loss_sum = 0;
-  double correct = 0;
+  double score_sum = 0;
   double samples = 0;
 
   double mean_loss() const { return samples > 0 ? loss_sum / samples : 0; }
-  double accuracy() const { return samples > 0 ? correct / samples : 0; }
+  double mean_score() const { return samples > 0 ? score_sum / samples : 0; }
 
   Json to_json() const;
   // Throws kDamaged with `where` if a member is missing or of another type.

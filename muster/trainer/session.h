@@ -85,8 +85,8 @@ class Lane {
   void request_stop() { report_.stop = 1; }
   // Tells every worker in this step's outcome that this one knows of the job's changes up to `number`.
   void propose_change(std::uint64_t number) { report_.change = static_cast<double>(number); }
-  // For the step's accuracy, where there is one.
-  void count_correct(std::int64_t correct) { report_.correct += static_cast<double>(correct); }
+  // For the step's second figure, a sum over this lane's samples: correct answers, say.
+  void add_score(double score) { report_.score += score; }
 
  private:
   friend class Session;

@@ -13,12 +13,11 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
-#include "muster/data/augment/augmentation.h"
 #include "muster/data/lane_order.h"
 #include "muster/launch/environment.h"
-#include "muster/model/make_model.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/observe/metrics_log.h"
+#include "muster/trainer/build.h"
 #include "muster/trainer/checkpoint_alarm.h"
 #include "muster/trainer/checkpoint_pace.h"
 #include "muster/trainer/checkpoint_writer.h"
@@ -34,60 +33,11 @@
 namespace muster::trainer {
 namespace {
 
-namespace F = torch::nn::functional;
-
 // So many steps in a row without a finite gradient cannot be bad luck.
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
 constexpr std::size_t kShownOfAlarm = 500;
-
-std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
-  if (spec.input != data::InputKind::kFloats || spec.target != data::TargetKind::kClass) {
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("the task {} does not fit the source {}, whose samples are not numbers with a class",
-                            job.loss.task, job.data.source));
-  }
-  model::ModelOptions options;
-  options.name = job.model.name.value_or("");
-  options.script = job.model.script;
-  options.input_shape = spec.shape;
-  options.classes = spec.classes;
-  if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
-  if (job.model.dropout) options.dropout = *job.model.dropout;
-  return model::make_model(options, static_cast<std::uint64_t>(job.seed));
-}
-
-SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
-                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training) {
-  const Job& job = resolved.job;
-  SessionOptions options;
-  options.batch = resolved.batch;
-  options.lanes = resolved.lanes;
-  options.threads = static_cast<int>(job.threads);
-  options.seed = static_cast<std::uint64_t>(job.seed);
-  options.schedule = schedule(job, shape);
-  options.clip_norm = job.optimizer.clip_norm;
-  options.exempt = compute::parse_exemption(job.optimizer.exempt);
-  options.strategy = job.parallel.strategy;
-  options.loader_threads = static_cast<int>(job.data.loader_threads);
-  options.prefetch = static_cast<std::size_t>(job.data.prefetch);
-  options.order = std::move(order);
-  options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
-  options.group = training.group;
-  options.supervised = training.supervised;
-  options.verify_rate = training.verify_rate;
-  options.all_reduce.bucket_bytes = static_cast<std::size_t>(job.parallel.bucket_kb) << 10;
-  options.all_reduce.overlap = job.parallel.overlap;
-  options.all_reduce.overlap_timeout = options.step_timeout;
-  options.local_sgd.period = static_cast<std::uint64_t>(job.parallel.period);
-  options.local_sgd.averaged_steps = static_cast<std::uint64_t>(job.parallel.averaged_steps);
-  options.local_sgd.outer_lr = job.parallel.outer_lr;
-  options.local_sgd.outer_momentum = job.parallel.outer_momentum;
-  options.local_sgd.average_state = job.parallel.average_state;
-  options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
-  return options;
-}
 
 // One run, from opened data to the result.
 class Training {
@@ -102,6 +52,7 @@ class Training {
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
         order_(lane_order(job_, *sets_.train, shape_)),
         total_steps_(total_steps(job_, shape_)),
+        task_(build_task(job_, sets_.train->spec())),
         net_(build_model_with_threads()),
         session_(net_, optimizer_options(resolved), session_options(resolved, shape_, order_, options)) {}
 
@@ -265,7 +216,7 @@ class Training {
               {"steps_per_epoch", data::steps_per_epoch(shape_)},
               {"batch", resolved_.batch},
               {"ledger_generation", ledger_generation_},
-              {"last_validation", {{"loss", last_validation_.loss}, {"accuracy", last_validation_.accuracy}}}};
+              {"last_validation", last_validation_.to_json()}};
     if (job_.checkpoint.every_steps) json["pace"] = pace_.to_json();
     if (const std::string alarm = alarm_.standing(); !alarm.empty()) json["alarm"] = excerpt(alarm, kShownOfAlarm);
     if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
@@ -286,8 +237,7 @@ class Training {
     stop_agreed_ = json_get<bool>(json, "stop", where);
     change_agreed_ = json_get<std::uint64_t>(json, "change", where);
     finished_ = json_get<bool>(json, "finished", where);
-    last_validation_.loss = json_get<double>(json.at("last_validation"), "loss", where);
-    last_validation_.accuracy = json_get<double>(json.at("last_validation"), "accuracy", where);
+    last_validation_ = Evaluation::from_json(json.at("last_validation"), where);
     if (json.contains("pace")) pace_.take(json.at("pace"), where);
     checkpointed_step_ = step("checkpointed_step");
     validated_step_ = step("validated_step");
@@ -437,6 +387,7 @@ class Training {
     start.run = folder_->path();
     start.data = sets_.description;
     start.model = job_.model.name.value_or(job_.model.script);
+    start.score = task_->score_name();
     start.parameters = session_.parameter_count();
     start.train_samples = sets_.train->size();
     start.steps_per_epoch = data::steps_per_epoch(shape_);
@@ -509,17 +460,14 @@ class Training {
     make_changes();
     const std::uint64_t proposal = changes_->proposal(session_.cursor().step + 1);
     begun_ = Begun{session_.cursor(), session_.learning_rate(), system_clock().now()};
-    if (begun_->at.position == 0) progress_.loss_sum = progress_.correct = progress_.samples = 0;
-    const double smoothing = job_.loss.label_smoothing;
+    if (begun_->at.position == 0) progress_.loss_sum = progress_.score_sum = progress_.samples = 0;
     const strategies::StepOutcome outcome = session_.step(sets_.train, [&](Lane& lane) {
       if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
       if (stop_requested()) lane.request_stop();
       lane.propose_change(proposal);
-      const torch::Tensor logits = net_->forward(lane.data);
-      lane.backward(F::cross_entropy(logits, lane.target, F::CrossEntropyFuncOptions().label_smoothing(smoothing)));
-      // Of samples that were mixed the larger part counts.
-      const torch::Tensor answer = lane.target.dim() == 2 ? lane.target.argmax(1) : lane.target;
-      lane.count_correct(logits.detach().argmax(1).eq(answer).sum().item<std::int64_t>());
+      const torch::Tensor answer = net_->forward(lane.data);
+      lane.backward(task_->loss(answer, lane.target));
+      lane.add_score(task_->score(answer.detach(), lane.target));
     });
     if (ledger_ && outcome.synchronized) ledger_->steps_committed(session_.cursor().step);
     account(outcome);
@@ -548,7 +496,7 @@ class Training {
     trained_samples_ += outcome.samples;
     if (outcome.applied) {
       progress_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
-      progress_.correct += outcome.correct;
+      progress_.score_sum += outcome.score;
       progress_.samples += static_cast<double>(outcome.samples);
       progress_.skipped_in_a_row = 0;
     } else {
@@ -571,7 +519,7 @@ class Training {
                      {"epoch", before.epoch},
                      {"step", before.step + 1},
                      {"loss", outcome.loss},
-                     {"accuracy", outcome.correct / static_cast<double>(outcome.samples)},
+                     {task_->score_name(), outcome.score / static_cast<double>(outcome.samples)},
                      {"lr", begun_->lr},
                      {"gradient_norm", outcome.gradient_norm},
                      {"samples", outcome.samples},
@@ -583,7 +531,7 @@ class Training {
     event.step = before.step + 1;
     event.step_in_epoch = in_epoch;
     event.loss = progress_.mean_loss();
-    event.accuracy = progress_.accuracy();
+    event.score = progress_.mean_score();
     event.lr = begun_->lr;
     event.samples = outcome.samples;
     event.skipped = progress_.skipped;
@@ -592,6 +540,7 @@ class Training {
 
   std::optional<Evaluation> evaluate_on(const std::shared_ptr<const data::Dataset>& dataset) {
     EvaluationOptions options;
+    options.task = task_;
     options.loader_threads = static_cast<int>(job_.data.loader_threads);
     options.group = session_.members().group;
     options.share_done = [&] { session_.begin(comm::Activity::kWaiting); };
@@ -618,7 +567,7 @@ class Training {
     const bool best = evaluation->loss < progress_.best_loss;
     if (best) {
       progress_.best_loss = evaluation->loss;
-      progress_.best_accuracy = evaluation->accuracy;
+      progress_.best_score = evaluation->metrics.front().value;
       progress_.best_step = cursor.step;
       progress_.epochs_without_improvement = 0;
     } else {
@@ -629,22 +578,19 @@ class Training {
     event.epoch = cursor.position == 0 ? cursor.epoch : cursor.epoch + 1;
     event.step = cursor.step;
     event.train_loss = progress_.mean_loss();
-    event.train_accuracy = progress_.accuracy();
-    event.loss = evaluation->loss;
-    event.accuracy = evaluation->accuracy;
+    event.train_score = progress_.mean_score();
+    event.result = *evaluation;
     event.best = best;
-    write_metrics({{"event", "validation"},
-                   {"set", event.set},
-                   {"epoch", event.epoch},
-                   {"step", event.step},
-                   {"train_loss", event.train_loss},
-                   {"train_accuracy", event.train_accuracy},
-                   {"loss", event.loss},
-                   {"accuracy", event.accuracy},
-                   {"best", event.best}});
+    Json row{{"event", "validation"},          {"set", event.set},
+             {"epoch", event.epoch},           {"step", event.step},
+             {"train_loss", event.train_loss}, {"train_" + task_->score_name(), event.train_score},
+             {"loss", evaluation->loss},       {"best", event.best}};
+    for (const Metric& metric : evaluation->metrics)
+      row[metric.name] = metric.value;
+    write_metrics(row);
     leave_note();
-    log_.debug(fmt::format("epoch {}, step {}: {} loss {:.4f}, accuracy {:.4f}{}", event.epoch, event.step, event.set,
-                           event.loss, event.accuracy, best ? ", best so far" : ""));
+    log_.debug(fmt::format("epoch {}, step {}: {} {}{}", event.epoch, event.step, event.set, describe(*evaluation),
+                           best ? ", best so far" : ""));
     observer().validated(event);
     const bool due = cursor.epoch % static_cast<std::uint64_t>(checkpoint_every_epochs_) == 0;
     if (best) {
@@ -685,8 +631,7 @@ class Training {
   void test(TrainingResult& result) {
     session_.synchronize();
     if (!sets_.held_out && validated_step_ == session_.cursor().step) {
-      result.test_loss = last_validation_.loss;
-      result.test_accuracy = last_validation_.accuracy;
+      result.test = last_validation_;
       return;
     }
     const std::optional<Evaluation> evaluation = evaluate_on(sets_.test);
@@ -694,8 +639,7 @@ class Training {
       result.end = interrupted();
       return;
     }
-    result.test_loss = evaluation->loss;
-    result.test_accuracy = evaluation->accuracy;
+    result.test = *evaluation;
   }
 
   void summarize(TrainingResult& result) {
@@ -710,7 +654,7 @@ class Training {
     result.epochs = cursor.epoch;
     result.best_step = progress_.best_step;
     result.best_loss = progress_.best_loss;
-    result.best_accuracy = progress_.best_accuracy;
+    result.best_score = progress_.best_score;
     result.skipped = progress_.skipped;
     result.seconds = seconds_;
     result.samples_per_s = seconds_ > 0 ? static_cast<double>(trained_samples_) / seconds_ : 0;
@@ -720,17 +664,19 @@ class Training {
       write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
       return;
     }
-    write_metrics({{"event", "finished"},
-                   {"step", cursor.step},
-                   {"early", result.end == TrainingResult::End::kEarly},
-                   {"test_loss", result.test_loss},
-                   {"test_accuracy", result.test_accuracy},
-                   {"best_step", result.best_step},
-                   {"seconds", result.seconds},
-                   {"samples_per_s", result.samples_per_s},
-                   {"skipped", result.skipped},
-                   {"bad_samples", told_bad_samples_},
-                   {"weights", result.weights_hash}});
+    Json row{{"event", "finished"},
+             {"step", cursor.step},
+             {"early", result.end == TrainingResult::End::kEarly},
+             {"test_loss", result.test.loss},
+             {"best_step", result.best_step},
+             {"seconds", result.seconds},
+             {"samples_per_s", result.samples_per_s},
+             {"skipped", result.skipped},
+             {"bad_samples", told_bad_samples_},
+             {"weights", result.weights_hash}};
+    for (const Metric& metric : result.test.metrics)
+      row["test_" + metric.name] = metric.value;
+    write_metrics(row);
   }
 
   void warn(const std::string& message) {
@@ -748,6 +694,7 @@ class Training {
   const data::BatchShape shape_;
   const std::shared_ptr<const data::LaneOrder> order_;
   const std::uint64_t total_steps_;
+  const std::shared_ptr<const Task> task_;
   const std::shared_ptr<model::Net> net_;
   // of the training thread
   Session session_;

@@ -14,6 +14,7 @@
 #include "muster/comm/group.h"
 #include "muster/strategies/strategy.h"
 #include "muster/trainer/job.h"
+#include "muster/trainer/metrics.h"
 
 namespace muster::trainer {
 
@@ -24,6 +25,7 @@ class TrainingObserver {
     std::filesystem::path run;
     std::string data;   // in words
     std::string model;  // in words
+    std::string score;  // name of the figure beside the loss: Task::score_name
     std::uint64_t parameters = 0;
     std::uint64_t train_samples = 0;
     std::uint64_t steps_per_epoch = 0;
@@ -38,8 +40,8 @@ class TrainingObserver {
     std::uint64_t epoch = 0;  // counted from 0
     std::uint64_t step = 0;   // committed steps, counted from 1
     std::uint64_t step_in_epoch = 0;
-    double loss = 0;      // mean of the epoch so far
-    double accuracy = 0;  // likewise
+    double loss = 0;   // mean of the epoch so far
+    double score = 0;  // likewise
     double lr = 0;
     std::uint64_t samples = 0;  // of this step
     std::uint64_t skipped = 0;  // steps so far whose gradient was not finite
@@ -49,9 +51,8 @@ class TrainingObserver {
     std::uint64_t epoch = 0;  // epochs finished
     std::uint64_t step = 0;
     double train_loss = 0;
-    double train_accuracy = 0;
-    double loss = 0;
-    double accuracy = 0;
+    double train_score = 0;
+    Evaluation result;
     bool best = false;
   };
 
@@ -89,11 +90,10 @@ struct TrainingResult {
   std::filesystem::path checkpoint;  // the last one; empty if it could not be written
   std::uint64_t steps = 0;
   std::uint64_t epochs = 0;
-  double test_loss = 0;      // not when interrupted
-  double test_accuracy = 0;  // likewise
+  Evaluation test;  // not when interrupted
   std::uint64_t best_step = 0;
   double best_loss = 0;  // on the validation set
-  double best_accuracy = 0;
+  double best_score = 0;
   std::uint64_t skipped = 0;
   double seconds = 0;  // of training steps, in this process
   double samples_per_s = 0;

@@ -1,9 +1,13 @@
 // Data as a user meets it: a table made, looked at, turned into a job, trained and packed, all by the program.
+#include <cmath>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include "muster/base/random.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -60,6 +64,55 @@ TEST_F(DataCommands, AnInitialisedTableTrainsAndPacksToTheSameSamples) {
   const Json packed = train({"table.toml", "--set", "job.epochs=3", "--set", "data.source=packed", "--set",
                              "data.path=shards", "--set", "data.target="});
   EXPECT_EQ(one.at("weights"), packed.at("weights")) << "packing changes where samples are, not what they are";
+}
+
+TEST_F(DataCommands, ATableOfNumbersToPredictTrainsInItsOwnUnits) {
+  // Prices around half a million: without a scale the first step would throw the weights far away.
+  std::string table = "size,rooms,kind,price\n";
+  RandomStream draw({.seed = 11});
+  for (int row = 0; row < 2000; ++row) {
+    const auto size = static_cast<double>(draw.below(1000)) / 10;
+    const auto rooms = draw.below(6);
+    const bool old = draw.below(2) == 0;
+    table += fmt::format("{},{},{},{}\n", size, rooms, old ? "old" : "new",
+                         400000 + 2000 * size + 10000.0 * static_cast<double>(rooms) - (old ? 50000 : 0));
+  }
+  testing::spill(folder_ / "prices.csv", table);
+  const Finished init = muster({"init", "prices.csv"});
+  ASSERT_EQ(init.exit_code, 0) << init.err;
+  EXPECT_THAT(testing::slurp(folder_ / "prices.toml"), HasSubstr("task = \"regression\""));
+  const Json one = train({"prices.toml", "--set", "job.epochs=5"});
+  EXPECT_GT(one.at("test_r2").get<double>(), 0.98);
+  EXPECT_LT(one.at("test_mae").get<double>(), 10000);
+  EXPECT_GT(one.at("test_mae").get<double>(), 10) << "in the unit of the prices";
+  EXPECT_FALSE(one.contains("test_accuracy"));
+  const Json two = train({"prices.toml", "--set", "job.epochs=5", "--set", "parallel.workers=2"});
+  for (const char* key : {"weights", "test_loss", "test_mae", "test_mse", "test_r2", "best_mae"})
+    EXPECT_EQ(one.at(key), two.at(key)) << key;
+  ASSERT_EQ(muster({"data", "pack", "prices.toml", "shards"}).exit_code, 0);
+  const Json packed = train({"prices.toml", "--set", "job.epochs=5", "--set", "data.source=packed", "--set",
+                             "data.path=shards", "--set", "data.target="});
+  EXPECT_EQ(one.at("test_mae"), packed.at("test_mae")) << "shards know the unit too";
+}
+
+TEST_F(DataCommands, ATextTrainsALanguageModel) {
+  std::string text;
+  while (text.size() < 20000)
+    text += "the quick brown fox jumps over the lazy dog. ";
+  testing::spill(folder_ / "fox.txt", text);
+  const Finished init = muster({"init", "fox.txt"});
+  ASSERT_EQ(init.exit_code, 0) << init.err;
+  const std::vector<std::string> job{"fox.toml",    "--set", "job.steps=60",  "--set",
+                                     "job.lanes=2", "--set", "data.window=16"};
+  const Json one = train(job);
+  EXPECT_LT(one.at("test_perplexity").get<double>(), 3) << "28 characters at first";
+  EXPECT_NEAR(one.at("test_perplexity").get<double>(), std::exp(one.at("test_loss").get<double>()), 1e-9);
+  std::vector<std::string> with_two = job;
+  with_two.insert(with_two.end(), {"--set", "parallel.workers=2"});
+  EXPECT_EQ(one.at("weights"), train(with_two).at("weights"));
+  const Finished wrong = muster({"check", "fox.toml", "--set", "loss.task=classification"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("loss.task"), HasSubstr("Set loss.task = \"language\"")));
 }
 
 TEST_F(DataCommands, TheExampleTrainsAndItsBadLinesAreTold) {

@@ -172,7 +172,7 @@ StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline
   StepOutcome outcome{.applied = verdict.apply, .gradient_norm = verdict.gradient_norm, .samples = step.samples()};
   for (const compute::LaneReport& report : all.reports) {
     outcome.loss += report.loss_sum;
-    outcome.correct += report.correct;
+    outcome.score += report.score;
     outcome.stop |= report.stop > 0;
   }
   outcome.loss /= static_cast<double>(outcome.samples);

@@ -104,7 +104,7 @@ LocalSgd::LocalStep LocalSgd::train(const data::StepPlan& step, const compute::U
     const HostLane& host = own(lane);
     result.samples += static_cast<double>(step.lanes[lane].size());
     result.report.loss_sum += host.report->loss_sum;
-    result.report.correct += host.report->correct;
+    result.report.score += host.report->score;
     result.report.stop += host.report->stop;
     for (std::size_t tensor = 0; tensor < present.size(); ++tensor)
       present[tensor] |= host.area.present[tensor];
@@ -153,12 +153,12 @@ StepOutcome LocalSgd::commit(const compute::UpdateRule& rule, Deadline deadline)
   if (due) {
     if (!local.verdict.apply) keep_current();
     const AverageHeader mine{
-        trained, {local.report.loss_sum, local.report.correct, stop ? 1.0 : 0.0}, outcome.applied ? 1.0 : 0.0};
+        trained, {local.report.loss_sum, local.report.score, stop ? 1.0 : 0.0}, outcome.applied ? 1.0 : 0.0};
     samples = static_cast<double>(step.samples());
     totals = {};
     for (const AverageHeader& worker : average(mine, step.next.step > local_.averaged_steps, deadline)) {
       totals.loss_sum += worker.step.loss_sum;
-      totals.correct += worker.step.correct;
+      totals.score += worker.step.score;
       outcome.stop |= worker.step.stop > 0;
       outcome.applied &= worker.applied > 0;
     }
@@ -167,7 +167,7 @@ StepOutcome LocalSgd::commit(const compute::UpdateRule& rule, Deadline deadline)
   }
   if (samples > 0) {
     outcome.loss = totals.loss_sum / samples;
-    outcome.correct = totals.correct * (static_cast<double>(step.samples()) / samples);
+    outcome.score = totals.score * (static_cast<double>(step.samples()) / samples);
   }
   outcome.synchronized = due || workers() == 1;
   outcome.waited = waited();

@@ -12,7 +12,7 @@
 // the highest; or with average_state off every worker keeps its own, and a checkpoint holds worker 0's.
 //
 // The result is deterministic but depends on the number of workers. Between averages committed() is this worker's own
-// state, and an outcome's loss and correct are this worker's, scaled to the step; at an average they are everybody's.
+// state, and an outcome's loss and score are this worker's, scaled to the step; at an average they are everybody's.
 // The norm is always this worker's. A request to stop is agreed on at the next average. synchronize() averages at once.
 // restore() starts v anew: it is in no checkpoint.
 //

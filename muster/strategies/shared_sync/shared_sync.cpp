@@ -388,7 +388,7 @@ StepOutcome SharedSync::summarize(const compute::Verdict& verdict, std::size_t c
   outcome.samples = step_->samples();
   for (std::size_t lane = 0; lane < count; ++lane) {
     outcome.loss += lanes_[lane].report->loss_sum;
-    outcome.correct += lanes_[lane].report->correct;
+    outcome.score += lanes_[lane].report->score;
     outcome.stop |= lanes_[lane].report->stop > 0;
     outcome.change = std::max(outcome.change, static_cast<std::uint64_t>(lanes_[lane].report->change));
   }

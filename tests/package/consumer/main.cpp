@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   if (session.cursor().step != 40) return 1;
   const auto result = muster::evaluate(
       *net, [&](const torch::Tensor& x) { return net->forward(x); }, data.train);
-  if (result->accuracy < 0.9) return 2;
+  if (result->metric("accuracy") < 0.9) return 2;
   try {
     muster::open_source({.source = "synthetik"});
     return 3;

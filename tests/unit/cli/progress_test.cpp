@@ -41,6 +41,7 @@ class ProgressTest : public ::testing::Test {
     start.run = "runs/x";
     start.data = "pictures";
     start.model = "cnn";
+    start.score = "accuracy";
     start.parameters = 1234567;
     start.steps_per_epoch = 100;
     start.total_steps = 200;
@@ -55,7 +56,7 @@ class ProgressTest : public ::testing::Test {
                            .step = step,
                            .step_in_epoch = (step - 1) % 100 + 1,
                            .loss = 0.5,
-                           .accuracy = 0.75,
+                           .score = 0.75,
                            .lr = 0.1,
                            .samples = 10,
                            .skipped = 0});
@@ -113,9 +114,9 @@ TEST_F(ProgressTest, ScriptsGetOneObjectALine) {
   ProgressView view(ProgressStyle::kJson, out_.file(), err_.file(), 200, clock_);
   start(view);
   steps(view, 1, 100, std::chrono::milliseconds(250));
-  view.validated({.set = "test", .epoch = 1, .step = 100, .loss = 0.25, .accuracy = 0.9, .best = true});
+  view.validated({.set = "test", .epoch = 1, .step = 100, .result = {0.25, {{"accuracy", 0.9}}, 10}, .best = true});
   trainer::TrainingResult result;
-  result.test_accuracy = 0.9;
+  result.test.metrics = {{"accuracy", 0.9}};
   result.best_loss = std::numeric_limits<double>::infinity();
   view.finished(result, "muster train --resume");
   std::istringstream lines(out_.take());

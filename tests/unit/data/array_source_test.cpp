@@ -107,7 +107,7 @@ TEST_F(NumpySource, TurnsChannelsThatStandLast) {
   EXPECT_THAT(features, ElementsAre(0, 10, 20, 30, 1, 11, 21, 31, 2, 12, 22, 32));
 }
 
-TEST_F(NumpySource, RegressionTakesValuesOfAnyWidth) {
+TEST_F(NumpySource, RegressionTakesValuesOfAnyWidthByTheScaleOfTheTrainingSet) {
   folder_.write("x_train.npy", npy<double>("<f8", "(2, 1)", {1, 2}));
   folder_.write("y_train.npy", npy<double>("<f8", "(2, 2)", {0.5, 1.5, 2.5, 3.5}));
   folder_.write("x_test.npy", npy<double>("<f8", "(1, 1)", {1}));
@@ -117,7 +117,12 @@ TEST_F(NumpySource, RegressionTakesValuesOfAnyWidth) {
   float feature = 0;
   std::vector<float> values(2);
   data.train->read_sample(1, {.features = std::span(&feature, 1), .values = values});
-  EXPECT_THAT(values, ElementsAre(2.5F, 3.5F));
+  EXPECT_THAT(values, ElementsAre(1, 1)) << "2.5 and 3.5, means 1.5 and 2.5, deviations 1";
+  data.test->read_sample(0, {.features = std::span(&feature, 1), .values = values});
+  EXPECT_THAT(values, ElementsAre(-2.5F, -4.5F));
+  ASSERT_EQ(data.test->spec().target_scale.size(), 2U);
+  EXPECT_EQ(data.test->spec().target_scale[1].mean, 2.5);
+  EXPECT_EQ(data.test->spec().target_scale[1].stddev, 1);
 }
 
 TEST_F(NumpySource, ASampleThatIsNotFiniteIsNamed) {

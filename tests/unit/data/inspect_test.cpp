@@ -44,6 +44,26 @@ TEST_F(Inspect, KnowsTextFromTables) {
   EXPECT_EQ(look("poem", "Roses are red,\nviolets are blue.\nAnd so, on, and on.\n").source, "text");
 }
 
+// A file that is called a table is never taken for text behind the user's back.
+TEST_F(Inspect, ATableWhoseFirstLineIsNoneIsNamedWithTheLine) {
+  const std::string rows =
+      "5.1,3.5,1.4,0.2,0\n4.9,3,1.4,0.2,1\n4.7,3.2,1.3,0.2,1\n4.8,3.1,1.3,0.2,1\n"
+      "5.1,3.5,1.4,0.2,0\n4.9,3,1.4,0.2,1\n4.7,3.2,1.3,0.2,1\n4.8,3.1,1.3,0.2,1\n"
+      "5,3.6,1.4,0.2,0\n5.4,3.9,1.7,0.4,1\n";
+  const auto error = error_of([&] { look("iris.csv", "150,4,setosa\n" + rows); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), ::testing::AllOf(::testing::HasSubstr("iris.csv:1"), ::testing::HasSubstr("has 3 fields"),
+                                              ::testing::HasSubstr("have 5")));
+  EXPECT_EQ(look("iris.csv", rows).source, "csv");
+}
+
+TEST_F(Inspect, ColumnsOfATableMayBeSeparatedBySpacesAndOneColumnIsNoTable) {
+  const SourceOptions options = look("a.csv", "59 2 32.1\n48 1 21.6\n72 2 30.5\n");
+  EXPECT_EQ(options.source, "csv");
+  EXPECT_EQ(options.table.delimiter, ' ');
+  EXPECT_THAT(error_of([&] { look("y.csv", "1.5\n2.5\n"); })->what(), ::testing::HasSubstr("has no columns"));
+}
+
 TEST_F(Inspect, KnowsArchivesOfArrays) {
   folder_.write("a.npz", zip({{"x.npy", npy<float>("<f4", "(1,)", {1})}}, false));
   EXPECT_EQ(inspect(folder_.path() / "a.npz").options.source, "numpy");

@@ -71,7 +71,7 @@ TEST_F(CsvSource, AConstantColumnIsZero) {
   EXPECT_THAT(features(*data.train, 0), ElementsAre(0));
 }
 
-TEST_F(CsvSource, RegressionGivesValues) {
+TEST_F(CsvSource, RegressionGivesValuesByTheScaleOfTheTrainingRows) {
   test_ = "n,y\n7,2.5\n";
   SourceOptions options;
   options.table.regression = true;
@@ -82,7 +82,10 @@ TEST_F(CsvSource, RegressionGivesValues) {
   float feature = 0;
   float value = 0;
   data.test->read_sample(0, {.features = std::span(&feature, 1), .values = std::span(&value, 1)});
-  EXPECT_EQ(value, 2.5F);
+  EXPECT_EQ(value, 0.4F) << "(2.5 - 1.5) / 2.5";
+  ASSERT_EQ(spec.target_scale.size(), 1U);
+  EXPECT_EQ(spec.target_scale[0].mean, 1.5);
+  EXPECT_EQ(spec.target_scale[0].stddev, 2.5);
 }
 
 TEST_F(CsvSource, WithoutATestFileAPartIsHeldOutAndDoesNotCountForTheScale) {

@@ -269,12 +269,12 @@ TEST(AllReduceAlone, AnUnfinishedStepIsForgottenAndTheModelSeesAReadOnlyView) {
   EXPECT_EQ(strategy->claim(), 0U) << "a lane that is held is given again";
   std::ranges::fill(strategy->area(0).gradient, 1.0F);
   strategy->area(0).present[0] = 1;
-  strategy->finish(0, {.loss_sum = 6, .correct = 3, .stop = 1});
+  strategy->finish(0, {.loss_sum = 6, .score = 3, .stop = 1});
   EXPECT_EQ(strategy->claim(), std::nullopt);
   const StepOutcome outcome =
       strategy->commit({optimizer.get(), 1.0, std::nullopt, rules}, Deadline::after(seconds(1)));
   EXPECT_DOUBLE_EQ(outcome.loss, 1.5);
-  EXPECT_DOUBLE_EQ(outcome.correct, 3);
+  EXPECT_DOUBLE_EQ(outcome.score, 3);
   EXPECT_TRUE(outcome.stop);
   const CommittedState state = strategy->committed();
   EXPECT_EQ(state.parameters[2], 0.02F - 1.0F);

@@ -111,7 +111,7 @@ inline std::vector<Trained> train(const Training& training) {
           }
         }
         strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step),
-                                 .correct = 1,
+                                 .score = 1,
                                  .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0});
       }
       const strategies::StepOutcome outcome =

@@ -46,7 +46,7 @@ class SharedSyncTest : public ::testing::Test {
       area.present[0] = 1;
       const auto buffer = static_cast<float>(*lane);
       std::memcpy(area.buffers.data(), &buffer, sizeof(buffer));
-      strategy_->finish(*lane, {.loss_sum = 2.0 * static_cast<double>(plan.lanes[*lane].size()), .correct = 1});
+      strategy_->finish(*lane, {.loss_sum = 2.0 * static_cast<double>(plan.lanes[*lane].size()), .score = 1});
     }
     const std::vector<compute::TensorRule> rules(1);
     return strategy_->commit({optimizer_.get(), 1.0, std::nullopt, rules}, Deadline::after(std::chrono::seconds(1)));
@@ -71,7 +71,7 @@ TEST_F(SharedSyncTest, AStepSumsItsLanesAndMovesEverythingTogether) {
   EXPECT_TRUE(outcome.applied);
   EXPECT_EQ(outcome.samples, 8U);
   EXPECT_DOUBLE_EQ(outcome.loss, 2.0);
-  EXPECT_DOUBLE_EQ(outcome.correct, 4.0);
+  EXPECT_DOUBLE_EQ(outcome.score, 4.0);
   EXPECT_DOUBLE_EQ(outcome.gradient_norm, 20.0);  // four elements of 1 + 2 + 3 + 4
   const CommittedState state = strategy_->committed();
   EXPECT_EQ(state.parameters[0], -10.0F);
@@ -225,7 +225,7 @@ Trained train(const Training& training) {
         }
         if (rank == training.slow_worker) ++slow_lanes;
         compute_lane(options, state, plan, *lane, strategy->area(*lane));
-        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step), .correct = 1});
+        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step), .score = 1});
         ++finished[step];
       }
       const StepOutcome outcome =

@@ -138,7 +138,7 @@ class Worker {
     strategy_->begin_step(plan);
     while (const auto lane = strategy_->claim()) {
       compute_lane(options_, state, plan, *lane, strategy_->area(*lane));
-      strategy_->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + plan.at.step), .correct = 1});
+      strategy_->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + plan.at.step), .score = 1});
     }
     losses_.push_back(strategy_
                           ->commit({optimizer_.get(), compute::base_lr(training_.optimizer), std::nullopt, rules_},

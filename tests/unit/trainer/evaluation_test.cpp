@@ -29,7 +29,7 @@ TEST(Evaluation, IsTheMeanOverAllSamplesWhateverTheBatch) {
     ASSERT_TRUE(result);
     EXPECT_EQ(result->samples, 103U);
     EXPECT_NEAR(result->loss, loss, 1e-6);
-    EXPECT_DOUBLE_EQ(result->accuracy, accuracy);
+    EXPECT_DOUBLE_EQ(result->metric("accuracy"), accuracy);
   }
 }
 
@@ -67,7 +67,7 @@ TEST(Evaluation, WorkersTogetherGetTheBitsOfOneAlone) {
         const auto together = evaluate_with(*nets[static_cast<std::size_t>(rank)], group);
         ASSERT_TRUE(together);
         EXPECT_EQ(together->loss, alone->loss) << workers << " workers, " << samples << " samples";
-        EXPECT_EQ(together->accuracy, alone->accuracy);
+        EXPECT_EQ(together->metrics, alone->metrics);
         EXPECT_EQ(together->samples, samples);
       });
     }

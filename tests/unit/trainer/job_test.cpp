@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 namespace muster::trainer {
 namespace {
 
@@ -50,6 +52,21 @@ TEST(Job, AScriptTakesThePlaceOfTheName) {
   EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\ndropout = 0.5"),
               AllOf(HasSubstr("model.dropout"), HasSubstr("model.script")));
   EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nhidden = [5]"), HasSubstr("model.hidden"));
+}
+
+TEST(Job, ATaskGoesWithItsDataItsLossAndAModel) {
+  const auto job = [](const std::string& source, const std::string& loss, const std::string& more = "") {
+    return fmt::format("[data]\nsource = \"{}\"\npath = \"x\"\n{}[loss]\n{}\n", source, more, loss);
+  };
+  EXPECT_EQ(parse_job(job("text", "task = \"language\""), "j").job.model.name, "transformer");
+  EXPECT_EQ(parse_job(job("csv", "task = \"regression\"\nerror = \"huber\""), "j").job.model.name, "mlp");
+  EXPECT_EQ(parse_job(job("packed", "task = \"language\""), "j").job.loss.task, "language");
+  EXPECT_THAT(error_of(job("text", "")), AllOf(HasSubstr("loss.task"), HasSubstr("Set loss.task = \"language\"")));
+  EXPECT_THAT(error_of(job("idx", "task = \"regression\"")), HasSubstr("csv, numpy and packed"));
+  EXPECT_THAT(error_of(job("csv", "task = \"language\"")), HasSubstr("job.toml:5: loss.task"));
+  EXPECT_THAT(error_of(job("csv", "task = \"regression\"\nlabel_smoothing = 0.1")), HasSubstr("loss.label_smoothing"));
+  EXPECT_THAT(error_of(job("csv", "error = \"mae\"")), HasSubstr("loss.error"));
+  EXPECT_THAT(error_of(job("packed", "task = \"regression\"", "augment = [\"mixup:0.2\"]\n")), HasSubstr("mixup"));
 }
 
 TEST(Job, TheResolvedTextReadsBackToTheSameJob) {

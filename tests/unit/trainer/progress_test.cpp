@@ -14,14 +14,14 @@ Progress progress_of_a_run() {
   Progress progress;
   progress.validated_epochs = 3;
   progress.best_loss = 0.1 + 0.2;  // no short decimal
-  progress.best_accuracy = 1.0 / 3;
+  progress.best_score = 1.0 / 3;
   progress.best_step = 40;
   progress.epochs_without_improvement = 2;
   progress.skipped = 5;
   progress.skipped_in_a_row = 1;
   progress.change = 7;
   progress.loss_sum = 1e-300;
-  progress.correct = 12;
+  progress.score_sum = 12;
   progress.samples = 64;
   return progress;
 }
@@ -43,8 +43,8 @@ TEST(Progress, ARunWithoutAValidationHasNoBest) {
 
 TEST(Progress, MeansOfNothingAreZero) {
   EXPECT_EQ(Progress().mean_loss(), 0);
-  EXPECT_EQ(Progress().accuracy(), 0);
-  EXPECT_EQ(progress_of_a_run().accuracy(), 12.0 / 64);
+  EXPECT_EQ(Progress().mean_score(), 0);
+  EXPECT_EQ(progress_of_a_run().mean_score(), 12.0 / 64);
 }
 
 TEST(Progress, WhatIsMissingOrOfAnotherTypeIsNamed) {

@@ -344,9 +344,9 @@ TEST(Session, AccumulatesAccuracyOverLanes) {
   Session session(net, compute::Sgd{}, options(16, 4));
   const auto outcome = session.step(dataset, [&](Lane& lane) {
     train_lane(lane, *net);
-    lane.count_correct(lane.target.size(0));
+    lane.add_score(static_cast<double>(lane.target.size(0)));
   });
-  EXPECT_EQ(outcome.correct, 16.0);
+  EXPECT_EQ(outcome.score, 16.0);
   EXPECT_EQ(outcome.samples, 16U);
 }
 

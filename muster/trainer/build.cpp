@@ -1,0 +1,58 @@
+#include "muster/trainer/build.h"
+
+#include <utility>
+
+#include "muster/data/augment/augmentation.h"
+#include "muster/model/make_model.h"
+
+namespace muster::trainer {
+
+std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec) {
+  return make_task({job.loss.task, job.loss.label_smoothing, job.loss.error.value_or("mse")}, spec);
+}
+
+std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
+  model::ModelOptions options;
+  options.name = job.model.name.value_or("");
+  options.script = job.model.script;
+  options.input_shape = spec.shape;
+  options.classes =
+      spec.target == data::TargetKind::kValues ? static_cast<std::int64_t>(spec.target_elements()) : spec.classes;
+  if (spec.input == data::InputKind::kTokens) options.vocabulary = spec.vocabulary;
+  if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
+  if (job.model.dropout) options.dropout = *job.model.dropout;
+  return model::make_model(options, static_cast<std::uint64_t>(job.seed));
+}
+
+SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
+                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training) {
+  const Job& job = resolved.job;
+  SessionOptions options;
+  options.batch = resolved.batch;
+  options.lanes = resolved.lanes;
+  options.threads = static_cast<int>(job.threads);
+  options.seed = static_cast<std::uint64_t>(job.seed);
+  options.schedule = schedule(job, shape);
+  options.clip_norm = job.optimizer.clip_norm;
+  options.exempt = compute::parse_exemption(job.optimizer.exempt);
+  options.strategy = job.parallel.strategy;
+  options.loader_threads = static_cast<int>(job.data.loader_threads);
+  options.prefetch = static_cast<std::size_t>(job.data.prefetch);
+  options.order = std::move(order);
+  options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
+  options.group = training.group;
+  options.supervised = training.supervised;
+  options.verify_rate = training.verify_rate;
+  options.all_reduce.bucket_bytes = static_cast<std::size_t>(job.parallel.bucket_kb) << 10;
+  options.all_reduce.overlap = job.parallel.overlap;
+  options.all_reduce.overlap_timeout = options.step_timeout;
+  options.local_sgd.period = static_cast<std::uint64_t>(job.parallel.period);
+  options.local_sgd.averaged_steps = static_cast<std::uint64_t>(job.parallel.averaged_steps);
+  options.local_sgd.outer_lr = job.parallel.outer_lr;
+  options.local_sgd.outer_momentum = job.parallel.outer_momentum;
+  options.local_sgd.average_state = job.parallel.average_state;
+  options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
+  return options;
+}
+
+}  // namespace muster::trainer

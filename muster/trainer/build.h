@@ -1,0 +1,24 @@
+// From a job to the parts that a run is made of.
+#pragma once
+
+#include <memory>
+
+#include "muster/data/dataset.h"
+#include "muster/data/lane_order.h"
+#include "muster/data/lane_plan.h"
+#include "muster/model/net.h"
+#include "muster/trainer/job.h"
+#include "muster/trainer/session.h"
+#include "muster/trainer/task.h"
+#include "muster/trainer/trainer.h"
+
+namespace muster::trainer {
+
+// Throws Error{kInvalidInput} for a task that the samples do not fit.
+std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec);
+// With the weights of the job's seed. Throws Error{kInvalidInput}.
+std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec);
+SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
+                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training);
+
+}  // namespace muster::trainer
