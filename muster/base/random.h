@@ -21,6 +21,7 @@ enum class Purpose : std::uint64_t {
   kVerify = 7,  // which lanes are computed once more; no part of the result
   kMixup = 8,
   kPartition = 9,  // which shards go where
+  kGenerate = 10,  // text that a trained model writes
 };
 
 struct StreamKey {

@@ -51,6 +51,9 @@ int run(int argc, char** argv) {
   muster::cli::add_chaos(app, outcome);
   muster::cli::add_data(app);
   muster::cli::add_init(app);
+  muster::cli::add_evaluate(app);
+  muster::cli::add_predict(app);
+  muster::cli::add_generate(app);
   muster::cli::add_check(app);
   muster::cli::add_info(app);
   muster::cli::add_bench(app);

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/data/array_dataset.h"
+#include "muster/data/open_alike.h"
 #include "muster/data/read_file.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/zip.h"
@@ -70,6 +71,35 @@ std::int64_t classes_of(const ArrayTargets& targets) {
 }
 
 }  // namespace
+
+Alike alike_arrays(const DataForm& form, const std::filesystem::path& path) {
+  Arrays arrays;
+  if (path.extension() == ".npy") {
+    arrays.emplace("x", NpyArray(path));
+  } else {
+    arrays = read_arrays(path);
+  }
+  const std::string suffix = arrays.contains("x_test") ? "_test" : "";
+  const bool regression = form.spec.target == TargetKind::kValues;
+  Alike alike;
+  alike.labelled = arrays.contains("y" + suffix);
+  NpyArray features = take(arrays, "x" + suffix, path);
+  ArrayTargets targets;
+  if (alike.labelled) {
+    targets = read_targets(take(arrays, "y" + suffix, path), regression);
+  } else {
+    const auto samples = features.header().shape.empty() ? 0 : static_cast<std::size_t>(features.header().shape[0]);
+    targets.width = regression ? static_cast<std::int64_t>(form.spec.target_elements()) : 1;
+    targets.values.assign(regression ? samples * form.spec.target_elements() : 0, 0.0F);
+    targets.labels.assign(regression ? 0 : samples, 0);
+  }
+  if (regression && static_cast<std::size_t>(targets.width) == form.spec.target_scale.size())
+    targets.apply(form.spec.target_scale);
+  auto dataset = std::make_shared<ArrayDataset>(std::move(features), std::move(targets), form.spec.classes);
+  dataset->normalize(form.normalization);
+  alike.samples = std::move(dataset);
+  return alike;
+}
 
 Data open_arrays(const SourceOptions& options) {
   const std::filesystem::path path = required_path(options, "an .npz file or a folder of .npy files");

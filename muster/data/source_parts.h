@@ -14,6 +14,12 @@ Data open_arrays(const SourceOptions& options);
 Data open_text(const SourceOptions& options);
 Data open_packed(const SourceOptions& options);
 
+// Of open_alike.h, for one source each; its checks are still to come.
+struct Alike;
+Alike alike_arrays(const DataForm& form, const std::filesystem::path& path);
+// The test images of a folder with MNIST's file names.
+Images read_idx_test(const std::filesystem::path& folder, std::int64_t classes);
+
 // The path of the options. Throws kInvalidInput if it is empty; `what` says what it should name.
 std::filesystem::path required_path(const SourceOptions& options, std::string_view what);
 

@@ -66,6 +66,15 @@ Data open_idx_folder(const SourceOptions& options, const std::filesystem::path& 
   return from_images(options, std::move(train), std::move(test), folder);
 }
 
+}  // namespace
+
+Images read_idx_test(const std::filesystem::path& folder, std::int64_t classes) {
+  return read_idx_images(find_idx(folder, "t10k-images-idx3-ubyte"), find_idx(folder, "t10k-labels-idx1-ubyte"),
+                         classes);
+}
+
+namespace {
+
 Data open_idx(const SourceOptions& options) {
   return open_idx_folder(options, required_folder(options));
 }
@@ -156,6 +165,8 @@ Data open_source(const SourceOptions& options) {
     names.emplace_back(source.name);
     if (source.name != options.source) continue;
     Data data = source.open(options);
+    data.form.spec = data.train->spec();
+    data.form.normalization = data.normalization;
     augment_training(data, options);
     if (!data.bad_samples) data.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
     if (data.bad_samples->skipping()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/data/bad_samples.h"
+#include "muster/data/data_form.h"
 #include "muster/data/dataset.h"
 #include "muster/data/images.h"
 #include "muster/data/table_options.h"
@@ -43,6 +44,7 @@ struct Data {
   std::shared_ptr<const Dataset> validation;
   std::shared_ptr<BadSamples> bad_samples;  // what was skipped so far; never empty
   Normalization normalization;              // applied to both sets; empty where a source does not normalise (synthetic)
+  DataForm form;                            // how the samples were made of the files
   std::string description;                  // one line for people
 };
 

@@ -81,6 +81,7 @@ class TableBuilder {
     require_columns(options_.numeric, "numeric");
     require_columns(options_.categorical, "categorical");
     require_columns(options_.ignore, "ignore");
+    if (like_ != nullptr) return;  // which says what the target is
     table_.target = options_.target.empty() ? names.size() - 1 : position(options_.target, "target");
     if (contains(options_.ignore, target().name))
       throw Error(ErrorKind::kInvalidInput,

@@ -42,7 +42,8 @@ bool is_missing(std::string_view field);
 
 // Reads a whole table. Rows that cannot be used (another number of fields than the first, no number in a numeric
 // column, a target that is missing) go to `bad`, each with file and line.
-// `like` is the table whose columns, kinds and categories this one must have: the training table, for a test table.
+// `like` is the table whose columns, kinds, categories and target this one must have: the training table, for a test
+// table. It may be without a target (one beyond its columns).
 // Throws what CsvReader and BadSamples::report throw; kInvalidInput for columns that are not there; kMismatch for other
 // columns than those of `like`; kDamaged for a file without rows, a column of more than 1,000 categories (the target:
 // 1,000,000), a target with less than 2 classes; kResource.

@@ -7,7 +7,7 @@ namespace muster::trainer {
 
 Datasets open_data(const Job& job) {
   const data::Data source = data::open_source(source_options(job));
-  Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples};
+  Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples, source.form};
   if (source.validation) {
     sets.validation = source.validation;
     sets.held_out = true;

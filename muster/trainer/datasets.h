@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "muster/data/bad_samples.h"
+#include "muster/data/data_form.h"
 #include "muster/data/dataset.h"
 #include "muster/data/lane_order.h"
 #include "muster/trainer/job.h"
@@ -21,6 +22,7 @@ struct Datasets {
   std::string description;
   bool held_out = false;  // validation is a part of the training files, not the test set
   std::shared_ptr<const data::BadSamples> bad_samples;
+  data::DataForm form;  // how the samples were made of the files
 };
 
 // Throws as data::open_source and data::split.

@@ -1,20 +1,18 @@
 #include "muster/trainer/evaluation.h"
 
 #include <algorithm>
-#include <deque>
-#include <numeric>
+#include <span>
+#include <vector>
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
-#include "muster/data/loader.h"
 #include "muster/trainer/batch_tensors.h"
+#include "muster/trainer/batch_walk.h"
 
 namespace muster::trainer {
 namespace {
 
-constexpr std::chrono::seconds kLoadTimeout{60};
 constexpr std::chrono::seconds kOthersTimeout{300};  // for the shares of other workers
-constexpr std::size_t kAhead = 3;                    // batches
 
 class EvaluationMode {
  public:
@@ -39,34 +37,24 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
   const EvaluationMode mode(module);
   comm::Group group = options.group;
   const auto workers = static_cast<std::uint64_t>(group.size());
-  const std::uint64_t batches = (dataset->size() + options.batch - 1) / options.batch;
   const std::shared_ptr<const Task> task = options.task ? options.task : make_task({}, dataset->spec());
+  BatchWalk walk(dataset, {options.batch, options.loader_threads, static_cast<std::uint64_t>(group.rank()), workers});
   // Figures of each batch, of each sample, and whether somebody broke off. What other workers fill in is 0 here, and a
   // sum with zeros has the bits of what is not zero.
   const std::size_t width = task->batch_figures();
   const std::size_t sample_width = task->sample_figures();
-  std::vector<double> results(width * batches + sample_width * dataset->size() + 1);
-  const std::span<double> batch_figures = std::span(results).first(width * batches);
+  std::vector<double> results(width * walk.batches() + sample_width * dataset->size() + 1);
+  const std::span<double> batch_figures = std::span(results).first(width * walk.batches());
   const std::span<double> sample_figures =
       std::span(results).subspan(batch_figures.size(), sample_width * dataset->size());
-  data::Loader loader(dataset, {.threads = options.loader_threads});
-  std::deque<data::Loader::Ticket> tickets;
-  std::uint64_t submitted = static_cast<std::uint64_t>(group.rank());
   std::uint64_t done = 0;
   try {
-    for (std::uint64_t index = submitted; index < batches; index += workers) {
-      for (; tickets.size() < kAhead && submitted < batches; submitted += workers) {
-        const std::uint64_t first = submitted * options.batch;
-        std::vector<std::uint64_t> ids(std::min(options.batch, dataset->size() - first));
-        std::iota(ids.begin(), ids.end(), first);
-        tickets.push_back(loader.submit(std::move(ids)));
-      }
-      data::Batch batch = loader.take(tickets.front(), Deadline::after(kLoadTimeout));
-      tickets.pop_front();
-      const torch::Tensor answer = forward(input_tensor(batch));
-      task->measure(answer, target_tensor(batch), batch_figures.subspan(width * index, width),
-                    sample_figures.subspan(sample_width * options.batch * index, sample_width * batch.size()));
-      loader.recycle(std::move(batch));
+    while (data::Batch* const batch = walk.next()) {
+      const torch::Tensor answer = forward(input_tensor(*batch));
+      const torch::Tensor target = target_tensor(*batch);
+      task->measure(answer, target, batch_figures.subspan(width * walk.index(), width),
+                    sample_figures.subspan(sample_width * options.batch * walk.index(), sample_width * batch->size()));
+      if (options.each) options.each(batch->ids, answer, target);
       done = std::min(dataset->size(), done + options.batch * workers);
       if (options.progress && !options.progress(done)) {
         results.back() = 1;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <torch/torch.h>
 
@@ -23,6 +24,8 @@ struct EvaluationOptions {
   // bits as one worker alone.
   std::function<void()> share_done = [] {};  // called when this worker waits for the shares of the others
   comm::Group group{};
+  // Called with each batch of this worker: its samples, what the model said and what it should have said.
+  std::function<void(std::span<const std::uint64_t>, const torch::Tensor&, const torch::Tensor&)> each{};
   // Called after each batch with the samples done, by all workers if they are equally fast; returning false ends
   // the evaluation with no result, on all workers.
   std::function<bool(std::uint64_t)> progress{};

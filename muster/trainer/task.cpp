@@ -53,6 +53,11 @@ class Classification final : public Task {
     return total_of(answer.argmax(1).eq(target.dim() == 2 ? target.argmax(1) : target));
   }
 
+  torch::Tensor sample_losses(const torch::Tensor& answer, const torch::Tensor& target) const override {
+    require_scores(answer, target);
+    return F::cross_entropy(answer, target, F::CrossEntropyFuncOptions().reduction(torch::kNone));
+  }
+
   std::size_t batch_figures() const override { return classes_ > kTop ? 4 : 3; }
   std::size_t sample_figures() const override { return classes_ == 2 ? 2 : 0; }
 
@@ -125,6 +130,10 @@ class Regression final : public Task {
 
   double score(const torch::Tensor& answer, const torch::Tensor& target) const override {
     return total_of(errors(answer, target).abs()) / static_cast<double>(values_);
+  }
+
+  torch::Tensor sample_losses(const torch::Tensor& answer, const torch::Tensor& target) const override {
+    return errors(answer, target).abs().mean(1);
   }
 
   std::size_t batch_figures() const override { return 2 + 4 * static_cast<std::size_t>(values_); }
@@ -201,6 +210,14 @@ class Language final : public Task {
   double score(const torch::Tensor& answer, const torch::Tensor& target) const override {
     require_scores(answer, target);
     return total_of(answer.argmax(2).eq(target)) / static_cast<double>(target.size(1));
+  }
+
+  torch::Tensor sample_losses(const torch::Tensor& answer, const torch::Tensor& target) const override {
+    require_scores(answer, target);
+    return F::cross_entropy(answer.flatten(0, 1), target.flatten(),
+                            F::CrossEntropyFuncOptions().reduction(torch::kNone))
+        .reshape(target.sizes())
+        .mean(1);
   }
 
   std::size_t batch_figures() const override { return 3; }

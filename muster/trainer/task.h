@@ -32,6 +32,9 @@ class Task {
   // The sum over the samples.
   virtual double score(const torch::Tensor& answer, const torch::Tensor& target) const = 0;
 
+  // Of each sample by itself, without smoothing: which ones the model does worst on. A vector.
+  virtual torch::Tensor sample_losses(const torch::Tensor& answer, const torch::Tensor& target) const = 0;
+
   // How many numbers measure() gives for a batch and for each of its samples.
   virtual std::size_t batch_figures() const = 0;
   virtual std::size_t sample_figures() const { return 0; }

@@ -23,6 +23,7 @@
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/model_card.h"
 #include "muster/trainer/progress.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
@@ -291,6 +292,7 @@ class Training {
     const std::vector<std::uint64_t> written = checkpoints_->list();
     if (checkpointed_step_ && (written.empty() || written.back() != *checkpointed_step_)) checkpointed_step_.reset();
     announce(taken_over);
+    write_card(std::nullopt);
     leave_note();
     if (taken_over) {
       log_.warning("the leader was lost: this worker writes the run's files from now on");
@@ -402,6 +404,26 @@ class Training {
                            start.lanes, start.workers, start.total_steps, start.first_step));
     observer_.started(start);
     tell_bad_samples();
+  }
+
+  // What the model is, for those who use it later. Training does not end over it.
+  void write_card(std::optional<ModelCard::Result> result) {
+    ModelCard card;
+    card.name = job_.name;
+    card.muster_version = version();
+    card.job = resolved_.text;
+    card.data = sets_.description;
+    card.train_samples = sets_.train->size();
+    card.form = sets_.form;
+    card.model = job_.model.name.value_or(job_.model.script);
+    card.parameters = session_.parameter_count();
+    card.task = job_.loss.task;
+    card.result = std::move(result);
+    try {
+      card.write(folder_->path());
+    } catch (const Error& error) {
+      warn(fmt::format("the model card is not written: {}", error.what()));
+    }
   }
 
   // Says what was skipped since it last did. Each process speaks of those that it met itself.
@@ -663,6 +685,10 @@ class Training {
     if (stopped(result.end)) {
       write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
       return;
+    }
+    if (leads()) {
+      write_card(ModelCard::Result{result.steps, result.epochs, result.seconds, result.test, result.best_step,
+                                   result.best_loss, result.weights_hash});
     }
     Json row{{"event", "finished"},
              {"step", cursor.step},

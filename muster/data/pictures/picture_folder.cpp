@@ -74,6 +74,26 @@ PictureList::PictureList(std::filesystem::path folder) : folder_(std::move(folde
   ends_.shrink_to_fit();
 }
 
+PictureList PictureList::flat(std::filesystem::path folder) {
+  PictureList list;
+  list.folder_ = std::move(folder);
+  list.add_class("");
+  return list;
+}
+
+PictureList PictureList::one(const std::filesystem::path& file) {
+  if (!is_picture(file))
+    throw Error(ErrorKind::kInvalidInput, "is no picture by its name", file.string(),
+                "Pictures are .jpg, .jpeg or .png files.");
+  PictureList list;
+  list.folder_ = file.parent_path();
+  list.names_ = file.filename().native();
+  list.ends_ = {list.names_.size()};
+  list.class_names_ = {""};
+  list.class_ends_ = {1};
+  return list;
+}
+
 void PictureList::add_class(const std::string& name) {
   const fs::path folder = folder_ / name;
   for (const fs::directory_entry& entry : visible_entries(folder)) {

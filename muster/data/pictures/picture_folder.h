@@ -26,6 +26,10 @@ class PictureList {
   // Throws Error{kNotFound}; kInvalidInput, naming it: no classes, a class without pictures, a folder inside a class;
   // kNotFound for a link to nothing; kIo.
   explicit PictureList(std::filesystem::path folder);
+  // The pictures that lie in a folder itself, as one class without a name. Throws as above.
+  static PictureList flat(std::filesystem::path folder);
+  // A single picture. Throws kInvalidInput if its name does not end as that of a picture.
+  static PictureList one(const std::filesystem::path& file);
 
   std::uint64_t size() const { return ends_.size(); }
   const std::vector<std::string>& class_names() const { return class_names_; }
@@ -33,6 +37,7 @@ class PictureList {
   std::filesystem::path path(std::uint64_t id) const;
 
  private:
+  PictureList() = default;
   void add_class(const std::string& name);
 
   std::filesystem::path folder_;

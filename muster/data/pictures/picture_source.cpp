@@ -63,6 +63,24 @@ void check_same_classes(const PictureList& train, const PictureList& test, const
 
 }  // namespace
 
+Alike alike_pictures(const SourceOptions& options, const DataForm& form, const fs::path& path) {
+  Alike alike;
+  std::optional<PictureList> list;
+  if (is_folder(path)) {
+    for (const std::string& name : form.spec.class_names)
+      alike.labelled = alike.labelled && is_folder(path / name);
+    list = alike.labelled ? PictureList(path) : PictureList::flat(path);
+    if (alike.labelled && list->class_names() != form.spec.class_names)
+      throw Error(ErrorKind::kMismatch, "has folders of classes that the model does not know", path.string());
+  } else {
+    alike.labelled = false;
+    list = PictureList::one(path);
+  }
+  alike.name = [names = *list](std::uint64_t id) { return names.path(id).string(); };
+  alike.samples = std::make_shared<PictureFolder>(std::move(*list), picture_options(options), form.normalization);
+  return alike;
+}
+
 Data open_pictures(const SourceOptions& options) {
   const fs::path folder = required_path(options, "the folder that holds the classes");
   const PictureOptions pictures = picture_options(options);

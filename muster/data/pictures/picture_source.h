@@ -1,6 +1,7 @@
 // The source "pictures" of job files: a folder of classes, or one with train/ and test/ (or val/, validation/) in it.
 #pragma once
 
+#include "muster/data/open_alike.h"
 #include "muster/data/sources.h"
 
 namespace muster::data {
@@ -10,5 +11,8 @@ namespace muster::data {
 // Throws Error{kInvalidInput, kNotFound, kIo}, kMismatch if the two folders have different classes, and kDamaged if no
 // picture can be decoded.
 Data open_pictures(const SourceOptions& options);
+
+// One picture, a folder of pictures (no targets), or a folder of the classes of the form.
+Alike alike_pictures(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
 
 }  // namespace muster::data

@@ -1,0 +1,27 @@
+// Files that are read as the training data of a model was, to evaluate it on them or to let it predict.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "muster/data/data_form.h"
+#include "muster/data/sources.h"
+
+namespace muster::data {
+
+struct Alike {
+  std::shared_ptr<const Dataset> samples;
+  bool labelled = true;  // false: the files have no targets; those that the data set gives mean nothing
+  std::function<std::string(std::uint64_t id)> name;  // what people call a sample: its file, its row
+  std::shared_ptr<BadSamples> bad_samples;
+};
+
+// `options` are those of the training data; all samples in `path` are read, by the form. What can be without targets: a
+// table without the target's column, arrays x without y, pictures that do not lie in folders of classes, a file of IDX
+// images. Throws as open_source; kMismatch for samples of another shape, kUnsupported for text and computed data.
+Alike open_alike(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
+
+}  // namespace muster::data

@@ -1,0 +1,34 @@
+// A model that was trained, ready to be used: the net with its weights, its task, and how its data is read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/model/net.h"
+#include "muster/trainer/job.h"
+#include "muster/trainer/model_card.h"
+#include "muster/trainer/task.h"
+
+namespace muster::trainer {
+
+struct TrainedModel {
+  ResolvedJob resolved;
+  ModelCard card;
+  std::shared_ptr<model::Net> net;  // in evaluation mode
+  std::shared_ptr<const Task> task;
+  std::filesystem::path weights;  // the file they are from
+};
+
+struct TrainedModelOptions {
+  std::filesystem::path run = {};   // of which the file is, where its place does not say it
+  std::string checkpoint = "best";  // "best", "last", or a step
+};
+
+// `path` is a run's folder, a checkpoint in one, or a file of weights. Throws Error{kNotFound} for what is none of
+// these; kMismatch naming the first tensor that is missing or of another shape; what reading throws.
+TrainedModel open_trained(const std::filesystem::path& path, const TrainedModelOptions& options = {});
+
+}  // namespace muster::trainer
