@@ -196,6 +196,8 @@ class Training {
     speaks_ = founder;
     if (founder) find_run();
     if (founder && shared && options_.resume) load_checkpoint();
+    // Before anybody can come: if the founder is lost on the way, the others know what it has read.
+    if (founder && shared) session_.write_note(progress_text());
     session_.meet(sets_.train);
     if (leads() && !folder_) adopt_run();
     exchange_progress();
@@ -275,7 +277,7 @@ class Training {
 
   void take_progress(const std::string& text) {
     const std::string where = "the leader's progress";
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text, where);
     const auto step = [&](const char* key) -> std::optional<std::uint64_t> {
       if (!json.contains(key)) return std::nullopt;
       return json_get<std::uint64_t>(json, key, where);
@@ -350,16 +352,8 @@ class Training {
     }
   }
 
-  // Nobody of those who knew the run is left: it is taken from what they have left in the arena, if they came so far.
-  void adopt_run() {
-    const std::string note = session_.note();
-    if (note.empty()) {
-      find_run();
-      first_step_ = session_.cursor().step;  // no step is made before there is a note
-    } else {
-      take_progress(note);
-    }
-  }
+  // Nobody of those who knew the run is left: it is taken from what they have left in the arena.
+  void adopt_run() { take_progress(session_.note()); }
 
   void open_checkpoints() {
     model::CheckpointOptions options;

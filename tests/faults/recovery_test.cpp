@@ -63,6 +63,14 @@ class Recovery : public ::testing::Test {
     for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
       EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
   }
+  // The rows of the validations of the only run there.
+  std::vector<Json> validations(const std::string& runs) const {
+    std::vector<Json> found;
+    for (const auto& run : std::filesystem::directory_iterator(folder_ / runs))
+      for (const Json& row : rows(testing::slurp(run.path() / "metrics.jsonl")))
+        if (row.at("event") == "validation") found.push_back(row);
+    return found;
+  }
 
   testing::TemporaryFolder folder_;
 };
@@ -147,6 +155,38 @@ TEST_F(Recovery, TheStateOutlivesAllWorkers) {
     }
   }
   EXPECT_EQ(last, expected.at("step").get<std::uint64_t>());
+}
+
+// It alone has read the checkpoint: what that says beside the weights is known to the others too.
+TEST_F(Recovery, AFounderThatIsLostBeforeItHasMetTheOthersTakesNothingOfTheCheckpointWithIt) {
+  const std::vector<std::string> longer{"data.samples=3000"};
+  {
+    Program program(folder_.path(), train_arguments(2, longer));
+    wait_until_printed(program, "\"checkpoint\"");
+    testing::kill_everything(program);
+  }
+  std::filesystem::copy(folder_ / "runs", folder_ / "calm", std::filesystem::copy_options::recursive);
+  const auto resume = [&](const std::string& runs) {
+    const Finished result =
+        run_program(folder_.path(), train_arguments(2, {longer[0], "job.runs=" + runs, "--resume"}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  };
+  const Json start = rows(resume("calm").out).front();
+  ASSERT_LT(start.at("first_step").get<int>(), start.at("total_steps").get<int>() / 2) << "not inside the first epoch";
+  const testing::Failpoints armed("arena.enter.after_arrival=kill@rank=0,attempt=0");
+  EXPECT_THAT(resume("runs").err, HasSubstr("worker 0 ")) << "it was not killed";
+  EXPECT_EQ(validations("runs"), validations("calm"));
+}
+
+// Nothing is made twice either.
+TEST_F(Recovery, AFounderOfANewRunThatIsLostBeforeItHasMetTheOthersLeavesOneFolder) {
+  const testing::Failpoints armed("arena.enter.after_arrival=kill@rank=0,attempt=0");
+  const Finished result = run_program(folder_.path(), train_arguments(2));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("worker 0 ")) << "it was not killed";
+  const std::filesystem::directory_iterator runs(folder_ / "runs");
+  EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
 }
 
 TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {
