@@ -19,7 +19,7 @@ namespace muster::comm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
-constexpr std::uint32_t kLayoutVersion = 4;
+constexpr std::uint32_t kLayoutVersion = 5;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr int kEnteredPhase = 0;
@@ -62,7 +62,7 @@ struct Arena::Control {
 
   alignas(kLine) std::atomic<std::uint64_t> commit;  // CommitWord
   alignas(kLine) std::atomic<std::uint64_t> closed;
-  std::atomic<std::uint64_t> charge;  // ChargeWord
+  std::atomic<std::uint64_t> charge;  // ProcessWord: who decides on members
   // Members of the present generation, and of the one that is being prepared; `generation` tells which is which.
   struct Members {
     std::atomic<std::uint64_t> generation;
@@ -224,23 +224,20 @@ std::span<std::byte> Arena::lane(int lane) const {
 
 bool Arena::take_charge(const ProcessId& self) {
   std::uint64_t word = control().charge.load();
-  const ChargeWord own{static_cast<std::uint64_t>(self.pid), self.start_time};
-  if (word == own.pack()) return true;
-  const ChargeWord holder = ChargeWord::unpack(word);
-  if (holder.pid != 0 && state_of(holder.process()) != ProcessState::kGone) return false;
-  return control().charge.compare_exchange_strong(word, own.pack());
+  const std::uint64_t own = ProcessWord::of(self).pack();
+  if (word == own) return true;
+  if (ProcessWord::unpack(word).lives()) return false;
+  return control().charge.compare_exchange_strong(word, own);
 }
 
 void Arena::leave_charge(const ProcessId& self) {
-  std::uint64_t own = ChargeWord{static_cast<std::uint64_t>(self.pid), self.start_time}.pack();
-  control().charge.compare_exchange_strong(own, ChargeWord::left().pack());
+  std::uint64_t own = ProcessWord::of(self).pack();
+  control().charge.compare_exchange_strong(own, ProcessWord::left().pack());
 }
 
 bool Arena::abandoned() const {
   const std::uint64_t word = control().charge.load();
-  if (word == 0) return false;  // nobody has come yet
-  const ChargeWord holder = ChargeWord::unpack(word);
-  return holder.pid == 0 || state_of(holder.process()) == ProcessState::kGone;
+  return word != 0 && !ProcessWord::unpack(word).lives();
 }
 
 void Arena::publish_members(std::uint64_t current, std::uint64_t generation, std::uint64_t members) {
