@@ -13,7 +13,7 @@ namespace muster::trainer {
 
 class RunFolder {
  public:
-  // Of a path as JSON writes it: workers leave it to each other in a note of limited size (comm/arena.h). All that
+  // Of a path as JSON writes it: workers leave it to each other in a note of limited size (comm/shared_note.h). All that
   // follow throw kInvalidInput for a path that is longer, or is not UTF-8.
   static constexpr std::size_t kLongestPath = 1000;
 

@@ -1,7 +1,7 @@
 // What the leader knows of a run beside the model, as it tells it to the other workers and leaves it in the arena for
 // those who come when nobody is left who knew it. Whoever watches the job reads it there too. No torch here.
 //
-// As text it is one JSON object. It fits into a note of the arena (comm/arena.h) whatever happens: the path of a run is
+// As text it is one JSON object. It fits into a note of the arena (comm/shared_note.h) whatever happens: the path of a run is
 // limited (run_folder.h), an alarm is cut, and the rest is numbers.
 #pragma once
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
-#include "muster/comm/arena.h"
+#include "muster/comm/shared_note.h"
 #include "muster/trainer/run_folder.h"
 
 namespace muster::trainer {
@@ -86,7 +86,7 @@ TEST(RunKnowledge, FitsIntoANoteWhateverHappens) {
     known.last_validation[metric] = kLong;
   known.pace = {{"trained_seconds", kLong}, {"failures", kMost}};
   known.alarm = std::string(10000, '"');  // which JSON writes as two
-  EXPECT_LE(known.to_text().size(), comm::Arena::kMostNote);
+  EXPECT_LE(known.to_text().size(), comm::SharedNote::kMost);
 }
 
 TEST(RunKnowledge, AnAlarmThatIsNoTextIsToldAllTheSame) {
