@@ -25,31 +25,9 @@ using testing::run_program;
 using testing::train_arguments;
 using testing::wait_until_printed;
 
-// With everything that has state: momentum, BatchNorm, dropout, a schedule, a short last batch, the best checkpoint.
-constexpr const char* kJob = R"([job]
-name = "hurt"
-epochs = 2
-lanes = 4
-[data]
-source = "synthetic"
-shape = [1, 12, 12]
-samples = 500
-test_samples = 200
-batch = 64
-[model]
-name = "cnn"
-[optimizer]
-name = "sgd"
-lr = 0.02
-momentum = 0.9
-schedule = "cosine"
-[checkpoint]
-every_steps = 3
-)";
-
 class Recovery : public ::testing::Test {
  protected:
-  Recovery() { testing::spill(folder_ / "job.toml", kJob); }
+  Recovery() { testing::spill(folder_ / "job.toml", testing::stateful_job("hurt", {"checkpoint.every_steps=3"})); }
 
   // What a run that nobody touches ends with.
   Json undisturbed(const std::vector<std::string>& more = {}) {

@@ -16,14 +16,15 @@
 #include "muster/base/process.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 #include "unit/comm/arena_job.h"
 
 namespace muster::comm {
 namespace {
 
+using muster::testing::expect_error;
 using muster::testing::status_of_child;
-using ::testing::HasSubstr;
 using testing::job_options;
 using testing::kJobNonce;
 using testing::note_of;
@@ -33,16 +34,6 @@ Deadline soon() {
 }
 Deadline at_once() {
   return Deadline::after(std::chrono::milliseconds(5));
-}
-
-void expect_error(ErrorKind kind, const std::string& words, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_THAT(std::string(error.what()), HasSubstr(words));
-  }
 }
 
 class ArenaMembers : public ::testing::Test {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "muster/base/error.h"
+#include "support/errors.h"
 
 namespace muster::comm {
 namespace {
@@ -28,13 +28,8 @@ TEST_F(ANote, TheLastOneCounts) {
 
 TEST_F(ANote, OneThatIsTooLongIsRefusedAndTheOneBeforeStays) {
   note_.write("short");
-  try {
-    note_.write(std::string(SharedNote::kMost + 1, 'x'));
-    ADD_FAILURE() << "it was written";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
-    EXPECT_EQ(error.message(), "a note of 4073 bytes; 4072 are possible");
-  }
+  muster::testing::expect_error(ErrorKind::kInvalidInput, "a note of 4073 bytes; 4072 are possible",
+                                [&] { note_.write(std::string(SharedNote::kMost + 1, 'x')); });
   EXPECT_EQ(note_.read(), "short");
 }
 

@@ -5,13 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/base/error.h"
 #include "muster/comm/shared_note.h"
 #include "muster/trainer/run_folder.h"
+#include "support/errors.h"
 
 namespace muster::trainer {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // No two members have the same value, so that none can be taken for another.
@@ -48,14 +49,9 @@ TEST(RunKnowledge, ComesBackAsItWas) {
 
 TEST(RunKnowledge, WhatIsDamagedIsNamedWithItsPlace) {
   const auto expect_damaged = [](const std::string& text, const std::string& named) {
-    try {
-      RunKnowledge::from_text(text, "the note");
-      ADD_FAILURE() << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kDamaged);
-      EXPECT_THAT(error.what(), HasSubstr("the note"));
-      EXPECT_THAT(error.what(), HasSubstr(named));
-    }
+    const Error error = muster::testing::error_of([&] { RunKnowledge::from_text(text, "the note"); });
+    EXPECT_EQ(error.kind(), ErrorKind::kDamaged) << text;
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the note"), HasSubstr(named))) << text;
   };
   const std::string whole = of_a_run().to_text();
   for (const std::size_t length : {std::size_t{0}, std::size_t{1}, whole.size() / 2, whole.size() - 1})
