@@ -41,6 +41,11 @@ class Recovery : public ::testing::Test {
     for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
       EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
   }
+  // Nothing of a checkpoint whose writer was lost.
+  void expect_nothing_hidden(const std::string& runs) const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / runs))
+      EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  }
   // The rows of the validations of the only run there.
   std::vector<Json> validations(const std::string& runs) const {
     std::vector<Json> found;
@@ -109,8 +114,25 @@ TEST_F(Recovery, ACheckpointThatALostLeaderHadBegunIsWrittenAgainAndNothingIsLef
   const Finished result = run_program(folder_.path(), train_arguments(2, rarely));
   EXPECT_THAT(result.err, HasSubstr("is lost")) << "it was not killed";
   expect_same_end(result, expected, "a torn checkpoint");
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "torn"))
-    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  expect_nothing_hidden("torn");
+}
+
+// The last checkpoint of the first leader failed and it is lost when all is done; the second is lost while it writes
+// that checkpoint again. The third has looked into the folder before, as everybody does in the end.
+TEST_F(Recovery, ACheckpointThatTwoLeadersCouldNotWriteIsWrittenByTheThirdAndNothingIsLeftOfIt) {
+  const std::vector<std::string> rarely{"checkpoint.every_steps=1000", "job.runs=torn"};
+  const Json expected = undisturbed({rarely[0]});
+  const testing::Failpoints armed(
+      "checkpoint.tensors_written=error@rank=0,call=3;"
+      "arena.note.before_write=delay=1000@rank=0,step=15,call=2;"
+      "arena.note.before_publish=kill@rank=0,step=15,call=2;"
+      "checkpoint.tensors_written=kill@rank=1,attempt=0");
+  const Finished result = run_program(folder_.path(), train_arguments(3, rarely));
+  for (const int rank : {0, 1})
+    EXPECT_THAT(result.err, HasSubstr(fmt::format("worker {} ", rank))) << "it was not killed";
+  expect_same_end(result, expected, "a checkpoint that was torn twice");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / rows(result.out).back().at("checkpoint").get<std::string>()));
+  expect_nothing_hidden("torn");
 }
 
 TEST_F(Recovery, TheStateOutlivesAllWorkers) {
