@@ -74,10 +74,10 @@ function(muster_layer name)
   endforeach()
 endfunction()
 
-# muster_test(NAME SOURCES ... LIBRARIES ... [TORCH] [TIMEOUT seconds] [LABELS ...]): one test program, one CTest entry
-# per test case.
+# muster_test(NAME SOURCES ... LIBRARIES ... [TORCH] [PROGRAM] [TIMEOUT seconds] [LABELS ...]): one test program, one CTest
+# entry. PROGRAM: it starts `muster`, which it finds as MUSTER_PROGRAM.
 function(muster_test name)
-  cmake_parse_arguments(ARG "TORCH;SERIAL" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;SERIAL;PROGRAM" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS" ${ARGN})
   if(ARG_TORCH AND NOT MUSTER_TORCH)
     return()
   endif()
@@ -88,6 +88,10 @@ function(muster_test name)
   target_link_libraries(${name} PRIVATE muster_flags ${ARG_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE ${ARG_DEFINITIONS})
+  if(ARG_PROGRAM)
+    target_compile_definitions(${name} PRIVATE MUSTER_PROGRAM="$<TARGET_FILE:muster>")
+    add_dependencies(${name} muster)
+  endif()
   if(ARG_TORCH)
     muster_use_torch(${name})
   endif()

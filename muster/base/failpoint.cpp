@@ -191,8 +191,11 @@ void act(const Rule& rule, const FailpointScope::Key& key) {
 
 std::atomic<bool> failpoint::armed{false};
 
-FailpointScope::FailpointScope(int rank, std::int64_t step, int attempt)
-    : outer_(std::exchange(current_key, Key{rank, step, attempt})) {
+FailpointScope::FailpointScope(const Key& key) : outer_(std::exchange(current_key, key)) {
+}
+
+FailpointScope::Key FailpointScope::current() {
+  return current_key;
 }
 
 FailpointScope::~FailpointScope() {

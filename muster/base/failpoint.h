@@ -27,17 +27,21 @@ namespace muster {
 // without one has rank, step and attempt -1.
 class FailpointScope {
  public:
-  FailpointScope(int rank, std::int64_t step, int attempt = 0);
-  FailpointScope(const FailpointScope&) = delete;
-  FailpointScope& operator=(const FailpointScope&) = delete;
-  ~FailpointScope();
-
   struct Key {
     int rank = -1;
     std::int64_t step = -1;
     int attempt = -1;
     bool operator==(const Key&) const = default;
   };
+
+  explicit FailpointScope(const Key& key);
+  FailpointScope(int rank, std::int64_t step, int attempt = 0) : FailpointScope(Key{rank, step, attempt}) {}
+  FailpointScope(const FailpointScope&) = delete;
+  FailpointScope& operator=(const FailpointScope&) = delete;
+  ~FailpointScope();
+
+  // This thread's, for one that it starts.
+  static Key current();
 
  private:
   Key outer_;

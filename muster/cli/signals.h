@@ -26,9 +26,9 @@ class SignalWatch {
   ~SignalWatch();
 
   bool stop_requested() const { return signal_.load() != 0; }
-  // 128 + the signal, as shells count: 130 or 143; 0 when there was none.
   // Whether it is to end at once.
   bool insisted() const { return insisted_; }
+  // 128 + the signal, as shells count: 130 or 143; 0 when there was none.
   int exit_code() const { return signal_.load() == 0 ? 0 : 128 + signal_.load(); }
 
  private:

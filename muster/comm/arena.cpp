@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -19,7 +18,7 @@ namespace muster::comm {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
-constexpr std::uint32_t kLayoutVersion = 4;
+constexpr std::uint32_t kLayoutVersion = 5;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr int kEnteredPhase = 0;
@@ -62,7 +61,7 @@ struct Arena::Control {
 
   alignas(kLine) std::atomic<std::uint64_t> commit;  // CommitWord
   alignas(kLine) std::atomic<std::uint64_t> closed;
-  std::atomic<std::uint64_t> charge;  // ChargeWord
+  std::atomic<std::uint64_t> charge;  // ProcessWord: who decides on members
   // Members of the present generation, and of the one that is being prepared; `generation` tells which is which.
   struct Members {
     std::atomic<std::uint64_t> generation;
@@ -78,24 +77,13 @@ struct Arena::Control {
   static std::size_t notes(const ArenaOptions& options) {
     return round_up(board(options.ranks, options.lanes) + Board::bytes(options.ranks), kPage);
   }
-  static std::size_t versions(const ArenaOptions& options) { return notes(options) + 2 * kPage; }
+  static std::size_t versions(const ArenaOptions& options) { return notes(options) + sizeof(SharedNote::Pages); }
   static std::size_t areas(const ArenaOptions& options) {
     return versions(options) + 2 * round_up(options.version_bytes, kPage);
   }
 };
 
-// A page: the newer one of the two whose number is not 0 counts.
-struct Arena::Note {
-  // Read while it may be written over: in words, in this order, so that `number` tells afterwards.
-  using Word = std::atomic<std::uint64_t>;
-  Word number;  // 0 while it is written
-  Word length;
-  std::uint64_t unused;
-  std::array<Word, kMostNote / sizeof(Word)> text;
-};
-
 std::size_t Arena::bytes(const ArenaOptions& options) {
-  static_assert(sizeof(Note) == kPage);
   static_assert(sizeof(Control) == 512 && offsetof(Control, commit) == 64 && offsetof(Control, closed) == 128 &&
                     offsetof(Control, members) == 192 && offsetof(Control, pins) == 256,
                 "docs/arena.md says where everything is");
@@ -224,23 +212,20 @@ std::span<std::byte> Arena::lane(int lane) const {
 
 bool Arena::take_charge(const ProcessId& self) {
   std::uint64_t word = control().charge.load();
-  const ChargeWord own{static_cast<std::uint64_t>(self.pid), self.start_time};
-  if (word == own.pack()) return true;
-  const ChargeWord holder = ChargeWord::unpack(word);
-  if (holder.pid != 0 && state_of(holder.process()) != ProcessState::kGone) return false;
-  return control().charge.compare_exchange_strong(word, own.pack());
+  const std::uint64_t own = ProcessWord::of(self).pack();
+  if (word == own) return true;
+  if (ProcessWord::unpack(word).lives()) return false;
+  return control().charge.compare_exchange_strong(word, own);
 }
 
 void Arena::leave_charge(const ProcessId& self) {
-  std::uint64_t own = ChargeWord{static_cast<std::uint64_t>(self.pid), self.start_time}.pack();
-  control().charge.compare_exchange_strong(own, ChargeWord::left().pack());
+  std::uint64_t own = ProcessWord::of(self).pack();
+  control().charge.compare_exchange_strong(own, ProcessWord::left().pack());
 }
 
 bool Arena::abandoned() const {
   const std::uint64_t word = control().charge.load();
-  if (word == 0) return false;  // nobody has come yet
-  const ChargeWord holder = ChargeWord::unpack(word);
-  return holder.pid == 0 || state_of(holder.process()) == ProcessState::kGone;
+  return word != 0 && !ProcessWord::unpack(word).lives();
 }
 
 void Arena::publish_members(std::uint64_t current, std::uint64_t generation, std::uint64_t members) {
@@ -577,43 +562,11 @@ void Arena::commit(Outcome outcome, const Deadline& deadline) {
   ++step_;
 }
 
-Arena::Note& Arena::note_slot(std::uint64_t index) const {
-  return *reinterpret_cast<Note*>(region_->bytes().data() + Control::notes(options_) + index * kPage);
-}
-
-void Arena::write_note(std::string_view text) {
-  if (text.size() > kMostNote)
-    refuse(ErrorKind::kInvalidInput, fmt::format("a note of {} bytes; {} are possible", text.size(), kMostNote));
-  const std::uint64_t last = std::max(note_slot(0).number.load(), note_slot(1).number.load());
-  Note& note = note_slot((last + 1) % 2);
-  note.number.store(0);
-  MUSTER_FAILPOINT("arena.note.before_write");
-  note.length.store(text.size());
-  for (std::size_t begin = 0; begin < text.size(); begin += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + begin, std::min(sizeof(word), text.size() - begin));
-    note.text[begin / sizeof(word)].store(word, std::memory_order_release);
-  }
-  MUSTER_FAILPOINT("arena.note.before_publish");
-  note.number.store(last + 1);
-}
-
-std::string Arena::note() const {
-  for (;;) {
-    const std::uint64_t number = std::max(note_slot(0).number.load(), note_slot(1).number.load());
-    if (number == 0) return {};
-    const Note& note = note_slot(number % 2);
-    std::string text(std::min<std::uint64_t>(note.length.load(), kMostNote), '\0');
-    for (std::size_t begin = 0; begin < text.size(); begin += sizeof(std::uint64_t)) {
-      const std::uint64_t word = note.text[begin / sizeof(word)].load(std::memory_order_acquire);
-      std::memcpy(text.data() + begin, &word, std::min(sizeof(word), text.size() - begin));
-    }
-    // Written over meanwhile: there is a newer one.
-    if (note.number.load() == number) return text;
-  }
-}
-
 // --- Readers
+
+SharedNote Arena::shared_note() const {
+  return SharedNote(*reinterpret_cast<SharedNote::Pages*>(region_->bytes().data() + Control::notes(options_)));
+}
 
 VersionPins Arena::pins() const {
   return VersionPins(control().pins, control().commit, observer_);

@@ -27,6 +27,7 @@
 #include "muster/comm/arena_words.h"
 #include "muster/comm/board.h"
 #include "muster/comm/region.h"
+#include "muster/comm/shared_note.h"
 #include "muster/comm/version_pins.h"
 
 namespace muster::comm {
@@ -138,11 +139,9 @@ class Arena {
   // tells.
   void commit(Outcome outcome, const Deadline& deadline);
 
-  // --- A text beside the state, for those who come after everybody who knew it was lost. One member writes it, always
-  // the same one of a generation; a death while it writes leaves the text before. At most kMostNote bytes.
-  static constexpr std::size_t kMostNote = 4096 - 24;
-  void write_note(std::string_view text);
-  std::string note() const;  // empty: none was written
+  // --- A text beside the state (shared_note.h). One member writes it, always the same one of a generation.
+  void write_note(std::string_view text) { shared_note().write(text); }
+  std::string note() const { return shared_note().read(); }  // empty: none was written
 
   // --- Readers, also observers.
   // Holds the version that is committed now. Throws kResource when 16 pins are held.
@@ -156,8 +155,7 @@ class Arena {
   Control& control() const;
   std::atomic<std::uint64_t>& lane_word(int lane) const;
   std::atomic<std::uint64_t>& arrival_word(int rank) const;
-  struct Note;
-  Note& note_slot(std::uint64_t index) const;
+  SharedNote shared_note() const;
   bool superseded() const;  // a new generation has begun
   bool change_lane(int lane, LaneWord from, LaneWord to);
   bool wait_lanes(int lanes, AskedFor asked_for, const Deadline& deadline);

@@ -66,19 +66,26 @@ struct ArrivalWord {
   bool operator==(const ArrivalWord&) const = default;
 };
 
-// Who decides on members: start time 42 | pid 22. All zero: nobody has come yet.
-struct ChargeWord {
-  std::uint64_t pid = 0;  // 0: the last one has left
+// The process that holds something: start time 42 (a thousand years of the kernel's ticks) | pid 22 (its limit). All
+// zero: nobody has held it yet.
+struct ProcessWord {
+  std::uint64_t pid = 0;  // 0: nobody
   std::uint64_t start_time = 0;
 
-  static constexpr std::uint64_t kPidBits = 22;  // the kernel's limit
-  static constexpr ChargeWord left() { return {0, 1}; }
+  static constexpr std::uint64_t kPidBits = 22;
+  static constexpr ProcessWord of(const ProcessId& process) {
+    return {static_cast<std::uint64_t>(process.pid), process.start_time};
+  }
+  // Of what the last holder has let go by itself.
+  static constexpr ProcessWord left() { return {0, 1}; }
   constexpr std::uint64_t pack() const { return start_time << kPidBits | pid; }
-  static constexpr ChargeWord unpack(std::uint64_t word) {
+  static constexpr ProcessWord unpack(std::uint64_t word) {
     return {word & ((std::uint64_t{1} << kPidBits) - 1), word >> kPidBits};
   }
-  ProcessId process() const { return {static_cast<std::int32_t>(pid), start_time}; }
-  bool operator==(const ChargeWord&) const = default;
+  bool lives() const {
+    return pid != 0 && state_of({static_cast<std::int32_t>(pid), start_time}) != ProcessState::kGone;
+  }
+  bool operator==(const ProcessWord&) const = default;
 };
 
 // A pinned version: step 43 | buffer 1 | 1

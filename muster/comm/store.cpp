@@ -185,7 +185,8 @@ std::shared_ptr<Store> make_memory_store() {
 
 std::map<std::string, std::string> values_in_file_store(const std::filesystem::path& folder, std::string_view prefix) {
   std::map<std::string, std::string> values;
-  const std::string before = fmt::format("{}{}+", kValuePrefix, prefix);
+  std::string before = fmt::format("{}{}+", kValuePrefix, prefix);
+  std::replace(before.begin(), before.end(), '/', '+');
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();

@@ -11,26 +11,14 @@
 namespace muster::comm {
 namespace {
 
-// The kernel's limit of process numbers, and a thousand years of its ticks.
-constexpr int kStartTimeBits = 42;
-constexpr std::uint64_t kStartTimeMask = (std::uint64_t{1} << kStartTimeBits) - 1;
-
-std::uint64_t pack(const ProcessId& process) {
-  return static_cast<std::uint64_t>(process.pid) << kStartTimeBits | (process.start_time & kStartTimeMask);
-}
-
-ProcessId unpack(std::uint64_t word) {
-  return {static_cast<std::int32_t>(word >> kStartTimeBits), word & kStartTimeMask};
-}
-
 bool is_dead(std::uint64_t owner) {
-  return owner != 0 && state_of(unpack(owner)) == ProcessState::kGone;
+  return owner != 0 && !ProcessWord::unpack(owner).lives();
 }
 
 }  // namespace
 
 VersionPin VersionPins::pin() const {
-  const std::uint64_t self = pack(this_process());
+  const std::uint64_t self = ProcessWord::of(this_process()).pack();
   clear_the_dead();
   for (Slot& slot : slots_) {
     std::uint64_t nobody = 0;
@@ -65,7 +53,8 @@ std::optional<std::string> VersionPins::holder(std::uint64_t buffer, bool look_f
       slot.owner.compare_exchange_strong(owner, 0);
       continue;
     }
-    return fmt::format("process {} let go of version {}", unpack(owner).pid, PinWord::unpack(version).step);
+    return fmt::format("process {} let go of version {}", ProcessWord::unpack(owner).pid,
+                       PinWord::unpack(version).step);
   }
   return std::nullopt;
 }

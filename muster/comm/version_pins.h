@@ -48,7 +48,7 @@ class VersionPins {
  public:
   static constexpr std::size_t kSlots = 16;
   struct Slot {
-    std::atomic<std::uint64_t> owner;    // the process that holds it (22 bits of pid, 42 of start time), 0: none
+    std::atomic<std::uint64_t> owner;    // ProcessWord: who holds it; 0: nobody
     std::atomic<std::uint64_t> version;  // PinWord; an earlier owner's until the present one has stored its own
   };
   using Slots = std::array<Slot, kSlots>;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 
 namespace muster::trainer {
 namespace {
@@ -26,7 +27,13 @@ void give_way_to_training() {
 
 CheckpointWriter::CheckpointWriter(model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done,
                                    std::function<void()> before)
-    : store_(store), done_(std::move(done)), before_(std::move(before)), thread_([this] { run(); }) {
+    : store_(store),
+      done_(std::move(done)),
+      before_(std::move(before)),
+      thread_([this, key = FailpointScope::current()] {
+        const FailpointScope scope(key);
+        run();
+      }) {
 }
 
 CheckpointWriter::~CheckpointWriter() {

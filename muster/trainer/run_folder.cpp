@@ -7,6 +7,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
 
 namespace muster::trainer {
 namespace {
@@ -22,6 +24,18 @@ bool is_run_of(const std::string& folder, const std::string& name) {
   return rest.find_first_not_of("-0123456789") == std::string::npos && rest[9] == '-';
 }
 
+void check_path(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  const auto refuse = [&](const std::string& reason) {
+    throw Error(ErrorKind::kInvalidInput, "cannot be the folder of a run: " + reason, excerpt(text, 200),
+                "Choose another job.runs, for example one relative to the working directory.");
+  };
+  if (valid_utf8_prefix(text) != text.size()) refuse("its path is not UTF-8");
+  const std::size_t length = Json(text).dump().size() - 2;  // without the quotation marks
+  if (length > RunFolder::kLongestPath)
+    refuse(fmt::format("its path has {} bytes; {} are possible", length, RunFolder::kLongestPath));
+}
+
 }  // namespace
 
 RunFolder RunFolder::create(const std::filesystem::path& runs, const std::string& name, const std::string& job,
@@ -32,8 +46,9 @@ RunFolder RunFolder::create(const std::filesystem::path& runs, const std::string
 }
 
 std::filesystem::path RunFolder::make(const std::filesystem::path& runs, const std::string& name, const Clock& clock) {
-  make_folder(runs);
   const std::string stamp = time_stamp(clock.wall());
+  check_path(runs / fmt::format("{}-{}", name, stamp));
+  make_folder(runs);
   for (int attempt = 1; attempt < 1000; ++attempt) {
     const std::string suffix = attempt == 1 ? "" : fmt::format("-{:03}", attempt);
     std::filesystem::path folder = runs / fmt::format("{}-{}{}", name, stamp, suffix);
@@ -48,6 +63,7 @@ std::filesystem::path RunFolder::make(const std::filesystem::path& runs, const s
 }
 
 RunFolder RunFolder::open(const std::filesystem::path& path) {
+  check_path(path);
   RunFolder folder(path);
   std::error_code code;
   if (!std::filesystem::is_regular_file(folder.job_file(), code)) {
@@ -68,6 +84,7 @@ std::optional<RunFolder> RunFolder::newest(const std::filesystem::path& runs, co
     }
   }
   if (best.empty()) return std::nullopt;
+  check_path(runs / best);
   return RunFolder(runs / best);
 }
 

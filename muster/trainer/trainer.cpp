@@ -10,7 +10,6 @@
 
 #include "muster/base/check.h"
 #include "muster/base/cores.h"
-#include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
 #include "muster/data/lane_order.h"
@@ -24,9 +23,9 @@
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/model_card.h"
-#include "muster/trainer/progress.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
+#include "muster/trainer/run_knowledge.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/training_state.h"
@@ -38,7 +37,6 @@ namespace {
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
-constexpr std::size_t kShownOfAlarm = 500;
 
 // One run, from opened data to the result.
 class Training {
@@ -65,15 +63,15 @@ class Training {
       if (!std::exchange(met, true)) meet();
       result = TrainingResult();
       result.leads = false;
-      if (finished_ && !took_part_) return;  // came when all was done
+      if (known_.finished && !took_part_) return;  // came when all was done
       net_->train();
       result.end = loop();
-      if (!checkpointed_step_ || *checkpointed_step_ != session_.cursor().step) save(std::nullopt);
+      if (!known_.checkpointed_step || *known_.checkpointed_step != session_.cursor().step) save(std::nullopt);
       // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
       if (writer_ && !writer_->wait(Deadline::after(kDiskPatience))) warn("the last checkpoint is still being written");
       if (!stopped(result.end)) test(result);
       summarize(result);
-      finished_ = true;
+      known_.finished = true;
       leave_note();
       session_.begin(comm::Activity::kWaiting);
       // Nobody leaves before the leader has written everything: if it is lost another one can.
@@ -127,7 +125,7 @@ class Training {
     take_lead(true);
     if (outcome && begun_) account(*outcome);
     begun_.reset();
-    exchange_progress();
+    exchange_knowledge();
     enter_ledger();
     look_for_changes();
     const strategies::Members members = session_.members();
@@ -148,9 +146,11 @@ class Training {
     speaks_ = founder;
     if (founder) find_run();
     if (founder && shared && options_.resume) load_checkpoint();
+    // Before anybody can come: if the founder is lost on the way, the others know what it has read.
+    if (founder && shared) session_.write_note(knowledge_text());
     session_.meet(sets_.train);
     if (leads() && !folder_) adopt_run();
-    exchange_progress();
+    exchange_knowledge();
     if (!shared && options_.resume) load_checkpoint();
     take_lead(false);
     enter_ledger();
@@ -166,7 +166,7 @@ class Training {
   // Before a step: makes the changes that count from it on.
   void make_changes() {
     const std::uint64_t step = session_.cursor().step + 1;
-    if (changes_->agree(change_agreed_, step) && leads()) changes_->write();
+    if (changes_->agree(known_.change, step) && leads()) changes_->write();
     adopt_changes(step);
     for (const JobChange& change : changes_->known()) {
       if (change.step != step) continue;
@@ -189,7 +189,7 @@ class Training {
 
   // After every meeting. A worker that has seen no step of this run opens its part of the ledger.
   void enter_ledger() {
-    if (!job_.ledger || finished_) return;
+    if (!job_.ledger || known_.finished) return;
     const strategies::Members members = session_.members();
     if (!ledger_) {
       RunLedgerOptions options;
@@ -197,65 +197,44 @@ class Training {
       options.worker = options_.supervised ? options_.supervised->seat : members.group.rank();
       options.shape = shape_;
       options.order = order_;
-      options.first_generation = ledger_generation_;
-      if (options_.resume) options.resumed_at = first_step_;
+      options.first_generation = known_.ledger_generation;
+      if (options_.resume) options.resumed_at = known_.first_step;
       options.apart = job_.parallel.strategy == "local_sgd";
       ledger_.emplace(options);
     }
     ledger_->enter(members.generation, session_.cursor().step);
   }
 
-  // What is known of the run beside the model, for the other workers and for those who come later.
-  std::string progress_text() const {
-    Json json{{"run", folder_->path().string()},
-              {"progress", progress_.to_json()},
-              {"first_step", first_step_},
-              {"stop", stop_agreed_},
-              {"change", change_agreed_},
-              {"finished", finished_},
-              {"total_steps", total_steps_},
-              {"steps_per_epoch", data::steps_per_epoch(shape_)},
-              {"batch", resolved_.batch},
-              {"ledger_generation", ledger_generation_},
-              {"last_validation", last_validation_.to_json()}};
-    if (job_.checkpoint.every_steps) json["pace"] = pace_.to_json();
-    if (const std::string alarm = alarm_.standing(); !alarm.empty()) json["alarm"] = excerpt(alarm, kShownOfAlarm);
-    if (checkpointed_step_) json["checkpointed_step"] = *checkpointed_step_;
-    if (validated_step_) json["validated_step"] = *validated_step_;
-    return json.dump();
+  std::string knowledge_text() {
+    known_.run = folder_->path().string();
+    known_.last_validation = last_validation_.to_json();
+    if (job_.checkpoint.every_steps) known_.pace = pace_.to_json();
+    known_.total_steps = total_steps_;
+    known_.steps_per_epoch = data::steps_per_epoch(shape_);
+    known_.batch = resolved_.batch;
+    known_.alarm = alarm_.standing();
+    return known_.to_text();
   }
 
-  void take_progress(const std::string& text) {
-    const std::string where = "the leader's progress";
-    const Json json = Json::parse(text);
-    const auto step = [&](const char* key) -> std::optional<std::uint64_t> {
-      if (!json.contains(key)) return std::nullopt;
-      return json_get<std::uint64_t>(json, key, where);
-    };
-    progress_ = Progress::from_json(json.at("progress"), where);
-    first_step_ = json_get<std::uint64_t>(json, "first_step", where);
-    ledger_generation_ = json_get<std::uint64_t>(json, "ledger_generation", where);
-    stop_agreed_ = json_get<bool>(json, "stop", where);
-    change_agreed_ = json_get<std::uint64_t>(json, "change", where);
-    finished_ = json_get<bool>(json, "finished", where);
-    last_validation_ = Evaluation::from_json(json.at("last_validation"), where);
-    if (json.contains("pace")) pace_.take(json.at("pace"), where);
-    checkpointed_step_ = step("checkpointed_step");
-    validated_step_ = step("validated_step");
-    if (!folder_) folder_ = RunFolder::open(json_get<std::string>(json, "run", where));
+  void take_knowledge(const std::string& text) {
+    const std::string where = "the leader's knowledge of the run";
+    known_ = RunKnowledge::from_text(text, where);
+    if (!known_.last_validation.is_null()) last_validation_ = Evaluation::from_json(known_.last_validation, where);
+    if (!known_.pace.is_null()) pace_.take(known_.pace, where);
+    if (!folder_) folder_ = RunFolder::open(known_.run);
   }
 
   // What the leader knows of the run is what everybody knows.
-  void exchange_progress() {
+  void exchange_knowledge() {
     const strategies::Members members = session_.members();
     std::string text;
-    if (members.leads()) text = progress_text();
+    if (members.leads()) text = knowledge_text();
     comm::Group group = members.group;
     std::int64_t length = static_cast<std::int64_t>(text.size());
     group.broadcast(std::span(&length, 1), members.leader);
     text.resize(static_cast<std::size_t>(length));
     group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), members.leader);
-    take_progress(text);
+    take_knowledge(text);
     if (!logging_) open_log(group);
   }
 
@@ -271,7 +250,7 @@ class Training {
   }
 
   void leave_note() {
-    if (options_.supervised && leads()) session_.write_note(progress_text());
+    if (options_.supervised && leads()) session_.write_note(knowledge_text());
   }
 
   // If this worker leads now and did not before: it opens what a leader writes.
@@ -279,7 +258,7 @@ class Training {
     speaks_ = leads();
     if (!speaks_ || metrics_) return;
     if (!folder_) adopt_run();
-    if (finished_ && !took_part_) return;  // nothing is left to write
+    if (known_.finished && !took_part_) return;  // nothing is left to write
     open_checkpoints();  // once more, where this worker has looked into them before: the one that was lost may have
                          // left one
     metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
@@ -290,28 +269,21 @@ class Training {
         });
     // What the one before was writing when it was lost is written again.
     const std::vector<std::uint64_t> written = checkpoints_->list();
-    if (checkpointed_step_ && (written.empty() || written.back() != *checkpointed_step_)) checkpointed_step_.reset();
+    if (known_.checkpointed_step && (written.empty() || written.back() != *known_.checkpointed_step))
+      known_.checkpointed_step.reset();
     announce(taken_over);
     write_card(std::nullopt);
     leave_note();
     if (taken_over) {
       log_.warning("the leader was lost: this worker writes the run's files from now on");
       write_metrics({{"event", "leader"}, {"step", session_.cursor().step}});
-    } else if (first_step_ > 0) {
-      write_metrics({{"event", "resumed"}, {"step", first_step_}});
+    } else if (known_.first_step > 0) {
+      write_metrics({{"event", "resumed"}, {"step", known_.first_step}});
     }
   }
 
-  // Nobody of those who knew the run is left: it is taken from what they have left in the arena, if they came so far.
-  void adopt_run() {
-    const std::string note = session_.note();
-    if (note.empty()) {
-      find_run();
-      first_step_ = session_.cursor().step;  // no step is made before there is a note
-    } else {
-      take_progress(note);
-    }
-  }
+  // Nobody of those who knew the run is left: it is taken from what they have left in the arena.
+  void adopt_run() { take_knowledge(session_.note()); }
 
   void open_checkpoints() {
     model::CheckpointOptions options;
@@ -344,7 +316,7 @@ class Training {
         throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
       }
     }
-    if (job_.ledger) ledger_generation_ = data::next_ledger_generation(folder_->ledger());
+    if (job_.ledger) known_.ledger_generation = data::next_ledger_generation(folder_->ledger());
   }
 
   void load_checkpoint() {
@@ -373,8 +345,8 @@ class Training {
     }
     restore(session_, *loaded);
     recall_pace(loaded->manifest.progress, (loaded->path / "manifest.json").string());
-    checkpointed_step_ = session_.cursor().step;
-    first_step_ = session_.cursor().step;
+    known_.checkpointed_step = session_.cursor().step;
+    known_.first_step = session_.cursor().step;
   }
 
   // A run that did not end by itself or on request has failed once more.
@@ -394,7 +366,7 @@ class Training {
     start.train_samples = sets_.train->size();
     start.steps_per_epoch = data::steps_per_epoch(shape_);
     start.total_steps = total_steps_;
-    start.first_step = first_step_;
+    start.first_step = known_.first_step;
     start.batch = resolved_.batch;
     start.lanes = resolved_.lanes;
     start.workers = session_.members().group.size();
@@ -450,7 +422,7 @@ class Training {
       }
       if (last) return TrainingResult::End::kFinished;
       if (early_stop()) return TrainingResult::End::kEarly;
-      if (stop_agreed_) return interrupted();
+      if (known_.stop) return interrupted();
       step();
     }
   }
@@ -474,7 +446,7 @@ class Training {
   // Whether the committed state has been validated: at the end of an epoch, or, in the middle of one, at the last step.
   bool validated() const {
     const data::Cursor& cursor = session_.cursor();
-    return validated_step_ == cursor.step || (cursor.position == 0 && progress_.validated_epochs >= cursor.epoch);
+    return known_.validated_step == cursor.step || (cursor.position == 0 && progress_.validated_epochs >= cursor.epoch);
   }
 
   void step() {
@@ -513,8 +485,8 @@ class Training {
     const double seconds = std::chrono::duration<double>(system_clock().now() - begun_->start).count();
     seconds_ += seconds;
     pace_.step_done(seconds, writer_ && writer_->busy());
-    stop_agreed_ = outcome.stop;
-    change_agreed_ = outcome.change;
+    known_.stop = outcome.stop;
+    known_.change = outcome.change;
     trained_samples_ += outcome.samples;
     if (outcome.applied) {
       progress_.loss_sum += outcome.loss * static_cast<double>(outcome.samples);
@@ -583,7 +555,7 @@ class Training {
     const std::optional<Evaluation> evaluation = evaluate_on(sets_.validation);
     if (!evaluation) return false;
     const data::Cursor& cursor = session_.cursor();
-    validated_step_ = cursor.step;
+    known_.validated_step = cursor.step;
     last_validation_ = *evaluation;
     if (cursor.position == 0) progress_.validated_epochs = cursor.epoch;
     const bool best = evaluation->loss < progress_.best_loss;
@@ -626,7 +598,7 @@ class Training {
   void save(std::optional<double> best_metric) {
     session_.synchronize();
     if (ledger_) ledger_->steps_committed(session_.cursor().step);
-    checkpointed_step_ = session_.cursor().step;
+    known_.checkpointed_step = session_.cursor().step;
     if (!leads()) return;
     const auto start = system_clock().now();
     session_.begin(comm::Activity::kSaving);
@@ -636,7 +608,7 @@ class Training {
     progress_.change = changes_->number_at(session_.cursor().step);
     state.manifest.progress = progress_.to_json();
     state.manifest.progress["pace"] = pace_.to_json();
-    state.manifest.progress["ended"] = stop_agreed_ || early_stop() || session_.cursor().step >= total_steps_;
+    state.manifest.progress["ended"] = known_.stop || early_stop() || session_.cursor().step >= total_steps_;
     writer_->submit(std::move(state), best_metric);
     session_.begin(comm::Activity::kWaiting);
     pace_.saved(std::chrono::duration<double>(system_clock().now() - start).count());
@@ -652,7 +624,7 @@ class Training {
 
   void test(TrainingResult& result) {
     session_.synchronize();
-    if (!sets_.held_out && validated_step_ == session_.cursor().step) {
+    if (!sets_.held_out && known_.validated_step == session_.cursor().step) {
       result.test = last_validation_;
       return;
     }
@@ -726,7 +698,6 @@ class Training {
   Session session_;
   std::optional<RunFolder> folder_;
   std::optional<observe::MetricsLog> metrics_;
-  std::uint64_t ledger_generation_ = 0;  // in which this life of the run began
   std::optional<RunLedger> ledger_;
   std::uint64_t told_bad_samples_ = 0;
   std::optional<model::CheckpointStore> checkpoints_;
@@ -734,7 +705,8 @@ class Training {
   CheckpointAlarm alarm_;
   std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
   TrainingObserver silent_;
-  Progress progress_;
+  RunKnowledge known_;
+  Progress& progress_ = known_.progress;
   struct Begun {
     data::Cursor at;
     double lr = 0;
@@ -742,12 +714,8 @@ class Training {
   };
   std::optional<Begun> begun_;  // the step in work
   bool logging_ = false;
-  bool finished_ = false;             // everything is written
   bool took_part_ = false;            // this worker has done something for the result
   std::atomic<bool> speaks_ = false;  // the thread that writes checkpoints reads it
-  std::uint64_t first_step_ = 0;
-  std::optional<std::uint64_t> checkpointed_step_;
-  std::optional<std::uint64_t> validated_step_;
   Evaluation last_validation_;
   double seconds_ = 0;
   std::uint64_t trained_samples_ = 0;
@@ -755,8 +723,6 @@ class Training {
   std::vector<std::string> adopted_;  // the changes that the session and the two below know of
   std::optional<AutoInteger> checkpoint_every_steps_ = job_.checkpoint.every_steps;
   std::int64_t checkpoint_every_epochs_ = job_.checkpoint.every_epochs;
-  std::uint64_t change_agreed_ = 0;  // as stop_agreed_, for changes: the last one that counts from the next step on
-  bool stop_agreed_ = false;         // some worker was asked to stop, and all know it
 };
 
 }  // namespace

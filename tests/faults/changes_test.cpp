@@ -22,30 +22,13 @@ using testing::rows;
 using testing::run_program;
 using testing::train_arguments;
 
-constexpr const char* kJob = R"([job]
-name = "changed"
-steps = 100000
-lanes = 4
-[data]
-source = "synthetic"
-shape = [1, 6, 6]
-samples = 6400
-test_samples = 50
-batch = 64
-[model]
-name = "mlp"
-hidden = [16]
-[optimizer]
-name = "sgd"
-lr = 0.02
-momentum = 0.9
-[checkpoint]
-every_steps = 50
-)";
-
 class Changes : public ::testing::Test {
  protected:
-  Changes() { testing::spill(folder_ / "job.toml", kJob); }
+  Changes() {
+    testing::spill(folder_ / "job.toml",
+                   testing::small_job("changed", {"job.epochs=", "job.steps=100000", "data.samples=6400",
+                                                  "checkpoint.every_steps=50"}));
+  }
 
   // Once the run has its record.
   void set(const std::string& assignment) {

@@ -10,6 +10,7 @@
 
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -20,29 +21,14 @@ using testing::rows;
 using testing::run_program;
 
 // Many short steps; more than anybody waits for.
-constexpr const char* kJob = R"([job]
-name = "shaken"
-epochs = 100000
-lanes = 2
-ledger = true
-[data]
-source = "synthetic"
-shape = [1, 6, 6]
-samples = 6000
-test_samples = 50
-batch = 64
-[model]
-name = "mlp"
-hidden = [16]
-[parallel]
-workers = 2
-[checkpoint]
-every_steps = 200
-)";
-
 class ChaosTest : public ::testing::Test {
  protected:
-  ChaosTest() { testing::spill(folder_ / "job.toml", kJob); }
+  ChaosTest() {
+    testing::spill(
+        folder_ / "job.toml",
+        testing::small_job("shaken", {"job.epochs=100000", "job.lanes=2", "job.ledger=true", "data.samples=6000",
+                                      "parallel.workers=2", "checkpoint.every_steps=200"}));
+  }
 
   Finished chaos(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "chaos");

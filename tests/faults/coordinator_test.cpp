@@ -8,6 +8,7 @@
 #include "muster/base/process.h"
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -18,39 +19,16 @@ using testing::Program;
 using testing::rows;
 using testing::run_program;
 using testing::slurp;
-
-constexpr const char* kJob = R"([job]
-name = "headless"
-epochs = 40
-lanes = 4
-ledger = true
-[data]
-source = "synthetic"
-shape = [1, 12, 12]
-samples = 500
-test_samples = 200
-batch = 64
-[model]
-name = "cnn"
-[optimizer]
-name = "sgd"
-lr = 0.02
-momentum = 0.9
-[parallel]
-workers = "1:2"
-[checkpoint]
-every_steps = 20
-)";
+using testing::train_arguments;
+using testing::wait_until_printed;
 
 class Coordinator : public ::testing::Test {
  protected:
-  Coordinator() { testing::spill(folder_ / "job.toml", kJob); }
-
-  std::vector<std::string> train(const std::vector<std::string>& more = {}, const std::string& runs = "runs") const {
-    std::vector<std::string> all{"train", (folder_ / "job.toml").string(), "--json", "--set", "job.runs=" + runs};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+  Coordinator() {
+    testing::spill(folder_ / "job.toml", testing::stateful_job("headless", {"job.epochs=40", "job.ledger=true",
+                                                                            "checkpoint.every_steps=20"}));
   }
+
   // The last row of the metrics of the only run there.
   Json last_metric(const std::string& runs = "runs") const { return metrics(runs).back(); }
   std::vector<Json> metrics(const std::string& runs = "runs") const {
@@ -76,12 +54,7 @@ class Coordinator : public ::testing::Test {
     } while (!done(now));
     return now;
   }
-  void wait_until_it_trains(const Program& program) const {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(90));
-    while (program.out().find("\"checkpoint\"") == std::string::npos && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(5));
-    ASSERT_FALSE(deadline.passed());
-  }
+  static void wait_until_it_trains(const Program& program) { wait_until_printed(program, "\"checkpoint\""); }
   static std::vector<ProcessId> members(const Json& status) {
     std::vector<ProcessId> all;
     for (const Json& member : status.at("members"))
@@ -102,10 +75,7 @@ class Coordinator : public ::testing::Test {
 };
 
 TEST_F(Coordinator, WorkersGoOnWithoutItAndAnotherOneTakesOver) {
-  const Finished undisturbed = run_program(folder_ / "other", train({}, (folder_ / "calm").string()));
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
-
-  Program program(folder_.path(), train({"--set", "job.epochs=40"}));
+  Program program(folder_.path(), train_arguments("1:2"));
   wait_until_it_trains(program);
   const Json before = status();
   kill_and_wait(program);
@@ -119,10 +89,12 @@ TEST_F(Coordinator, WorkersGoOnWithoutItAndAnotherOneTakesOver) {
 
   // A loss without a coordinator is settled by those who are left; the next coordinator replaces it.
   ::kill(members(before).front().pid, SIGKILL);
-  const Finished third = run_program(folder_.path(), train({"--resume"}));
+  const Finished third = run_program(folder_.path(), train_arguments("1:2", {"--resume"}));
   EXPECT_EQ(third.exit_code, 0) << third.err;
   EXPECT_THAT(third.err, HasSubstr("took over headless"));
 
+  const Finished undisturbed = run_program(folder_.path(), train_arguments(2, {"job.runs=calm"}));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
   const Json expected = last_metric("calm");
   const Json actual = last_metric();
   for (const char* key : {"event", "step", "weights", "test_loss", "best_step"})
@@ -133,7 +105,7 @@ TEST_F(Coordinator, WorkersGoOnWithoutItAndAnotherOneTakesOver) {
 }
 
 TEST_F(Coordinator, WhatItAcknowledgedStillHolds) {
-  Program program(folder_.path(), train({"--set", "job.epochs=2000"}));
+  Program program(folder_.path(), train_arguments("1:2", {"job.epochs=2000"}));
   wait_until_it_trains(program);
   const Finished scaled = run_program(folder_ / "other", {"scale", run_folder().string(), "1"});
   ASSERT_EQ(scaled.exit_code, 0) << scaled.err;
@@ -153,7 +125,7 @@ TEST_F(Coordinator, WhatItAcknowledgedStillHolds) {
 }
 
 TEST_F(Coordinator, WorkersThatNobodyTakesOverWriteACheckpointAndEnd) {
-  Program program(folder_.path(), train({"--set", "job.epochs=2000", "--set", "parallel.orphan_seconds=0.5"}));
+  Program program(folder_.path(), train_arguments("1:2", {"job.epochs=2000", "parallel.orphan_seconds=0.5"}));
   wait_until_it_trains(program);
   const Json before = status();
   kill_and_wait(program);

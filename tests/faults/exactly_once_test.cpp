@@ -21,31 +21,14 @@ using testing::rows;
 using testing::run_program;
 using testing::train_arguments;
 
-// 8 steps an epoch, the last one short; 4 lanes a step.
 constexpr int kSteps = 16;
-constexpr const char* kJob = R"([job]
-name = "counted"
-epochs = 2
-lanes = 4
-ledger = true
-[data]
-source = "synthetic"
-shape = [1, 6, 6]
-samples = 500
-test_samples = 50
-batch = 64
-[model]
-name = "mlp"
-hidden = [16]
-[parallel]
-claims = "static"
-[checkpoint]
-every_steps = 3
-)";
 
 class ExactlyOnce : public ::testing::Test {
  protected:
-  ExactlyOnce() { testing::spill(folder_ / "job.toml", kJob); }
+  ExactlyOnce() {
+    testing::spill(folder_ / "job.toml", testing::small_job("counted", {"job.ledger=true", "parallel.claims=\"static\"",
+                                                                        "checkpoint.every_steps=3"}));
+  }
 
   // Trains with these rules for failpoints.
   Finished train(int workers, const std::vector<std::string>& more = {}, const std::string& rules = {}) {

@@ -6,6 +6,7 @@
 #include "muster/base/random.h"
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -15,32 +16,13 @@ using testing::Program;
 using testing::rows;
 using testing::run_program;
 
-// With everything that has state: momentum, BatchNorm, dropout, a schedule, a short last batch, the best checkpoint.
-constexpr const char* kJob = R"([job]
-name = "killed"
-epochs = 4
-[data]
-source = "synthetic"
-shape = [1, 12, 12]
-samples = 1000
-test_samples = 200
-batch = 64
-[model]
-name = "cnn"
-[optimizer]
-name = "sgd"
-lr = 0.02
-momentum = 0.9
-weight_decay = 1e-4
-schedule = "cosine"
-[checkpoint]
-every_steps = 3
-keep = 2
-)";
-
+std::string job() {
+  return testing::stateful_job(
+      "killed", {"job.epochs=4", "job.lanes=", "data.samples=1000", "checkpoint.every_steps=3", "checkpoint.keep=2"});
+}
 TEST(KillAndResume, EndsWithTheBitsOfARunThatNobodyTouched) {
   const testing::TemporaryFolder folder;
-  testing::spill(folder / "job.toml", kJob);
+  testing::spill(folder / "job.toml", job());
   const Finished straight = run_program(folder.path(), {"train", "job.toml", "--set", "job.runs=straight", "--json"});
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
   const Json expected = rows(straight.out).back();
@@ -78,7 +60,7 @@ TEST(KillAndResume, EndsWithTheBitsOfARunThatNobodyTouched) {
 
 TEST(KillAndResume, ADamagedCheckpointIsNamedAndTheOneBeforeItUsed) {
   const testing::TemporaryFolder folder;
-  testing::spill(folder / "job.toml", kJob);
+  testing::spill(folder / "job.toml", job());
   const Finished straight = run_program(folder.path(), {"train", "job.toml", "--json"});
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
   const std::filesystem::path checkpoint = folder / rows(straight.out).back().at("checkpoint").get<std::string>();
@@ -97,8 +79,8 @@ TEST(KillAndResume, ADamagedCheckpointIsNamedAndTheOneBeforeItUsed) {
 TEST(AutomaticInterval, CheckpointsInsideAnEpochAndChangesNoBits) {
   const testing::TemporaryFolder folder;
   const testing::TemporaryFolder undisturbed;
-  testing::spill(folder / "job.toml", kJob);
-  testing::spill(undisturbed / "job.toml", kJob);
+  testing::spill(folder / "job.toml", job());
+  testing::spill(undisturbed / "job.toml", job());
   // One epoch of some seconds: no other checkpoint comes before its end.
   const std::vector<std::string> longer{"--set", "job.epochs=1", "--set", "data.samples=40000"};
   const auto train = [&](std::vector<std::string> more) {
@@ -110,9 +92,7 @@ TEST(AutomaticInterval, CheckpointsInsideAnEpochAndChangesNoBits) {
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
 
   Program program(folder.path(), train({"--set", "checkpoint.every_steps=auto"}));
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (program.out().find("\"checkpoint\"") == std::string::npos && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(5));
+  testing::wait_until_printed(program, "\"checkpoint\"");
   program.signal(SIGKILL);
   const Finished killed = program.wait();
   ASSERT_TRUE(killed.signal == SIGKILL || killed.exit_code == 0) << "a fast machine may have come to the end";

@@ -25,31 +25,9 @@ using testing::run_program;
 using testing::train_arguments;
 using testing::wait_until_printed;
 
-// With everything that has state: momentum, BatchNorm, dropout, a schedule, a short last batch, the best checkpoint.
-constexpr const char* kJob = R"([job]
-name = "hurt"
-epochs = 2
-lanes = 4
-[data]
-source = "synthetic"
-shape = [1, 12, 12]
-samples = 500
-test_samples = 200
-batch = 64
-[model]
-name = "cnn"
-[optimizer]
-name = "sgd"
-lr = 0.02
-momentum = 0.9
-schedule = "cosine"
-[checkpoint]
-every_steps = 3
-)";
-
 class Recovery : public ::testing::Test {
  protected:
-  Recovery() { testing::spill(folder_ / "job.toml", kJob); }
+  Recovery() { testing::spill(folder_ / "job.toml", testing::stateful_job("hurt", {"checkpoint.every_steps=3"})); }
 
   // What a run that nobody touches ends with.
   Json undisturbed(const std::vector<std::string>& more = {}) {
@@ -62,6 +40,19 @@ class Recovery : public ::testing::Test {
     const Json actual = rows(result.out).back();
     for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
       EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
+  }
+  // Nothing of a checkpoint whose writer was lost.
+  void expect_nothing_hidden(const std::string& runs) const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / runs))
+      EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  }
+  // The rows of the validations of the only run there.
+  std::vector<Json> validations(const std::string& runs) const {
+    std::vector<Json> found;
+    for (const auto& run : std::filesystem::directory_iterator(folder_ / runs))
+      for (const Json& row : rows(testing::slurp(run.path() / "metrics.jsonl")))
+        if (row.at("event") == "validation") found.push_back(row);
+    return found;
   }
 
   testing::TemporaryFolder folder_;
@@ -123,8 +114,25 @@ TEST_F(Recovery, ACheckpointThatALostLeaderHadBegunIsWrittenAgainAndNothingIsLef
   const Finished result = run_program(folder_.path(), train_arguments(2, rarely));
   EXPECT_THAT(result.err, HasSubstr("is lost")) << "it was not killed";
   expect_same_end(result, expected, "a torn checkpoint");
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "torn"))
-    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  expect_nothing_hidden("torn");
+}
+
+// The last checkpoint of the first leader failed and it is lost when all is done; the second is lost while it writes
+// that checkpoint again. The third has looked into the folder before, as everybody does in the end.
+TEST_F(Recovery, ACheckpointThatTwoLeadersCouldNotWriteIsWrittenByTheThirdAndNothingIsLeftOfIt) {
+  const std::vector<std::string> rarely{"checkpoint.every_steps=1000", "job.runs=torn"};
+  const Json expected = undisturbed({rarely[0]});
+  const testing::Failpoints armed(
+      "checkpoint.tensors_written=error@rank=0,call=3;"
+      "arena.note.before_write=delay=1000@rank=0,step=15,call=2;"
+      "arena.note.before_publish=kill@rank=0,step=15,call=2;"
+      "checkpoint.tensors_written=kill@rank=1,attempt=0");
+  const Finished result = run_program(folder_.path(), train_arguments(3, rarely));
+  for (const int rank : {0, 1})
+    EXPECT_THAT(result.err, HasSubstr(fmt::format("worker {} ", rank))) << "it was not killed";
+  expect_same_end(result, expected, "a checkpoint that was torn twice");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / rows(result.out).back().at("checkpoint").get<std::string>()));
+  expect_nothing_hidden("torn");
 }
 
 TEST_F(Recovery, TheStateOutlivesAllWorkers) {
@@ -147,6 +155,38 @@ TEST_F(Recovery, TheStateOutlivesAllWorkers) {
     }
   }
   EXPECT_EQ(last, expected.at("step").get<std::uint64_t>());
+}
+
+// It alone has read the checkpoint: what that says beside the weights is known to the others too.
+TEST_F(Recovery, AFounderThatIsLostBeforeItHasMetTheOthersTakesNothingOfTheCheckpointWithIt) {
+  const std::vector<std::string> longer{"data.samples=3000"};
+  {
+    Program program(folder_.path(), train_arguments(2, longer));
+    wait_until_printed(program, "\"checkpoint\"");
+    testing::kill_everything(program);
+  }
+  std::filesystem::copy(folder_ / "runs", folder_ / "calm", std::filesystem::copy_options::recursive);
+  const auto resume = [&](const std::string& runs) {
+    const Finished result =
+        run_program(folder_.path(), train_arguments(2, {longer[0], "job.runs=" + runs, "--resume"}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  };
+  const Json start = rows(resume("calm").out).front();
+  ASSERT_LT(start.at("first_step").get<int>(), start.at("total_steps").get<int>() / 2) << "not inside the first epoch";
+  const testing::Failpoints armed("arena.enter.after_arrival=kill@rank=0,attempt=0");
+  EXPECT_THAT(resume("runs").err, HasSubstr("worker 0 ")) << "it was not killed";
+  EXPECT_EQ(validations("runs"), validations("calm"));
+}
+
+// Nothing is made twice either.
+TEST_F(Recovery, AFounderOfANewRunThatIsLostBeforeItHasMetTheOthersLeavesOneFolder) {
+  const testing::Failpoints armed("arena.enter.after_arrival=kill@rank=0,attempt=0");
+  const Finished result = run_program(folder_.path(), train_arguments(2));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("worker 0 ")) << "it was not killed";
+  const std::filesystem::directory_iterator runs(folder_ / "runs");
+  EXPECT_EQ(std::distance(begin(runs), end(runs)), 1);
 }
 
 TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {

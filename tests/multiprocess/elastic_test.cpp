@@ -17,27 +17,11 @@ using testing::rows;
 using testing::run_program;
 using testing::train_arguments;
 
-constexpr const char* kJob = R"([job]
-name = "elastic"
-lanes = 4
-[data]
-source = "synthetic"
-shape = [1, 6, 6]
-samples = 6400
-test_samples = 50
-batch = 64
-[model]
-name = "mlp"
-hidden = [16]
-[optimizer]
-name = "sgd"
-lr = 0.02
-momentum = 0.9
-)";
-
 class Elastic : public ::testing::Test {
  protected:
-  Elastic() { testing::spill(folder_ / "job.toml", kJob); }
+  Elastic() {
+    testing::spill(folder_ / "job.toml", testing::small_job("elastic", {"job.epochs=", "data.samples=6400"}));
+  }
 
   // A command to the job, which prints into the other folder.
   Finished command(std::vector<std::string> arguments) const {

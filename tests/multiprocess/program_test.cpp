@@ -358,6 +358,38 @@ TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFr
   EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
 }
 
+TEST_F(ProgramTest, ASecondSignalEndsWorkersThatDoNotStop) {
+  // After the first epoch nobody gets on.
+  const testing::Failpoints armed("arena.finish.before=delay=600000@step=8");
+  Program program(folder_.path(), testing::train_arguments(2, {"job.lanes=2"}));
+  wait_until_printed(program, "\"validation\"");
+  std::vector<ProcessId> workers;
+  for (const pid_t worker : children_of(program.pid()))
+    workers.push_back(process_of(worker));
+  ASSERT_EQ(workers.size(), 2U);
+  program.signal(SIGINT);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (program.err().find("again to stop at once") == std::string::npos && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(2));
+  ASSERT_FALSE(deadline.passed()) << program.err();
+  program.signal(SIGINT);
+  const Finished stopped = program.wait(std::chrono::seconds(60));
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_THAT(stopped.err, HasSubstr("stopped at once, at the second signal"));
+  for (const ProcessId& worker : workers)
+    EXPECT_EQ(state_of(worker), ProcessState::kGone) << worker.pid;
+}
+
+TEST_F(ProgramTest, ARunWithoutASensibleNumberOfWorkersIsRefusedBeforeAnythingStarts) {
+  for (const char* workers : {"0", "-1", "65", "2:1", "0:4", "1:65", "many", "1:", ":2", "1.5", ""}) {
+    const Finished result = muster({"run", "--workers", workers, "sh", "-c", "touch started"});
+    EXPECT_EQ(result.exit_code, 2) << workers << ": " << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("a number from 1 to 64"), HasSubstr("muster run --workers 4"))) << workers;
+  }
+  EXPECT_EQ(muster({"run", "sh", "-c", "touch started"}).exit_code, 2) << "without --workers";
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "started"));
+}
+
 TEST_F(ProgramTest, BenchesBetweenProcessesPrintRowsAndLeaveNothing) {
   const Finished workers = muster({"bench", "step", "--model", "cnn", "--batch", "4", "--workers", "1,2", "--rounds",
                                    "2", "--steps", "1", "--json"});

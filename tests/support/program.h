@@ -66,6 +66,7 @@ class Program {
   pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
   std::string out() const { return read("stdout"); }
+  std::string err() const { return read("stderr"); }
 
   // Until it has ended. Kills it at the deadline, which then shows as signal 9.
   Finished wait(std::chrono::seconds limit = std::chrono::seconds(120)) {

@@ -1,4 +1,5 @@
-// `muster train` as tests run it: its arguments, the processes it consists of, what it prints, and faults inside it.
+// `muster train` as tests run it: a small job, its arguments, the processes it consists of, what it prints, and faults
+// inside it.
 #pragma once
 
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,44 @@
 #include "support/program.h"
 
 namespace muster::testing {
+
+// The text of a job that trains in a moment: 8 steps an epoch, the last one short, in 4 lanes. `more` replaces and
+// adds: "table.key=VALUE" with the value as TOML writes it; without a value the key goes.
+inline std::string small_job(const std::string& name, const std::vector<std::string>& more = {}) {
+  std::map<std::string, std::map<std::string, std::string>> tables{
+      {"job", {{"name", fmt::format("\"{}\"", name)}, {"epochs", "2"}, {"lanes", "4"}}},
+      {"data",
+       {{"source", "\"synthetic\""},
+        {"shape", "[1, 6, 6]"},
+        {"samples", "500"},
+        {"test_samples", "50"},
+        {"batch", "64"}}},
+      {"model", {{"name", "\"mlp\""}, {"hidden", "[16]"}}},
+      {"optimizer", {{"name", "\"sgd\""}, {"lr", "0.02"}, {"momentum", "0.9"}}}};
+  for (const std::string& line : more) {
+    const std::size_t dot = line.find('.');
+    const std::size_t sign = line.find('=');
+    std::map<std::string, std::string>& table = tables[line.substr(0, dot)];
+    const std::string key = line.substr(dot + 1, sign - dot - 1);
+    table[key] = line.substr(sign + 1);
+    if (table[key].empty()) table.erase(key);
+  }
+  std::string text;
+  for (const auto& [table, keys] : tables) {
+    text += fmt::format("[{}]\n", table);
+    for (const auto& [key, value] : keys)
+      text += fmt::format("{} = {}\n", key, value);
+  }
+  return text;
+}
+
+// The same with everything that has state: momentum, BatchNorm, dropout, a schedule.
+inline std::string stateful_job(const std::string& name, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> all{"data.shape=[1, 12, 12]", "data.test_samples=200", "model.name=\"cnn\"",
+                               "model.hidden=", "optimizer.schedule=\"cosine\""};
+  all.insert(all.end(), more.begin(), more.end());
+  return small_job(name, all);
+}
 
 // The arguments of a run of job.toml. `more` are flags ("--resume") and assignments ("job.epochs=2").
 inline std::vector<std::string> train_arguments(const std::string& workers, const std::vector<std::string>& more = {}) {

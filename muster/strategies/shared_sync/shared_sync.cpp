@@ -28,6 +28,7 @@ constexpr std::uint64_t kGeneration = 1;
 constexpr std::chrono::milliseconds kHeartbeat{100};
 // How long a worker waits for the supervisor's decision before it looks whether there still is one.
 constexpr std::chrono::milliseconds kDecisionTime{200};
+constexpr std::int64_t kBeforeTheFirstStep = -1;  // of failpoints
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
 enum Phase : int { kReduced = 1, kMeasured = 2 };
@@ -196,6 +197,7 @@ void SharedSync::gather_members() {
 
 void SharedSync::meet() {
   if (!options_.supervised) return;
+  scope_.emplace(options_.supervised->seat, kBeforeTheFirstStep, options_.supervised->attempt);
   server_ = serve_arena(*options_.supervised, arena_);
   arena_.ask_to_enter();
   // Whoever takes over finds this process in the arena, so it need not end with the one that started it.

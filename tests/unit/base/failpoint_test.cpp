@@ -221,6 +221,20 @@ TEST_F(Failpoints, RefuseRulesNamingThePlace) {
   }
 }
 
+TEST_F(Failpoints, AThreadIsItsStartersWhenItIsTold) {
+  arm_failpoints("test.first=error@rank=3,step=7,attempt=1");
+  const FailpointScope scope(3, 7, 1);
+  bool untold = true;
+  bool told = false;
+  std::thread([&] { untold = fails(pass_first); }).join();
+  std::thread([&, key = FailpointScope::current()] {
+    const FailpointScope same(key);
+    told = fails(pass_first);
+  }).join();
+  EXPECT_FALSE(untold);
+  EXPECT_TRUE(told);
+}
+
 TEST_F(Failpoints, MayBeHitByManyThreads) {
   arm_failpoints("test.first=error@rank=99");
   std::vector<std::thread> threads;

@@ -8,27 +8,18 @@
 #include <cerrno>
 
 #include "muster/base/error.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 
 namespace muster {
 namespace {
 
+using testing::error_of;
 using testing::limit_file_size;
 using testing::slurp;
 using testing::spill;
 using testing::status_of_child;
 using testing::TemporaryFolder;
-
-// The error that `body` throws; one of kind kInterrupted, which nothing here throws, if it throws none.
-template <typename Body>
-Error error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(ErrorKind::kInterrupted, "nothing was thrown");
-}
 
 TEST(OpenForReading, GivesTheSize) {
   const TemporaryFolder folder;

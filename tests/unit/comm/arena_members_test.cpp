@@ -16,14 +16,15 @@
 #include "muster/base/process.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 #include "unit/comm/arena_job.h"
 
 namespace muster::comm {
 namespace {
 
+using muster::testing::expect_error;
 using muster::testing::status_of_child;
-using ::testing::HasSubstr;
 using testing::job_options;
 using testing::kJobNonce;
 using testing::note_of;
@@ -33,16 +34,6 @@ Deadline soon() {
 }
 Deadline at_once() {
   return Deadline::after(std::chrono::milliseconds(5));
-}
-
-void expect_error(ErrorKind kind, const std::string& words, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_THAT(std::string(error.what()), HasSubstr(words));
-  }
 }
 
 class ArenaMembers : public ::testing::Test {
@@ -177,36 +168,6 @@ TEST_F(ArenaMembers, TheFirstStepCanBeSetUntilTheFirstGeneration) {
 }
 
 // --- Notes
-
-TEST_F(ArenaMembers, TheLastNoteCounts) {
-  EXPECT_EQ(supervisor_.note(), "");
-  Arena writer = attach(0);
-  for (const std::size_t length : {1UL, 7UL, 8UL, 9UL, 0UL, 4000UL, 3UL, Arena::kMostNote}) {
-    const std::string text(length, static_cast<char>('a' + length % 26));
-    writer.write_note(text);
-    EXPECT_EQ(supervisor_.note(), text);
-    EXPECT_EQ(attach(2).note(), text);
-  }
-  expect_error(ErrorKind::kInvalidInput, "a note of 4073 bytes; 4072 are possible",
-               [&] { writer.write_note(std::string(Arena::kMostNote + 1, 'x')); });
-  EXPECT_EQ(supervisor_.note().size(), Arena::kMostNote);
-}
-
-TEST_F(ArenaMembers, ANoteIsReadWholeWhileOthersAreWritten) {
-  std::atomic<bool> done = false;
-  std::thread writes([&] {
-    Arena writer = attach(0);
-    for (std::uint64_t step = 1; step < 3000; ++step)
-      writer.write_note(note_of(step));
-    done = true;
-  });
-  while (!done) {
-    const std::string note = supervisor_.note();
-    EXPECT_TRUE(testing::is_note(note)) << note;
-  }
-  writes.join();
-  EXPECT_EQ(supervisor_.note(), note_of(2999));
-}
 
 TEST_F(ArenaMembers, ADeathWhileANoteIsWrittenLeavesTheOneBefore) {
   for (const char* point : {"arena.note.before_write", "arena.note.before_publish"}) {

@@ -157,7 +157,7 @@ TEST_F(ArenaAttach, RefusesWhatIsNoArena) {
 
 TEST_F(ArenaAttach, RefusesAnotherLayout) {
   poke<std::uint32_t>(8, 99);
-  expect_refused(ErrorKind::kMismatch, "the arena has layout 99 and this program knows 4");
+  expect_refused(ErrorKind::kMismatch, "the arena has layout 99 and this program knows 5");
 }
 
 TEST_F(ArenaAttach, RefusesTheArenaOfAnotherJob) {

@@ -56,6 +56,22 @@ TEST(ArenaWords, ALaneOfAnEarlierStepIsFree) {
   EXPECT_EQ(done.in_step(11).step, 11U);
 }
 
+TEST(ArenaWords, AProcessIsTakenForNoOther) {
+  for (const std::int32_t pid : {1, 4096, (1 << 22) - 1}) {
+    for (const std::uint64_t start : {std::uint64_t{0}, std::uint64_t{7}, (std::uint64_t{1} << 42) - 1}) {
+      const ProcessWord word = ProcessWord::of({pid, start});
+      EXPECT_EQ(ProcessWord::unpack(word.pack()), word);
+      EXPECT_NE(word.pack(), 0U);
+      EXPECT_NE(word.pack(), ProcessWord::left().pack());
+    }
+  }
+  const ProcessId self = this_process();
+  EXPECT_TRUE(ProcessWord::unpack(ProcessWord::of(self).pack()).lives());
+  EXPECT_FALSE(ProcessWord::of({self.pid, self.start_time + 1}).lives()) << "an earlier process with this number";
+  EXPECT_FALSE(ProcessWord().lives());
+  EXPECT_FALSE(ProcessWord::left().lives());
+}
+
 TEST(ArenaWords, ZeroIsFreeAndNowhere) {
   EXPECT_EQ(LaneWord::unpack(0), (LaneWord{0, 0, LaneState::kFree, 0}));
   EXPECT_EQ(CommitWord::unpack(0), (CommitWord{0, 0, 0}));

@@ -9,12 +9,14 @@
 
 #include "muster/base/error.h"
 #include "support/collective_checks.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 
 namespace muster::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using muster::testing::error_of;
 using ::testing::HasSubstr;
 
 // "aab": two ranks on host a, one on host b. Under MPI when `world` is given, as ranks of that world.
@@ -23,16 +25,6 @@ std::vector<Place> at(const std::string& hosts, const std::vector<int>& world = 
   for (std::size_t rank = 0; rank < hosts.size(); ++rank)
     places.push_back({hosts.substr(rank, 1), world.empty() ? -1 : world[rank]});
   return places;
-}
-
-template <typename Action>
-Error error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(ErrorKind::kIo, "nothing went wrong");
 }
 
 constexpr AvailableBackends kAll{true, true};

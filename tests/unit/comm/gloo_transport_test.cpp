@@ -17,11 +17,13 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 
 namespace muster::comm {
 namespace {
 
+using muster::testing::expect_error;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::run_ranks;
@@ -37,18 +39,6 @@ std::span<const std::byte> bytes_of(const T& value) {
 template <typename T>
 std::span<std::byte> room_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
-}
-
-// Expects an error of that kind whose text names the rank.
-template <typename Action>
-void expect_error(ErrorKind kind, const std::string& part, const Action& action) {
-  try {
-    action();
-    ADD_FAILURE() << "nothing was thrown where " << part << " was expected";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
 }
 
 class GlooTransportTest : public ::testing::Test {

@@ -22,12 +22,14 @@
 #include "muster/comm/self_backend.h"
 #include "muster/comm/shm_backend.h"
 #include "support/collective_checks.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 
 namespace muster::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using muster::testing::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -79,16 +81,6 @@ class PretendHosts {
   SharedRegion network_;
   std::vector<SharedRegion> hosts_;
 };
-
-template <typename Action>
-Error error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(ErrorKind::kIo, "nothing went wrong");
-}
 
 TEST(HostLayout, NumbersHostsByTheirLowestRank) {
   const HostLayout layout({7, 3, 7, 3, 3});

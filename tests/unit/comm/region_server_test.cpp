@@ -16,27 +16,18 @@
 
 #include "muster/base/error.h"
 #include "muster/comm/region.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 
 namespace muster::comm {
 namespace {
 
+using muster::testing::expect_error;
 using muster::testing::status_of_child;
-using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 Deadline soon() {
   return Deadline::after(std::chrono::seconds(10));
-}
-
-void expect_error(ErrorKind kind, const std::string& words, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error; expected one with: " << words;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(words));
-  }
 }
 
 std::ptrdiff_t open_descriptors() {

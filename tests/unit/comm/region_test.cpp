@@ -11,16 +11,17 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 
 namespace muster::comm {
 namespace {
 
+using muster::testing::expect_error;
 using muster::testing::slurp;
 using muster::testing::spill;
 using muster::testing::status_of_child;
 using muster::testing::TemporaryFolder;
-using ::testing::HasSubstr;
 
 FileDescriptor duplicate(int descriptor) {
   return FileDescriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
@@ -33,16 +34,6 @@ FileDescriptor memfd(std::size_t bytes, int seals) {
     EXPECT_EQ(::fcntl(descriptor.get(), F_ADD_SEALS, seals), 0);
   }
   return descriptor;
-}
-
-void expect_error(ErrorKind kind, const std::string& words, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error; expected one with: " << words;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(words));
-  }
 }
 
 TEST(SharedRegion, IsZeroAndAtLeastAsLargeAsAskedFor) {

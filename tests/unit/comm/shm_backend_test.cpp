@@ -16,12 +16,14 @@
 #include "muster/comm/group.h"
 #include "muster/comm/shm_layout.h"
 #include "support/collective_checks.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 
 namespace muster::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using muster::testing::error_of;
 using muster::testing::run_ranks;
 
 // Another mapping of the same memory, as another process has it.
@@ -53,16 +55,6 @@ TEST_P(ShmRanks, LongArraysUseEverySlotAgain) {
             << count << " " << i;
     }
   });
-}
-
-template <typename Action>
-Error error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(ErrorKind::kIo, "nothing went wrong");
 }
 
 TEST(ShmMismatch, AnotherLengthTypeReductionRootOrOperationIsNamedRankByRank) {

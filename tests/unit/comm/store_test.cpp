@@ -241,5 +241,32 @@ TEST(PrefixStore, KeepsGroupsApart) {
   EXPECT_EQ(kind_of([&] { with_prefix(store, "a b"); }), ErrorKind::kInvalidInput);
 }
 
+// For one who comes later and does not know the keys.
+TEST(ValuesInFileStore, AreThoseBelowThePrefix) {
+  const TemporaryFolder folder;
+  const auto store = make_file_store(folder / "store");
+  store->set("server/12", "a");
+  store->set("server/7", std::string("\0\n+", 3));
+  store->set("server/7/spare", "");
+  store->set("server", "not below it");
+  store->set("servers/1", "another prefix");
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(values_in_file_store(folder / "store", "server"),
+            (Values{{"server/12", "a"}, {"server/7", std::string("\0\n+", 3)}, {"server/7/spare", ""}}));
+  EXPECT_EQ(values_in_file_store(folder / "store", "server/7"), (Values{{"server/7/spare", ""}}));
+  EXPECT_EQ(values_in_file_store(folder / "store", "nobody"), Values());
+  EXPECT_EQ(values_in_file_store(folder / "elsewhere", "server"), Values());
+}
+
+// A writer that was killed leaves its unfinished file: it is no value.
+TEST(ValuesInFileStore, FilesThatAreNoValuesDoNotCount) {
+  const TemporaryFolder folder;
+  const auto store = make_file_store(folder / "store");
+  store->set("server/1", "a");
+  testing::spill(folder / "store" / "unfinished+server+2", "half");
+  testing::spill(folder / "store" / "server+3", "foreign");
+  EXPECT_EQ(values_in_file_store(folder / "store", "server").size(), 1U);
+}
+
 }  // namespace
 }  // namespace muster::comm

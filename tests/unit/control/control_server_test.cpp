@@ -16,12 +16,14 @@
 #include "muster/base/error.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_client.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 #include "support/sandbox.h"
 
 namespace muster::control {
 namespace {
 
+using muster::testing::error_of;
 using muster::testing::slurp;
 using muster::testing::spill;
 using muster::testing::TemporaryFolder;
@@ -30,17 +32,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr ProcessId kNobody{2'000'000'000, 1};
-
-template <typename Call>
-Error error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorKind::kIo, "no error");
-}
 
 Deadline soon() {
   return Deadline::after(std::chrono::seconds(20));

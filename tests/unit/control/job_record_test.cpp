@@ -9,12 +9,14 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 #include "support/sandbox.h"
 
 namespace muster::control {
 namespace {
 
+using muster::testing::error_of;
 using muster::testing::status_of_child;
 using muster::testing::TemporaryFolder;
 using ::testing::ElementsAre;
@@ -35,17 +37,6 @@ class JobRecordTest : public ::testing::Test {
 
   TemporaryFolder folder_;
 };
-
-template <typename Call>
-Error error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return Error(ErrorKind::kIo, "no error");
-}
 
 TEST_F(JobRecordTest, NewRecordHasNothing) {
   const JobRecord record(store());

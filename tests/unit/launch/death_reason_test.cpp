@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "muster/base/error.h"
+#include "support/memory_groups.h"
 
 namespace muster::launch {
 namespace {
@@ -41,14 +41,8 @@ TEST(DeathReasonTest, ASignalOfSomebodyElseIsNotTheKernels) {
 class MemoryRunsOut : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "needs root to make a memory group";
-    const std::optional<MemoryGroup> own = memory_group_of(::getpid());
-    if (!own) GTEST_SKIP() << "this machine has no memory groups";
-    try {
-      group_.emplace(*own);
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    const std::string obstacle = muster::testing::make_memory_group(group_);
+    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
     ASSERT_TRUE(group_->set_limit(16 << 20));
   }
   // A process that enters the group by itself, waits to be seen there, and then does as it is told.

@@ -6,10 +6,14 @@
 //   stubborn          signals do nothing
 //   dies-when-told    the first process on a seat is killed by SIGTERM as by kill -9
 //   announce-and-die  the first process says where the arena is, and is killed
+//   hungry            SIGUSR1: it takes memory until there is none
+//   twice             failpoints act in the first two processes on a seat only
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -31,6 +35,16 @@ constexpr std::chrono::seconds kPatience{30};
 
 // For the signal handlers.
 comm::Board* own_board = nullptr;
+
+// What a signal handler may do.
+[[noreturn]] void take_memory() {
+  constexpr std::size_t kPiece = 1 << 20;
+  for (;;) {
+    void* const piece = ::mmap(nullptr, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (piece == MAP_FAILED) ::_exit(1);
+    std::memset(piece, 1, kPiece);
+  }
+}
 
 comm::Arena open_arena(const launch::World& world, comm::Store& store) {
   if (world.arena == "found") {
@@ -74,7 +88,9 @@ void run(const std::string& mode) {
   ::signal(
       SIGTERM, stubborn ? SIG_IGN : [](int) { ::_exit(143); });
   if (mode == "dies-when-told" && world.attempt == 0) ::signal(SIGTERM, [](int) { ::kill(::getpid(), SIGKILL); });
-  if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) arm_failpoints(rules);
+  if (mode == "hungry") ::signal(SIGUSR1, [](int) { take_memory(); });
+  const char* const rules = std::getenv("MUSTER_FAILPOINTS");
+  if (rules != nullptr && (mode != "twice" || world.attempt < 2)) arm_failpoints(rules);
   const auto store = comm::make_file_store(world.store);
   comm::Arena arena = open_arena(world, *store);
   const comm::RegionServer server(*arena.region());

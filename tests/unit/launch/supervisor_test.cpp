@@ -19,6 +19,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "support/memory_groups.h"
 #include "support/sandbox.h"
 
 namespace muster::launch {
@@ -28,6 +29,7 @@ using namespace std::chrono_literals;
 using control::SeatState;
 using muster::testing::slurp;
 using muster::testing::TemporaryFolder;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
@@ -351,6 +353,39 @@ TEST_F(SupervisorTest, ALaneThatKillsTwoWorkersEndsTheJob) {
     EXPECT_THAT(error.what(),
                 ::testing::ContainsRegex("lane [0-4] of step 5 has killed 2 workers; samples of 4.[0-4]"));
   }
+}
+
+// It was stopped, or starved, from outside: what it computed then has nothing to do with it.
+TEST_F(SupervisorTest, ASilentWorkerDoesNotCountAgainstItsLane) {
+  Command command = worker("twice");
+  command.environment["MUSTER_FAILPOINTS"] = "arena.start.after=stop@step=4";
+  options_.liveness = 400ms;
+  EXPECT_EQ(run(command, 1,
+                {[](const auto& report) { return !report.seats.empty() && report.seats[0].restarts == 2; }, trains({0}),
+                 send(SIGUSR2, {0})}),
+            0);
+  EXPECT_GT(last_.step, 4U) << "the third one finished the step";
+}
+
+TEST_F(SupervisorTest, ALackOfMemoryIsNamed) {
+  std::optional<TemporaryMemoryGroup> group;
+  const std::string obstacle = muster::testing::make_memory_group(group);
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  ASSERT_TRUE(group->set_limit(16 << 20));
+  pid_t victim = 0;
+  // It is looked at once more, in its new group, before the next stage comes.
+  const auto confine = [&](const SupervisorReport&) {
+    victim = pids_.at(1);
+    return group->add(victim);
+  };
+  EXPECT_EQ(run(worker("hungry"), 2,
+                {trains({0, 1}), confine, send(SIGUSR1, {1}),
+                 [&](const auto& report) { return pids_of(report) != pids_; }, trains({0, 1}), send(SIGUSR2, {0, 1})}),
+            0);
+  EXPECT_THAT(told_, AllOf(HasSubstr(fmt::format("worker 1 (pid {}) is lost: the kernel killed it for lack of memory "
+                                                 "(its control group {} may use 16.8 MB)",
+                                                 victim, group->group().path.string())),
+                           HasSubstr("fewer workers")));
 }
 
 TEST_F(SupervisorTest, AnArenaThatDiesWithItsFounderIsMadeAnew) {

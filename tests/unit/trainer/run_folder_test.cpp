@@ -45,5 +45,35 @@ TEST(RunFolder, AFolderThatIsNoRunIsRefused) {
   EXPECT_THROW(RunFolder::open(temp.path()), Error);
 }
 
+// Workers tell each other the path in a note of limited size: what would not fit is refused before anything is made.
+TEST(RunFolder, APathThatIsTooLongOrNoTextIsRefusedAndNothingIsMade) {
+  const testing::TemporaryFolder temp;
+  const FakeClock clock;
+  const std::size_t stamp = std::string("/net-19700101-000000").size();
+  const auto runs_of = [&](std::size_t bytes) {
+    std::filesystem::path runs = temp.path();
+    while (runs.string().size() + 202 < bytes)
+      runs /= std::string(200, 'd');
+    return runs / std::string(bytes - runs.string().size() - 1, 'e');
+  };
+  const auto reason_of = [&](const std::filesystem::path& runs) -> std::string {
+    try {
+      RunFolder::create(runs, "net", "", clock);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+      return error.message();
+    }
+    return {};
+  };
+  EXPECT_EQ(reason_of(runs_of(RunFolder::kLongestPath - stamp)), "");
+  EXPECT_TRUE(RunFolder::newest(runs_of(RunFolder::kLongestPath - stamp), "net"));
+  const std::filesystem::path longer = runs_of(RunFolder::kLongestPath - stamp + 1);
+  EXPECT_EQ(reason_of(longer), "cannot be the folder of a run: its path has 1001 bytes; 1000 are possible");
+  EXPECT_FALSE(std::filesystem::exists(longer));
+  // A character that JSON writes as six.
+  EXPECT_NE(reason_of(temp / std::string(170, '\x01')), "");
+  EXPECT_EQ(reason_of(temp / "\xff"), "cannot be the folder of a run: its path is not UTF-8");
+}
+
 }  // namespace
 }  // namespace muster::trainer

@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_job.h"
+#include "muster/cli/chaos/job.h"
 
 #include <signal.h>
 

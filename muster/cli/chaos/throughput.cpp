@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_throughput.h"
+#include "muster/cli/chaos/throughput.h"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "muster/base/memory_group.h"
-#include "muster/cli/chaos_checks.h"
+#include "muster/cli/chaos/checks.h"
 #include "muster/control/job_status.h"
 
 namespace muster::cli {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "muster/base/clock.h"
-#include "muster/cli/chaos_checks.h"
-#include "muster/cli/chaos_footprints.h"
+#include "muster/cli/chaos/checks.h"
+#include "muster/cli/chaos/footprints.h"
 #include "muster/control/control_client.h"
 
 namespace muster::cli {

@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_plan.h"
+#include "muster/cli/chaos/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

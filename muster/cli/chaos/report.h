@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "muster/base/json.h"
-#include "muster/cli/chaos_checks.h"
-#include "muster/cli/chaos_throughput.h"
+#include "muster/cli/chaos/checks.h"
+#include "muster/cli/chaos/throughput.h"
 
 namespace muster::cli {
 

@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_watch.h"
+#include "muster/cli/chaos/watch.h"
 
 #include <algorithm>
 #include <charconv>

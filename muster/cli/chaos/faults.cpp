@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_faults.h"
+#include "muster/cli/chaos/faults.h"
 
 #include <signal.h>
 #include <sys/syscall.h>

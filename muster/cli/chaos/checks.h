@@ -14,7 +14,7 @@
 
 #include "muster/base/json.h"
 #include "muster/base/process.h"
-#include "muster/cli/chaos_plan.h"
+#include "muster/cli/chaos/plan.h"
 #include "muster/data/ledger_check.h"
 
 namespace muster::cli {

@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_checks.h"
+#include "muster/cli/chaos/checks.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Faults in processes of the test's own, with statuses made up for them; and what they leave.
-#include "muster/cli/chaos_faults.h"
+#include "muster/cli/chaos/faults.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <deque>
 
 #include "muster/base/deadline.h"
-#include "muster/cli/chaos_footprints.h"
+#include "muster/cli/chaos/footprints.h"
 #include "muster/launch/child_process.h"
 #include "support/sandbox.h"
 

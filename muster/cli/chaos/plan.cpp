@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_plan.h"
+#include "muster/cli/chaos/plan.h"
 
 #include <algorithm>
 #include <array>

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "muster/cli/chaos_checks.h"
+#include "muster/cli/chaos/checks.h"
 
 namespace muster::cli {
 

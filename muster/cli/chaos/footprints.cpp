@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_footprints.h"
+#include "muster/cli/chaos/footprints.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,11 +1,11 @@
 // Each invariant holds for honest observations, and fails for observations in which just that is wrong.
-#include "muster/cli/chaos_checks.h"
+#include "muster/cli/chaos/checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/cli/chaos_report.h"
-#include "muster/cli/chaos_throughput.h"
+#include "muster/cli/chaos/report.h"
+#include "muster/cli/chaos/throughput.h"
 
 namespace muster::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/cli/chaos_report.h"
+#include "muster/cli/chaos/report.h"
 
 #include <algorithm>
 
