@@ -258,6 +258,7 @@ void add_data(CLI::App& app) {
       "  muster data pack fashion-mnist packed/fashion");
   add_show(*command);
   add_pack(*command);
+  add_data_partition(*command);
   add_make_table(*command);
   command->callback([command, json] {
     if (command->get_subcommands().empty()) list_sources(*json);

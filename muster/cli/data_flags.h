@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/cli/command.h"
 #include "muster/data/sources.h"
 
 namespace muster::cli {
@@ -16,5 +17,8 @@ data::SourceOptions chosen_data(const std::string& what, const std::string& path
 
 // The [data] and [loss] sections of a job that has these options, as TOML text.
 std::string data_section(const data::SourceOptions& options);
+
+// muster data partition, in a file of its own.
+void add_data_partition(CLI::App& data);
 
 }  // namespace muster::cli

@@ -1,10 +1,13 @@
 // muster ledger check: proves from a run's ledger that every sample was used exactly once.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "muster/base/json.h"
 #include "muster/cli/command.h"
@@ -43,6 +46,8 @@ Json to_json(const data::LedgerReport& report) {
           {"steps", report.steps},
           {"whole_epochs", report.whole_epochs},
           {"samples_so_far", report.samples_so_far},
+          {"skipped", report.skipped},
+          {"skipped_ids", report.skipped_ids},
           {"lanes", report.lanes},
           {"repeated_lanes", report.repeated_lanes},
           {"void_records", report.void_records},
@@ -59,7 +64,14 @@ void print_text(const data::LedgerReport& report) {
     fmt::print("Resumed {} time(s); {} records past a checkpoint are void.\n", report.resumptions, report.void_records);
   if (report.unclosed_files > 0)
     fmt::print("{} file(s) were not closed: their workers were killed, or still run.\n", report.unclosed_files);
-  fmt::print("Exact: {} whole epoch(s) of {} samples, each used once", report.whole_epochs, report.epoch_samples);
+  if (report.skipped > 0) {
+    constexpr std::size_t kShown = 20;
+    const auto shown = std::span(report.skipped_ids).first(std::min(kShown, report.skipped_ids.size()));
+    fmt::print("{} times a bad sample was skipped and another stood in its place: {}{}.\n", report.skipped,
+               fmt::join(shown, ", "), shown.size() < report.skipped_ids.size() ? ", ..." : "");
+  }
+  fmt::print("Exact: {} whole epoch(s) of {} samples, each {} once", report.whole_epochs, report.epoch_samples,
+             report.skipped > 0 ? "loaded or skipped" : "used");
   if (report.samples_so_far > 0) fmt::print("; {} samples of the next so far, none twice", report.samples_so_far);
   fmt::print(".\n");
 }

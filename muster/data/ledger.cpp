@@ -61,9 +61,11 @@ void LedgerWriter::set_generation(std::uint64_t generation) {
 }
 
 void LedgerWriter::record_lane(std::uint64_t epoch, std::uint64_t step, std::uint64_t lane,
-                               std::span<const std::uint64_t> ids) {
+                               std::span<const std::uint64_t> ids, std::span<const std::uint64_t> skipped) {
   MUSTER_CHECK(ids.size() <= kMostLedgerIds, "more samples in a lane than a ledger's record holds");
   const MutexLock lock(mutex_);
+  // First: a death between the two must not leave a lane that seems to have seen everything.
+  if (!skipped.empty()) append({LedgerKind::kSkipped, epoch, step, lane}, skipped);
   append({apart_ ? LedgerKind::kApartLane : LedgerKind::kLane, epoch, step, lane}, ids);
 }
 

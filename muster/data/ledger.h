@@ -49,7 +49,9 @@ class LedgerWriter {
   void set_generation(std::uint64_t generation);
 
   // Before the lane is marked finished. `step` is the number of steps committed before it.
-  void record_lane(std::uint64_t epoch, std::uint64_t step, std::uint64_t lane, std::span<const std::uint64_t> ids);
+  // `skipped` are those of the ids that could not be read (tolerant.h).
+  void record_lane(std::uint64_t epoch, std::uint64_t step, std::uint64_t lane, std::span<const std::uint64_t> ids,
+                   std::span<const std::uint64_t> skipped = {});
   // After `step` was committed with `lanes` lanes, before anything is recorded of the next.
   void record_commit(std::uint64_t epoch, std::uint64_t step, std::uint64_t lanes);
   // Before the first lane, by every worker of a run that goes on from a checkpoint with `step` committed steps.

@@ -24,6 +24,7 @@ struct Violation {
 struct Place {
   const LedgerFile* file = nullptr;
   const LedgerRecord* record = nullptr;
+  const LedgerRecord* skipped = nullptr;  // of a lane, where it has one
 
   std::string name() const { return fmt::format("{} record {}", file->path.filename().string(), record->number); }
 };
@@ -59,6 +60,7 @@ class Check {
     used_.assign(report_.epoch_samples, false);
     for (std::uint64_t step = 0; step < report_.steps; ++step)
       check_step(step);
+    report_.skipped_ids.assign(skipped_ids_.begin(), skipped_ids_.end());
     if (used_count_ == report_.epoch_samples && used_count_ > 0)
       ++report_.whole_epochs;
     else
@@ -96,14 +98,23 @@ class Check {
       for (const LedgerRecord& record : file.records)
         if (record.kind == LedgerKind::kResume) resumes_.insert({record.generation, record.step});
     report_.resumptions = resumes_.size();
-    for (std::size_t i = 0; i < files_.size(); ++i)
-      for (const LedgerRecord& record : files_[i].records)
-        sort_record({&files_[i], &record}, record.offset <= known_until_[i]);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const LedgerRecord* skipped = nullptr;  // the record before, if it names skipped samples
+      for (const LedgerRecord& record : files_[i].records) {
+        const Place place{&files_[i], &record, skipped};
+        skipped = record.kind == LedgerKind::kSkipped ? &record : nullptr;
+        if (skipped == nullptr) sort_record(place, record.offset <= known_until_[i]);
+      }
+    }
   }
 
   void sort_record(const Place& place, bool known) {
     const LedgerRecord& record = *place.record;
     if (record.kind == LedgerKind::kClose) return;
+    const bool lane = record.kind == LedgerKind::kLane || record.kind == LedgerKind::kApartLane;
+    if (place.skipped != nullptr && (!lane || place.skipped->step != record.step || place.skipped->lane != record.lane))
+      throw Violation{fmt::format("{}: follows skipped samples of step {}, lane {}, and is not of that lane",
+                                  place.name(), place.skipped->step, place.skipped->lane)};
     if (is_void(record)) {
       ++report_.void_records;
       return;
@@ -113,7 +124,7 @@ class Check {
     const bool apart = record.kind == LedgerKind::kApartLane;
     const std::uint64_t proves = record.step + (record.kind == LedgerKind::kCommit ? 1 : 0);
     if (known && !apart) report_.steps = std::max(report_.steps, proves);
-    if (record.kind == LedgerKind::kLane || apart) lanes_[record.step].push_back(place);
+    if (lane) lanes_[record.step].push_back(place);
     if (record.kind == LedgerKind::kCommit) commits_[record.step].push_back(place);
   }
 
@@ -160,10 +171,33 @@ class Check {
         throw Violation{fmt::format("{}: lane {} of step {} (epoch {}) has other samples than in {}", place.name(),
                                     place.record->lane, place.record->step, epoch, first.name())};
     }
+    const std::vector<std::uint64_t> skipped = skipped_of(first);
+    for (const Place& place : places)
+      if (skipped_of(place) != skipped)
+        throw Violation{fmt::format("{}: lane {} of step {} (epoch {}) has other samples skipped than in {}",
+                                    place.name(), place.record->lane, place.record->step, epoch, first.name())};
     for (const std::uint64_t id : ids)
       use(id, first);
+    skip(skipped, ids, first);
     ++report_.lanes;
     report_.repeated_lanes += places.size() - 1;
+  }
+
+  static std::vector<std::uint64_t> skipped_of(const Place& place) {
+    return place.skipped == nullptr ? std::vector<std::uint64_t>() : read_ledger_ids(*place.file, *place.skipped);
+  }
+
+  void skip(const std::vector<std::uint64_t>& skipped, const std::vector<std::uint64_t>& ids, const Place& place) {
+    const std::set<std::uint64_t> asked(ids.begin(), ids.end());
+    std::set<std::uint64_t> seen;
+    for (const std::uint64_t id : skipped) {
+      if (!asked.contains(id) || !seen.insert(id).second)
+        throw Violation{fmt::format("{}: epoch {}, step {}, lane {}: sample {} was skipped {}", place.name(), epoch_,
+                                    place.record->step, place.record->lane, id,
+                                    asked.contains(id) ? "twice" : "and is not one of the lane's")};
+      if (skipped_ids_.size() < kMostNamedSkips) skipped_ids_.insert(id);
+    }
+    report_.skipped += skipped.size();
   }
 
   void use(std::uint64_t id, const Place& place) {
@@ -213,6 +247,7 @@ class Check {
   std::uint64_t epoch_ = 0;
   std::vector<bool> used_;
   std::uint64_t used_count_ = 0;
+  std::set<std::uint64_t> skipped_ids_;
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ std::optional<LedgerRecord> read_record(LedgerFile& file, std::uint64_t offset, 
   if (found_chain != ledger_checksum(chain, std::span(header).first(52)))
     return damaged("was altered, or is not the one that was written here");
   // From here on the header is what a writer wrote; what follows guards against a writer that was not ours.
-  const bool known = kind >= 1 && kind <= 5 && (record.id_bytes == 4 || record.id_bytes == 8);
+  const bool known = kind >= 1 && kind <= 6 && (record.id_bytes == 4 || record.id_bytes == 8);
   const bool endless = record.step == UINT64_MAX || record.lane == UINT64_MAX;
   if (!known || endless || record.number != number || record.ids > kMostLedgerIds)
     return damaged("says what no writer writes");

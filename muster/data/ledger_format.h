@@ -4,9 +4,10 @@
 //   number,
 //                             u32 CRC-32 of the 32 bytes before it, u32 zero
 //   record header, 56 bytes   u16 kind (1 lane, 2 commit, 3 resume, 4 close, 5 lane of a worker whose steps do not
-//                             wait for the others), u16 bytes an id has (4 or 8), u32 ids, u64 generation, u64 epoch,
-//                             u64 step, u64 lane (commit: number of lanes), u64 number of the record from 0, u32 CRC-32
-//                             of the ids, u32 chain
+//                             wait for the others, 6 skipped: those ids of the lane whose record comes next that are
+//                             bad, and others stand in their place), u16 bytes an id has (4 or 8), u32 ids, u64
+//                             generation, u64 epoch, u64 step, u64 lane (commit: number of lanes), u64 number of the
+//                             record from 0, u32 CRC-32 of the ids, u32 chain
 //   ids                       ids x (4 or 8) bytes
 //
 // The chain is the CRC-32 of the 52 bytes before it, begun with the chain of the record before (of the first record:
@@ -26,7 +27,7 @@
 
 namespace muster::data {
 
-enum class LedgerKind : std::uint16_t { kLane = 1, kCommit = 2, kResume = 3, kClose = 4, kApartLane = 5 };
+enum class LedgerKind : std::uint16_t { kLane = 1, kCommit = 2, kResume = 3, kClose = 4, kApartLane = 5, kSkipped = 6 };
 
 struct LedgerRecord {
   LedgerKind kind = LedgerKind::kLane;

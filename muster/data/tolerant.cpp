@@ -1,5 +1,7 @@
 #include "muster/data/tolerant.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -46,6 +48,14 @@ std::int64_t Tolerant::read_in_epoch(std::uint64_t id, std::uint64_t epoch, std:
 
 void Tolerant::read_sample(std::uint64_t id, const SampleRoom& room) const {
   read_first_good(id, [&](std::uint64_t candidate) { dataset_->read_sample(candidate, room); });
+}
+
+std::vector<std::uint64_t> Tolerant::damaged(std::span<const std::uint64_t> ids) const {
+  std::vector<std::uint64_t> found;
+  const MutexLock lock(mutex_);
+  if (reported_.empty()) return found;
+  std::ranges::copy_if(ids, std::back_inserter(found), [&](std::uint64_t id) { return reported_.contains(id); });
+  return found;
 }
 
 }  // namespace muster::data

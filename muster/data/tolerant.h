@@ -4,12 +4,13 @@
 // A sample whose read throws Error{kDamaged} is replaced by the next one (id + 1, around the end), and if that is bad
 // too by the one after. Which samples are damaged is a property of the files, so what stands in a lane stays a function
 // of the job alone, whoever loads it: batches keep their size and lanes their weight. The loader and the ledger go on
-// naming the id that was asked for: it was used up, though not seen.
+// naming the id that was asked for: it was used up, though not seen; the ledger says of which ids that is so.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "muster/base/mutex.h"
 #include "muster/data/bad_samples.h"
@@ -31,6 +32,9 @@ class Tolerant final : public Dataset {
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override { dataset_->will_read(ids); }
+
+  // Those of `ids` in whose place others stand, in their order, as far as they were read by this object.
+  std::vector<std::uint64_t> damaged(std::span<const std::uint64_t> ids) const;
 
  private:
   template <typename Read>

@@ -1,9 +1,12 @@
 #include "muster/trainer/run_ledger.h"
 
+#include <vector>
+
 namespace muster::trainer {
 
 RunLedger::RunLedger(const RunLedgerOptions& options)
     : order_(options.order ? options.order : std::make_shared<data::GlobalOrder>(options.shape, 0)),
+      tolerant_(options.tolerant),
       first_generation_(options.first_generation),
       writer_(options.folder, {.worker = options.worker,
                                .epoch_samples = options.shape.samples,
@@ -20,7 +23,8 @@ void RunLedger::enter(std::uint64_t generation, std::uint64_t committed_steps) {
 }
 
 void RunLedger::lane_loaded(const data::Cursor& at, std::uint64_t lane, std::span<const std::uint64_t> ids) {
-  writer_.record_lane(at.epoch, at.step, lane, ids);
+  const auto skipped = tolerant_ ? tolerant_->damaged(ids) : std::vector<std::uint64_t>();
+  writer_.record_lane(at.epoch, at.step, lane, ids, skipped);
 }
 
 void RunLedger::steps_committed(std::uint64_t steps) {

@@ -14,6 +14,7 @@
 #include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/ledger.h"
+#include "muster/data/tolerant.h"
 
 namespace muster::trainer {
 
@@ -21,7 +22,8 @@ struct RunLedgerOptions {
   std::filesystem::path folder;
   int worker = 0;
   data::BatchShape shape;
-  std::shared_ptr<const data::LaneOrder> order{};  // of data that is local to lanes; empty: any
+  std::shared_ptr<const data::LaneOrder> order{};    // of data that is local to lanes; empty: any
+  std::shared_ptr<const data::Tolerant> tolerant{};  // the training set where bad samples are skipped; else empty
   // data::next_ledger_generation when this life of the run began; the same for all workers, those who come later too.
   std::uint64_t first_generation = 1;
   std::optional<std::uint64_t> resumed_at{};  // the step at which it began, if it went on from another life
@@ -35,13 +37,14 @@ class RunLedger {
 
   // After every meeting of the members, before the next lane. `generation` counts meetings in this life.
   void enter(std::uint64_t generation, std::uint64_t committed_steps);
-  // Before the lane is finished.
+  // Before the lane is finished. REQUIRES: its samples were read by this process.
   void lane_loaded(const data::Cursor& at, std::uint64_t lane, std::span<const std::uint64_t> ids);
   // Before anything of the next step; where workers go apart: once they have met.
   void steps_committed(std::uint64_t steps);
 
  private:
   const std::shared_ptr<const data::LaneOrder> order_;
+  const std::shared_ptr<const data::Tolerant> tolerant_;
   const std::uint64_t first_generation_;
   data::LedgerWriter writer_;
   std::optional<std::uint64_t> recorded_;  // steps whose commit needs no record any more

@@ -144,6 +144,23 @@ TEST_F(DataCommands, ShowCountsClassesOfWhatItIsGiven) {
   EXPECT_THAT(unknown.err, HasSubstr("did you mean \"fashion-mnist\""));
 }
 
+TEST_F(DataCommands, PartitionDrawsWhatEachLaneHolds) {
+  const Finished drawn = muster({"data", "partition", "synthetic", "--set", "data.samples=640", "--set",
+                                 "data.shape=[4]", "--policy", "consecutive,dirichlet:0.3", "--lanes", "2"});
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_THAT(drawn.out, AllOf(HasSubstr("consecutive: 640 samples in 32 shards"),
+                               HasSubstr("lane 1   ................################  320 samples, worker 1\n"),
+                               HasSubstr("by class")));
+  const std::vector<Json> list =
+      rows(muster({"data", "partition", "synthetic", "--set", "data.samples=640", "--policy", "hash", "--json"}).out);
+  ASSERT_EQ(list.size(), 1U);
+  std::size_t shards = 0;
+  for (const Json& lane : list[0].at("lanes"))
+    shards += lane.size();
+  EXPECT_EQ(shards, list[0].at("shards").get<std::size_t>());
+  EXPECT_EQ(muster({"data", "partition", "synthetic", "--policy", "hsah"}).exit_code, 2);
+}
+
 TEST_F(DataCommands, BenchGivesARowForEachNumberOfThreads) {
   const Finished result = muster({"bench", "data", "--source", "synthetic", "--set", "data.shape=[8]", "--threads",
                                   "1,2", "--seconds", "0.1", "--json"});

@@ -324,10 +324,13 @@ std::optional<std::size_t> SharedSync::claim() {
   for (; !held_ && next_lane_ < count; next_lane_ += workers_) {
     if (arena_.claim(static_cast<int>(next_lane_))) held_ = next_lane_;
   }
-  // Under a supervisor a lane of a worker that was lost is anybody's as well.
+  // Under a supervisor a lane of a worker that was lost is anybody's as well. From the back: its owner comes to the
+  // last lanes last, so what it has read ahead is not read in vain, and a worker that is helped often is helped with
+  // the same lanes. Where data is local that is what keeps a helper from reading everybody's shards.
   if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > kGeneration)) {
-    if (const std::optional<int> lane = arena_.claim_next(static_cast<int>(count)))
-      held_ = static_cast<std::size_t>(*lane);
+    for (std::size_t lane = count; !held_ && lane-- > 0;) {
+      if (arena_.claim(static_cast<int>(lane))) held_ = lane;
+    }
   }
   if (held_) arena_.start(static_cast<int>(*held_));
   return held_;

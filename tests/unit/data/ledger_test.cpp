@@ -333,6 +333,58 @@ TEST_F(LedgerForgery, StepsAndEpochsMustFollowEachOther) {
               HasSubstr("step 2 was committed"));
 }
 
+// Two epochs of one lane a step, of which samples 3 and 7 are bad.
+void write_with_skips(const std::filesystem::path& folder) {
+  LedgerWriter writer(folder, {.epoch_samples = 8});
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    const std::uint64_t first = step % 2 * 4;
+    const std::vector<std::uint64_t> ids{first, first + 1, first + 2, first + 3};
+    writer.record_lane(step / 2, step, 0, ids, std::vector<std::uint64_t>{first + 3});
+    writer.record_commit(step / 2, step, 1);
+  }
+}
+
+TEST(LedgerSkips, AreNamedAndCountAsUsed) {
+  const TemporaryFolder folder;
+  write_with_skips(folder.path());
+  const LedgerReport report = check_ledger(folder.path(), 4);
+  EXPECT_EQ(report.violation, std::nullopt);
+  EXPECT_EQ(report.whole_epochs, 2U);
+  EXPECT_EQ(report.skipped, 4U);
+  EXPECT_EQ(report.skipped_ids, (std::vector<std::uint64_t>{3, 7}));
+}
+
+TEST(LedgerSkips, MustBeOfTheLaneThatFollows) {
+  const auto verdict = [](const std::function<void(std::vector<Item>&)>& change) {
+    const TemporaryFolder folder;
+    write_with_skips(folder.path());
+    forge(ledger_files(folder.path()).front(), change);
+    return check_ledger(folder.path(), 4).violation.value_or("nothing");
+  };
+  // Records are skips, lane, commit, skips, ...
+  EXPECT_EQ(verdict([](auto&) {}), "nothing");
+  EXPECT_THAT(verdict([](auto& items) { items[0].ids = {4}; }), HasSubstr("sample 4 was skipped and is not one of"));
+  EXPECT_THAT(verdict([](auto& items) { items[0].ids = {3, 3}; }), HasSubstr("sample 3 was skipped twice"));
+  EXPECT_THAT(verdict([](auto& items) { std::swap(items[0], items[3]); }), HasSubstr("is not of that lane"));
+  EXPECT_THAT(verdict([](auto& items) { items.erase(items.begin() + 1); }), HasSubstr("is not of that lane"));
+  // A lane that was computed again must have met the same bad samples.
+  EXPECT_THAT(verdict([](auto& items) { items.insert(items.begin() + 2, items[1]); }),
+              HasSubstr("has other samples skipped"));
+}
+
+TEST(LedgerSkips, AWorkerThatDiedBeforeItsLaneLeavesAGoodFile) {
+  const TemporaryFolder folder;
+  write_with_skips(folder.path());
+  forge(ledger_files(folder.path()).front(), [](auto& items) {
+    items.back() = items[0];  // instead of the record that closes the file
+    items.back().record.step = 4;
+    items.back().record.epoch = 2;
+  });
+  const LedgerReport report = check_ledger(folder.path(), 4);
+  EXPECT_EQ(report.violation, std::nullopt);
+  EXPECT_EQ(report.skipped, 4U);
+}
+
 TEST(LedgerRecovery, LaneOfADeadWorkerMayBeRecordedTwice) {
   const TemporaryFolder folder;
   Workers workers(folder.path(), 2, 1);

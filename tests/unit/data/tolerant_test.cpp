@@ -39,6 +39,16 @@ TEST(Tolerant, ABadSampleIsReplacedByTheNextGoodOne) {
   EXPECT_THAT(bad->examples(), ElementsAre(HasSubstr("picture 1"), HasSubstr("picture 4"), HasSubstr("picture 5")));
 }
 
+TEST(Tolerant, KnowsWhichOfTheIdsThatWereReadAreBad) {
+  const Tolerant tolerant(with_bad(6, {1, 4, 5}), skipping());
+  const std::vector<std::uint64_t> ids{5, 0, 4, 1};
+  EXPECT_TRUE(tolerant.damaged(ids).empty()) << "nothing was read";
+  std::vector<float> features(2);
+  for (const std::uint64_t id : ids)
+    tolerant.read(id, features);
+  EXPECT_THAT(tolerant.damaged(ids), ElementsAre(5, 4, 1));
+}
+
 TEST(Tolerant, ALoaderKeepsTheIdThatWasAskedFor) {
   Loader loader(std::make_shared<Tolerant>(with_bad(6, {1}), skipping()), {.threads = 2});
   const Batch batch = loader.take(loader.submit({0, 1, 3}), Deadline::after(std::chrono::seconds(60)));

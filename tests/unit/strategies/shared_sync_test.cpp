@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -283,6 +284,38 @@ TEST(SharedSyncWorkers, SlicesCoverEveryBlockOnceAndAreOfLikeSize) {
     }
     EXPECT_EQ(next, layout.blocks().size());
   }
+}
+
+TEST(SharedSyncWorkers, AWorkerTakesItsOwnLanesFirstAndThenTheLastOnesOfOthers) {
+  using namespace std::chrono_literals;
+  const comm::SharedRegion region = comm::create_shm_group_region(2);
+  std::atomic<bool> claimed = false;
+  std::atomic<bool> helped = false;
+  std::array<std::vector<std::size_t>, 2> lanes;
+  run_ranks(2, [&](int rank) {
+    auto mapping = comm::SharedRegion::attach(FileDescriptor(::dup(region.descriptor())));
+    comm::Group group(comm::join_shm_group(std::move(mapping), rank, Deadline::after(60s)));
+    const std::unique_ptr<Strategy> strategy =
+        make_shared_sync({layout_of_several_blocks(), {}, 0, kLanes, group, Claims::kDynamic});
+    strategy->begin_step(data::plan_step({}, {.samples = 100, .batch = 30, .lanes = kLanes}));
+    const Deadline deadline = Deadline::after(60s);
+    const auto wait_for = [&](const std::atomic<bool>& flag) {
+      while (!flag && !deadline.passed())
+        std::this_thread::sleep_for(1ms);
+    };
+    // The second worker is busy with its first lane until the first one finds nothing more to do.
+    if (rank == 0) wait_for(claimed);
+    while (const auto lane = strategy->claim()) {
+      lanes[static_cast<std::size_t>(rank)].push_back(*lane);
+      claimed = true;
+      if (rank == 1) wait_for(helped);
+      strategy->finish(*lane, {});
+    }
+    if (rank == 0) helped = true;
+    group.barrier();
+  });
+  EXPECT_EQ(lanes[0], (std::vector<std::size_t>{0, 2, 4, 6, 7, 5, 3}));
+  EXPECT_EQ(lanes[1], (std::vector<std::size_t>{1}));
 }
 
 }  // namespace

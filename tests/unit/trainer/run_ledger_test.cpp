@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/data/ledger_check.h"
 #include "support/sandbox.h"
 
@@ -56,6 +57,35 @@ TEST(RunLedger, ShortLastStepsAreWhole) {
   const data::LedgerReport report = data::check_ledger(folder.path(), 6);
   EXPECT_EQ(report.violation, std::nullopt);
   EXPECT_EQ(report.whole_epochs, 2u);
+}
+
+TEST(RunLedger, NamesTheSamplesThatWereSkipped) {
+  class Half final : public data::Dataset {
+   public:
+    std::uint64_t size() const override { return kShape.samples; }
+    const data::SampleSpec& spec() const override { return spec_; }
+    std::int64_t read(std::uint64_t id, std::span<float>) const override {
+      if (id == 3 || id == 8) throw Error(ErrorKind::kDamaged, "is bad");
+      return 0;
+    }
+
+   private:
+    data::SampleSpec spec_{.shape = {1}, .classes = 2};
+  };
+  const testing::TemporaryFolder folder;
+  Life life = life_in(folder);
+  const auto tolerant = std::make_shared<data::Tolerant>(
+      std::make_shared<Half>(),
+      std::make_shared<data::BadSamples>(data::BadSampleOptions{.on_bad_sample = data::OnBadSample::kSkip}));
+  life.options.tolerant = tolerant;
+  const auto worker = life.worker(0, 0, 0);
+  for (std::uint64_t id = 0; id < kShape.samples; ++id)
+    tolerant->read(id, {});
+  for (std::uint64_t step = 0; step < 3; ++step)
+    make_step(*worker, step);
+  const data::LedgerReport report = data::check_ledger(folder.path(), 3);
+  EXPECT_EQ(report.violation, std::nullopt);
+  EXPECT_EQ(report.skipped_ids, (std::vector<std::uint64_t>{3, 8}));
 }
 
 TEST(RunLedger, WhoeverComesRecordsTheStepThatItFindsCommitted) {

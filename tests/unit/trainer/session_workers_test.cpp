@@ -1,12 +1,17 @@
 // Sessions of several workers against the plain LibTorch loop over the whole batch: the same model, the same order of
 // samples, torch::optim. And against each other: the same bits for any number of workers.
+#include <barrier>
 #include <map>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/mutex.h"
+#include "muster/data/lane_order.h"
+#include "muster/data/partition/partition.h"
 #include "muster/data/permutation.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/trainer/session.h"
@@ -211,6 +216,82 @@ TEST(SessionWorkers, ReplicasFollowThePlainLibTorchLoopToo) {
         EXPECT_EQ(worker.hash, results.front().hash) << c.name << ", " << workers << " workers";
       }
     }
+  }
+}
+
+// Writes down which samples are asked for.
+class Watched final : public data::Dataset {
+ public:
+  explicit Watched(std::shared_ptr<const data::Dataset> dataset) : dataset_(std::move(dataset)) {}
+  std::uint64_t size() const override { return dataset_->size(); }
+  const data::SampleSpec& spec() const override { return dataset_->spec(); }
+  std::int64_t read(std::uint64_t id, std::span<float> features) const override {
+    const MutexLock lock(mutex_);
+    ++reads_;
+    seen_.insert(id);
+    return dataset_->read(id, features);
+  }
+  std::uint64_t reads() const {
+    const MutexLock lock(mutex_);
+    return reads_;
+  }
+  std::set<std::uint64_t> seen() const {
+    const MutexLock lock(mutex_);
+    return seen_;
+  }
+
+ private:
+  const std::shared_ptr<const data::Dataset> dataset_;
+  mutable Mutex mutex_;
+  mutable std::uint64_t reads_ MUSTER_GUARDED_BY(mutex_) = 0;
+  mutable std::set<std::uint64_t> seen_ MUSTER_GUARDED_BY(mutex_);
+};
+
+TEST(SessionWorkers, WithLocalDataAndDynamicClaimsAWorkerReadsItsPartOfTheSamples) {
+  constexpr std::uint64_t kLocalSamples = 384;  // shards of 2, lanes of 32, 4 a step
+  const auto dataset = testing::line_data(kLocalSamples);
+  const data::LaneShards cut = data::partition_lanes({}, kLocalSamples, 12, 3, {});
+  const auto order = std::make_shared<data::LocalOrder>(
+      cut.shards, cut.lane_of, data::BatchShape{.samples = kLocalSamples, .batch = 48, .lanes = 12}, 3);
+  std::string alone;
+  for (const int workers : {1, 2, 3}) {
+    std::vector<std::shared_ptr<IrregularNet>> nets;
+    std::vector<std::shared_ptr<Watched>> sets;
+    for (int rank = 0; rank < workers; ++rank) {
+      nets.push_back(testing::make_net<IrregularNet>(1));
+      sets.push_back(std::make_shared<Watched>(dataset));
+    }
+    // Workers of equal speed: none begins its next lane before all have begun this one.
+    std::barrier pace(workers);
+    testing::run_group(workers, testing::Network::kShm, [&](int rank, comm::Group group) {
+      SessionOptions options;
+      options.batch = 48;
+      options.lanes = 12;
+      options.seed = 3;
+      options.order = order;
+      options.group = group;
+      options.claims = strategies::Claims::kDynamic;
+      const auto& net = nets[static_cast<std::size_t>(rank)];
+      Session session(net, compute::Sgd{.lr = 0.1}, options);
+      while (session.cursor().epoch < 2) {
+        session.step(sets[static_cast<std::size_t>(rank)], [&](Lane& lane) {
+          pace.arrive_and_wait();
+          lane.backward(F::cross_entropy(net->forward(lane.data), lane.target));
+        });
+      }
+      if (alone.empty()) alone = session.weights_hash();  // the first time there is one worker
+      EXPECT_EQ(session.weights_hash(), alone) << workers << " workers";
+      group.barrier();
+    });
+    std::set<std::uint64_t> all;
+    for (const auto& set : sets) {
+      const std::set<std::uint64_t> seen = set->seen();
+      EXPECT_EQ(seen.size(), kLocalSamples / static_cast<std::uint64_t>(workers)) << workers << " workers";
+      all.insert(seen.begin(), seen.end());
+      // Two epochs, and the lanes that were read ahead for a third.
+      EXPECT_LE(set->reads(), 2 * seen.size() + SessionOptions().prefetch * 4) << workers << " workers";
+    }
+    EXPECT_EQ(all.size(), kLocalSamples);
   }
 }
 

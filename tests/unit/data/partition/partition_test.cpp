@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "muster/data/partition/label_shards.h"
+#include "muster/data/partition/partition_picture.h"
 #include "support.h"
 
 namespace muster::data {
@@ -59,6 +60,28 @@ TEST(PartitionLanes, FewSamplesMakeFewShards) {
 
 TEST(ReadLabels, AreThoseOfTheSamples) {
   EXPECT_EQ(read_labels(Counting(5)), (std::vector<std::int64_t>{0, 1, 2, 0, 1}));
+}
+
+TEST(DrawPartition, ShowsWhichLaneHasEachShardAndWhoComputesIt) {
+  LaneShards cut{Shards::consecutive(10, 5), {.member_of = {0, 1, 1, 2, 0}}};
+  EXPECT_EQ(draw_partition(cut, 3, {.workers = 2}),
+            "10 samples in 5 shards on 3 lanes, computed by 2 workers\n"
+            "lane 0   #...#  4 samples, worker 0\n"
+            "lane 1   .##..  4 samples, worker 1\n"
+            "lane 2   ...#.  2 samples, worker 0\n");
+  const std::vector<std::int64_t> labels{0, 0, 0, 0, 0, 1, 1, 1, 1, 2};
+  EXPECT_NE(draw_partition(cut, 3, {.labels = labels}).find("lane 1   .##..  4 samples, worker 0  by class 3 1 0\n"),
+            std::string::npos);
+}
+
+TEST(DrawPartition, NeighboursShareAColumnWhereThereAreManyShards) {
+  // 192 shards in 96 columns: lane 0 has both of the first column, one of the second, and lane 1 the rest.
+  Placement lane_of{std::vector<std::uint32_t>(192, 1)};
+  for (const std::size_t shard : {0, 1, 3})
+    lane_of.member_of[shard] = 0;
+  const std::string picture = draw_partition({Shards::consecutive(192, 192), lane_of}, 2, {});
+  EXPECT_NE(picture.find("lane 0   #+" + std::string(94, '.') + "  3 samples"), std::string::npos) << picture;
+  EXPECT_NE(picture.find("lane 1   .+" + std::string(94, '#') + "  189 samples"), std::string::npos) << picture;
 }
 
 }  // namespace
