@@ -55,7 +55,8 @@ Json spec_json(const SampleSpec& spec) {
           {"target_shape", spec.target_shape},
           {"target_scale", scales},
           {"vocabulary", spec.vocabulary},
-          {"class_names", spec.class_names}};
+          {"class_names", spec.class_names},
+          {"columns", spec.columns}};
 }
 
 SampleSpec read_spec(const Json& json, const std::string& where) {
@@ -67,6 +68,7 @@ SampleSpec read_spec(const Json& json, const std::string& where) {
   spec.target_shape = json_get<std::vector<std::int64_t>>(json, "target_shape", where);
   spec.vocabulary = json_get<std::int64_t>(json, "vocabulary", where);
   spec.class_names = json_get<std::vector<std::string>>(json, "class_names", where);
+  spec.columns = json_get<std::vector<std::int64_t>>(json, "columns", where);
   for (const auto* extents : {&spec.shape, &spec.target_shape}) {
     std::uint64_t product = 1;
     for (const std::int64_t extent : *extents) {

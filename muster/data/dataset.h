@@ -53,6 +53,9 @@ struct SampleSpec {
   std::vector<ValueScale> target_scale = {};    // of kValues, one for each; empty: values are given as they are
   std::int64_t vocabulary = 0;                  // of input tokens
   std::vector<std::string> class_names = {};    // one for each class, or none where nobody knows them
+  // Of a table: how many features each column has, in their order: 1 for numbers, one for each category of a column of
+  // categories (one-hot; all zero for a category that training never saw). Empty: not a table.
+  std::vector<std::int64_t> columns = {};
 
   // Elements of one input; 1 for an empty shape (a scalar). REQUIRES: the product fits 64 bits.
   std::uint64_t elements() const { return product(shape); }

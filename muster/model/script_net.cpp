@@ -1,5 +1,6 @@
 #include "muster/model/script_net.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -165,11 +166,10 @@ std::shared_ptr<Net> load_script(const std::filesystem::path& path) {
   return std::make_shared<ScriptNet>(std::move(script), path.string());
 }
 
-void require_fit(Net& net, const std::vector<std::int64_t>& input_shape, std::int64_t classes,
-                 const std::filesystem::path& path) {
+void require_fit(Net& net, const ModelOptions& options) {
   const torch::NoGradGuard no_grad;
   std::vector<std::int64_t> shape{2};
-  shape.insert(shape.end(), input_shape.begin(), input_shape.end());
+  shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
   std::vector<torch::Tensor> before;
   for (const torch::Tensor& buffer : net.buffers())
     before.push_back(buffer.clone());
@@ -177,23 +177,29 @@ void require_fit(Net& net, const std::vector<std::int64_t>& input_shape, std::in
   net.eval();
   torch::Tensor scores;
   try {
-    scores = net.forward(torch::zeros(shape));
+    scores = net.forward(torch::zeros(shape, options.vocabulary ? torch::kInt64 : torch::kFloat32));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCompute) throw;
     throw Error(ErrorKind::kMismatch,
-                fmt::format("does not take samples of {}: {}", fmt::join(input_shape, "x"), error.message()),
-                path.string());
+                fmt::format("does not take samples of {}: {}", fmt::join(options.input_shape, "x"), error.message()),
+                options.script);
   }
   net.train(was_training);
   const std::vector<torch::Tensor> after = net.buffers();
   for (std::size_t i = 0; i < after.size(); ++i)
     after[i].copy_(before[i]);
-  if (scores.dim() != 2 || scores.size(0) != 2 || scores.size(1) < classes || scores.scalar_type() != torch::kFloat32) {
+  std::vector<std::int64_t> expected{2};
+  if (options.each_position) expected.push_back(options.input_shape.front());
+  expected.push_back(options.classes);
+  const auto given = scores.sizes().vec();
+  const bool fits = given.size() == expected.size() && given.back() >= expected.back() &&
+                    std::equal(given.begin(), given.end() - 1, expected.begin());
+  if (!fits || scores.scalar_type() != torch::kFloat32) {
     throw Error(
         ErrorKind::kMismatch,
-        fmt::format("gives {} of {} for 2 samples; {} classes need float32 of 2x{}",
-                    c10::toString(scores.scalar_type()), fmt::join(scores.sizes().vec(), "x"), classes, classes),
-        path.string());
+        fmt::format("gives {} of {} for 2 samples; {} classes need float32 of {}", c10::toString(scores.scalar_type()),
+                    fmt::join(given, "x"), options.classes, fmt::join(expected, "x")),
+        options.script);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "muster/model/net.h"
+#include "muster/model/registry.h"
 
 namespace muster::model {
 
@@ -21,8 +22,8 @@ namespace muster::model {
 std::shared_ptr<Net> load_script(const std::filesystem::path& path);
 
 // Tries one batch in evaluation mode, on zeros: that scripts fit the data is known only so. Throws kMismatch unless
-// `net` takes samples of `input_shape` and gives at least `classes` scores for each.
-void require_fit(Net& net, const std::vector<std::int64_t>& input_shape, std::int64_t classes,
-                 const std::filesystem::path& path);
+// `net` takes samples of the options' shape (tokens, where there is a vocabulary) and gives at least `classes` scores
+// for each, or for each position.
+void require_fit(Net& net, const ModelOptions& options);
 
 }  // namespace muster::model

@@ -12,15 +12,13 @@ std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& s
 }
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
-  model::ModelOptions options;
-  options.name = job.model.name.value_or("");
-  options.script = job.model.script;
+  model::ModelOptions options = model_options(job);
   options.input_shape = spec.shape;
+  options.columns = spec.columns;
   options.classes =
       spec.target == data::TargetKind::kValues ? static_cast<std::int64_t>(spec.target_elements()) : spec.classes;
+  options.each_position = spec.target == data::TargetKind::kTokens;
   if (spec.input == data::InputKind::kTokens) options.vocabulary = spec.vocabulary;
-  if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
-  if (job.model.dropout) options.dropout = *job.model.dropout;
   return model::make_model(options, static_cast<std::uint64_t>(job.seed));
 }
 
