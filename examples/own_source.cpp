@@ -79,8 +79,8 @@ int main(int argc, char** argv) try {
   }
   const auto forward = [&](const torch::Tensor& x) { return net->forward(x); };
   const auto result = muster::evaluate(*net, forward, parts.validation);
-  std::printf("accuracy on samples never trained on: %.4f\n", result->accuracy);
-  return result->accuracy > 0.95 ? 0 : 1;
+  std::printf("accuracy on samples never trained on: %.4f\n", result->metric("accuracy"));
+  return result->metric("accuracy") > 0.95 ? 0 : 1;
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return error.exit_code();

@@ -160,7 +160,9 @@ void check_words(const Schema& schema, const char* key, const Parse& parse) {
   try {
     parse();
   } catch (const Error& error) {
-    throw schema.invalid(key, error.message(), error.remedy());
+    const std::string message =
+        error.where().empty() ? error.message() : fmt::format("{} {}", error.where(), error.message());
+    throw schema.invalid(key, message, error.remedy());
   }
 }
 

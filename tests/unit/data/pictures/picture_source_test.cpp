@@ -1,5 +1,7 @@
 #include "muster/data/pictures/picture_source.h"
 
+#include <gmock/gmock.h>
+
 #include "support.h"
 #include "support/picture_files.h"
 
@@ -53,6 +55,28 @@ TEST_F(PictureSourceTest, TrainingIsAugmentedAndEvaluationIsNot) {
   data.train->read(1, a);
   data.train->read(1, b);
   EXPECT_EQ(a, b);
+}
+
+TEST_F(PictureSourceTest, OtherPicturesAreReadAlikeInFoldersOfClassesOrAsTheyLie) {
+  add(".", 4);
+  const DataForm form = open_source(options()).form;
+  EXPECT_TRUE(open_alike(options(), form, folder.path()).labelled);
+  const Alike flat = open_alike(options(), form, folder.path() / "dog");
+  EXPECT_FALSE(flat.labelled);
+  EXPECT_EQ(flat.samples->size(), 4U);
+  EXPECT_THAT(flat.name(2), ::testing::EndsWith("dog/2.jpg"));
+  const Alike one = open_alike(options(), form, folder.path() / "dog" / "2.jpg");
+  EXPECT_EQ(one.samples->size(), 1U);
+  std::vector<float> a(3 * 8 * 8);
+  std::vector<float> b(a.size());
+  flat.samples->read(2, a);
+  one.samples->read(0, b);
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(error_of([&] { open_alike(options(), form, folder.path() / "dog" / "none.jpg"); })->kind(),
+            ErrorKind::kNotFound);
+  std::filesystem::create_directories(folder.path() / "bird");
+  folder.write("bird/0.jpg", ::muster::testing::to_jpeg(::muster::testing::make_pixels(20, 30, 3, 1)));
+  EXPECT_EQ(error_of([&] { open_alike(options(), form, folder.path()); })->kind(), ErrorKind::kMismatch);
 }
 
 TEST_F(PictureSourceTest, WhatCannotBeIsRefused) {
