@@ -69,6 +69,8 @@ std::shared_ptr<model::Net> make_net(const StepBench& options, const std::vector
   if (reads_text(options.model)) {
     model.input_shape = {kContext};
     model.vocabulary = kVocabulary;
+    model.classes = kVocabulary;
+    model.each_position = true;
   }
   auto net = model::make_model(model, 1);
   net->train();

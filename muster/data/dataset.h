@@ -46,6 +46,9 @@ struct SampleSpec {
   std::vector<std::int64_t> target_shape = {};  // of kValues and kTokens, without the batch; empty: a scalar
   std::int64_t vocabulary = 0;                  // of input tokens
   std::vector<std::string> class_names = {};    // one for each class, or none where nobody knows them
+  // Of a table: how many features each column has, in their order: 1 for numbers, one for each category of a column of
+  // categories (one-hot; all zero for a category that training never saw). Empty: not a table.
+  std::vector<std::int64_t> columns = {};
 
   // Elements of one input; 1 for an empty shape (a scalar). REQUIRES: the product fits 64 bits.
   std::uint64_t elements() const { return product(shape); }

@@ -53,9 +53,11 @@ TableDataset::TableDataset(Table table, const std::vector<ColumnScale>& scales, 
     Column& column = table_.columns[c];
     if (!is_feature(table_, c)) continue;
     if (column.kind == ColumnKind::kCategorical) {
-      features += static_cast<std::int64_t>(column.categories.size());
+      spec_.columns.push_back(static_cast<std::int64_t>(column.categories.size()));
+      features += spec_.columns.back();
       continue;
     }
+    spec_.columns.push_back(1);
     ++features;
     for (float& value : column.values) {
       const double present = std::isnan(value) ? scales[c].missing : static_cast<double>(value);

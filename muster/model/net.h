@@ -9,7 +9,7 @@ namespace muster::model {
 class Net : public torch::nn::Module {
  public:
   // `x` is a batch, first dimension samples; the result has one row of class scores (logits) for each;
-  // language models (zoo/transformer.h) give one for each position of a sample.
+  // language models (zoo/transformer.h, zoo/recurrent.h) give one for each position of a sample.
   virtual torch::Tensor forward(torch::Tensor x) = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,13 +24,6 @@ std::vector<std::string> source_names() {
   std::vector<std::string> names;
   for (const auto& source : data::sources())
     names.push_back(source.name);
-  return names;
-}
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : model::models())
-    names.push_back(entry.name);
   return names;
 }
 
@@ -180,19 +174,36 @@ void resolve_training_data(const Schema& schema, Job& job) {
   if (job.data.source == "pictures" && !schema.changed("data.shape")) job.data.shape = {3, 224, 224};
 }
 
+// Keys of [model] that models of the zoo have or refuse.
+constexpr const char* kModelKeys[] = {"model.hidden",    "model.dropout",  "model.activation", "model.norm",
+                                      "model.groups",    "model.width",    "model.depth",      "model.heads",
+                                      "model.embedding", "model.recompute"};
+
 void resolve_model(const Schema& schema, Job& job) {
-  if (job.model.script.empty()) {
-    if (!job.model.name) job.model.name = kDefaultModel;
+  if (!job.model.script.empty()) {
+    for (const auto& [key, given] : {std::pair("model.name", job.model.name.has_value()),
+                                     std::pair("model.library", !job.model.library.empty())}) {
+      if (given)
+        throw schema.invalid("model.script", fmt::format("cannot stand beside {}", key),
+                             "Give the name of a model or a TorchScript file, not both.");
+    }
+    for (const char* key : kModelKeys) {
+      if (schema.changed(key))
+        throw schema.invalid(key, "has no effect with model.script", "The script decides: remove the key.");
+    }
     return;
   }
-  if (job.model.name) {
-    throw schema.invalid("model.script", "cannot stand beside model.name",
-                         "Give the name of a zoo model or a TorchScript file, not both.");
+  if (!job.model.library.empty()) {
+    if (!job.model.name) throw schema.invalid("model.library", "needs model.name", "Say which of its models is meant.");
+    // Another file is another model: the hash becomes part of the job, and a resumed run notices a change.
+    if (job.model.library_sha256.empty())
+      check_words(schema, "model.library", [&] { job.model.library_sha256 = model::library_hash(job.model.library); });
+    return;
   }
-  for (const char* key : {"model.hidden", "model.dropout"}) {
-    if (schema.changed(key))
-      throw schema.invalid(key, "has no effect with model.script", "The script decides: remove the key.");
-  }
+  if (!job.model.library_sha256.empty())
+    throw schema.invalid("model.library_sha256", "has no effect without model.library", "Remove the key.");
+  if (!job.model.name) job.model.name = kDefaultModel;
+  check_words(schema, "model.name", [&] { model::find_model(*job.model.name); });
 }
 
 void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
@@ -387,13 +398,37 @@ Schema job_schema(Job& job) {
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
   Section& m = schema.section("model", "What is trained.");
-  m.field("name", &job.model.name, "Model of the zoo. Not set: cnn, unless there is a script.").one_of(model_names());
+  m.field("name", &job.model.name,
+          "Model of the zoo (muster models lists them), or of the library. Not set: cnn, unless there is a script.");
   m.field("script", &job.model.script,
           "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
-  m.field("hidden", &job.model.hidden, "Widths of the hidden layers of the mlp. Empty: the model's own.").range(1, 1e6);
+  m.field("library", &job.model.library,
+          "Shared object with models of your own, of which name is one (docs/models.md). It is code: use files you "
+          "trust.");
+  m.field("library_sha256", &job.model.library_sha256,
+          "Hash that the library must have. Not set: of the file there is.");
+  m.field("hidden", &job.model.hidden, "mlp, cnn, wide_deep: widths of the hidden layers. Empty: the model's own.")
+      .range(1, 1e6);
   m.field("dropout", &job.model.dropout,
-          "Probability of dropping an activation, for mlp, cnn and transformer. Not set: the model's own.")
+          "mlp, cnn, wrn-D-K, lstm, gru, transformer, wide_deep: probability of dropping an activation. Not set: the "
+          "model's own.")
       .range(0, 0.99);
+  m.field("activation", &job.model.activation, "Of mlp, wide_deep and all convolutional models. Not set: relu.")
+      .one_of({"relu", "leaky_relu"});
+  m.field("norm", &job.model.norm, "Of all convolutional models. Not set: batch.").one_of({"batch", "group"});
+  m.field("groups", &job.model.groups,
+          "norm group: groups of channels. Not set: up to 32, of at least two channels each.")
+      .range(1, 1e6);
+  m.field("width", &job.model.width, "lstm, gru, transformer: width of the state. Not set: 256.").range(1, 1e6);
+  m.field("depth", &job.model.depth, "lstm, gru, transformer: layers. Not set: 2; 4 for the transformer.")
+      .range(1, 1e4);
+  m.field("heads", &job.model.heads, "transformer: heads of attention. Not set: 4.").range(1, 1e4);
+  m.field("embedding", &job.model.embedding, "lstm, gru, wide_deep: width of an embedding. Not set: the model's own.")
+      .range(1, 1e6);
+  m.field(
+      "recompute", &job.model.recompute,
+      "ResNets and transformer: blocks keep only their input for backward and are computed again there. Less memory, "
+      "more time, the same bits.");
 
   Section& l = schema.section("loss", "What is minimised.");
   l.field("task", &job.loss.task, "Classification is cross-entropy over classes.").one_of({"classification"});
@@ -550,6 +585,26 @@ data::SourceOptions source_options(const Job& job) {
   return options;
 }
 
+model::ModelOptions model_options(const Job& job) {
+  const auto& m = job.model;
+  model::ModelOptions options;
+  options.name = m.name.value_or("");
+  options.script = m.script;
+  options.library = m.library;
+  options.library_sha256 = m.library_sha256;
+  if (!m.hidden.empty()) options.hidden = m.hidden;
+  options.dropout = m.dropout;
+  options.activation = m.activation;
+  options.norm = m.norm;
+  options.groups = m.groups;
+  options.width = m.width;
+  options.depth = m.depth;
+  options.heads = m.heads;
+  options.embedding = m.embedding;
+  options.recompute = m.recompute;
+  return options;
+}
+
 std::uint64_t total_steps(const Job& job, const data::BatchShape& shape) {
   if (job.steps) return static_cast<std::uint64_t>(*job.steps);
   return static_cast<std::uint64_t>(job.epochs) * data::steps_per_epoch(shape);
@@ -581,6 +636,8 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "data.test_path",
                                            "data.loader_threads",
                                            "data.prefetch",
+                                           "model.library",
+                                           "model.recompute",
                                            "parallel.workers",
                                            "parallel.claims",
                                            "parallel.liveness_seconds",

@@ -68,8 +68,18 @@ struct Job {
   struct {
     std::optional<std::string> name;
     std::string script;
+    std::string library;
+    std::string library_sha256;
     std::vector<std::int64_t> hidden;
     std::optional<double> dropout;
+    std::optional<std::string> activation;
+    std::optional<std::string> norm;
+    std::optional<std::int64_t> groups;
+    std::optional<std::int64_t> width;
+    std::optional<std::int64_t> depth;
+    std::optional<std::int64_t> heads;
+    std::optional<std::int64_t> embedding;
+    bool recompute = false;
   } model;
 
   struct {
@@ -148,6 +158,8 @@ ResolvedJob parse_job(std::string_view text, const std::string& name, std::span<
 // What the layers below are told. REQUIRES: a resolved job.
 compute::OptimizerOptions optimizer_options(const ResolvedJob& resolved);
 data::SourceOptions source_options(const Job& job);
+// What [model] says; what the data says (input_shape, classes, each_position, vocabulary, columns) is for the caller.
+model::ModelOptions model_options(const Job& job);
 std::uint64_t total_steps(const Job& job, const data::BatchShape& shape);
 compute::Schedule schedule(const Job& job, const data::BatchShape& shape);
 

@@ -48,13 +48,10 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
                 fmt::format("the task {} does not fit the source {}, whose samples are not numbers with a class",
                             job.loss.task, job.data.source));
   }
-  model::ModelOptions options;
-  options.name = job.model.name.value_or("");
-  options.script = job.model.script;
+  model::ModelOptions options = model_options(job);
   options.input_shape = spec.shape;
   options.classes = spec.classes;
-  if (!job.model.hidden.empty()) options.hidden = job.model.hidden;
-  if (job.model.dropout) options.dropout = *job.model.dropout;
+  options.columns = spec.columns;
   return model::make_model(options, static_cast<std::uint64_t>(job.seed));
 }
 

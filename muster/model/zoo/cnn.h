@@ -1,7 +1,7 @@
 // A small convolutional network in the manner of LeNet, for small images and one core: two rounds of convolution, batch
 // norm, ReLU and halving, then two linear layers. The first round halves by the stride of its 5x5 convolution, the
 // second by max pooling: whatever runs on the full image costs more than all the rest. Parameters: conv1, bn1, conv2,
-// bn2, fc1, fc2.
+// bn2, fc1, fc2, with the first weights that torch gives them.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "muster/model/net.h"
+#include "muster/model/zoo/layers.h"
 
 namespace muster::zoo {
 
@@ -20,6 +21,7 @@ struct CnnOptions {
   std::array<std::int64_t, 2> filters = {16, 32};
   std::int64_t hidden = 128;
   double dropout = 0.25;  // before the linear layers, in [0, 1)
+  LayerOptions layers = {};
 };
 
 // Takes batches of `channels` x `height` x `width`. Throws kInvalidInput for options that make no network.

@@ -9,7 +9,7 @@ namespace {
 
 class Mlp final : public model::Net {
  public:
-  explicit Mlp(const MlpOptions& options) : dropout_(options.dropout) {
+  explicit Mlp(const MlpOptions& options) : dropout_(options.dropout), activation_(options.activation) {
     std::int64_t inputs = options.inputs;
     for (const std::int64_t width : options.hidden) {
       add_layer(inputs, width);
@@ -22,7 +22,7 @@ class Mlp final : public model::Net {
     x = x.flatten(1);
     for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
       // In place: a linear layer's backward does not look at its output.
-      x = layers_[i](x).relu_();
+      x = activate(layers_[i](x), activation_);
       if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
     }
     return layers_.back()(x);
@@ -34,6 +34,7 @@ class Mlp final : public model::Net {
   }
 
   const double dropout_;
+  const Activation activation_;
   std::vector<torch::nn::Linear> layers_;
 };
 

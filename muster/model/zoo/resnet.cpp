@@ -8,7 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/model/sync_batch_norm.h"
+#include "muster/model/recompute.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -71,37 +71,39 @@ const Architecture& architecture_of(int depth) {
               fmt::format("model resnet: there is no depth {}; available: {}", depth, join_words(depths)));
 }
 
-torch::nn::Conv2d convolution(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
-  return torch::nn::Conv2d(
-      torch::nn::Conv2dOptions(inputs, outputs, kernel).stride(stride).padding(kernel / 2).bias(false));
-}
-
-// Convolutions, each with its batch norm, and the shortcut around them. Activations are changed in place where backward
-// does not need them: batch norm keeps its input and not its output.
+// Convolutions, each with its norm, and the shortcut around them. Activations are changed in place where backward does
+// not need them: norms keep their input and not their output.
 class Block final : public torch::nn::Module {
  public:
-  Block(BlockKind kind, std::int64_t inputs, std::int64_t outputs, std::int64_t stride, Shortcut shortcut)
-      : stride_(stride), new_channels_(outputs - inputs) {
-    if (kind == BlockKind::kBasic) {
+  // `width` is that of the 3x3 convolutions.
+  Block(const Architecture& architecture, const LayerOptions& layers, std::int64_t inputs, std::int64_t width,
+        std::int64_t outputs, std::int64_t stride)
+      : layers_(layers), stride_(stride), new_channels_(outputs - inputs) {
+    if (architecture.kind == BlockKind::kBasic) {
       add(inputs, outputs, 3, stride);
       add(outputs, outputs, 3, 1);
     } else {
-      add(inputs, outputs / kExpansion, 1, 1);
-      add(outputs / kExpansion, outputs / kExpansion, 3, stride);
-      add(outputs / kExpansion, outputs, 1, 1);
+      add(inputs, width, 1, 1);
+      add(width, width, 3, stride);
+      add(width, outputs, 1, 1);
     }
-    if ((stride != 1 || inputs != outputs) && shortcut == Shortcut::kProjection) {
-      downsample_ = register_module("downsample", torch::nn::Sequential(convolution(inputs, outputs, 1, stride),
-                                                                        model::SyncBatchNorm2d(outputs)));
+    if ((stride != 1 || inputs != outputs) && architecture.shortcut == Shortcut::kProjection) {
+      // A list, for torchvision's names downsample.0 and downsample.1.
+      projection_ = convolution(inputs, outputs, 1, stride);
+      projection_norm_ = Norm(layers, outputs);
+      torch::nn::ModuleList downsample;
+      downsample->push_back(projection_.ptr());
+      downsample->push_back(projection_norm_.module());
+      register_module("downsample", downsample);
     }
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
     torch::Tensor out = norms_[0](convolutions_[0](x));
     for (std::size_t i = 1; i < convolutions_.size(); ++i)
-      out = norms_[i](convolutions_[i](out.relu_()));
+      out = norms_[i](convolutions_[i](activate(out, layers_.activation)));
     out += shortcut(x);
-    return out.relu_();
+    return activate(out, layers_.activation);
   }
 
  private:
@@ -109,19 +111,21 @@ class Block final : public torch::nn::Module {
     const std::size_t number = convolutions_.size() + 1;
     convolutions_.push_back(
         register_module(fmt::format("conv{}", number), convolution(inputs, outputs, kernel, stride)));
-    norms_.push_back(register_module(fmt::format("bn{}", number), model::SyncBatchNorm2d(outputs)));
+    norms_.push_back(register_norm(*this, fmt::format("bn{}", number), layers_, outputs));
   }
 
   torch::Tensor shortcut(const torch::Tensor& x) {
-    if (downsample_) return downsample_->forward(x);
+    if (projection_) return projection_norm_(projection_(x));
     if (stride_ == 1 && new_channels_ == 0) return x;
     const torch::Tensor kept = x.slice(2, 0, c10::nullopt, stride_).slice(3, 0, c10::nullopt, stride_);
     return torch::constant_pad_nd(kept, {0, 0, 0, 0, 0, new_channels_});
   }
 
+  const LayerOptions layers_;
   std::vector<torch::nn::Conv2d> convolutions_;
-  std::vector<model::SyncBatchNorm2d> norms_;
-  torch::nn::Sequential downsample_{nullptr};
+  std::vector<Norm> norms_;
+  torch::nn::Conv2d projection_{nullptr};
+  Norm projection_norm_;
   const std::int64_t stride_;
   const std::int64_t new_channels_;
 };
@@ -129,22 +133,31 @@ class Block final : public torch::nn::Module {
 // The blocks of one image size, named "0", "1", ...
 class Stage final : public torch::nn::Module {
  public:
-  Stage(const Architecture& architecture, std::size_t number, std::int64_t inputs, std::int64_t outputs) {
+  Stage(const Architecture& architecture, const ResNetOptions& options, std::size_t number, std::int64_t inputs,
+        std::int64_t outputs)
+      : recompute_(options.recompute) {
+    const std::int64_t width = (architecture.width << number) * options.width_factor;
     for (std::int64_t i = 0; i < architecture.blocks[number]; ++i) {
       const std::int64_t stride = i == 0 && number > 0 ? 2 : 1;
-      blocks_.push_back(
-          register_module(std::to_string(i), std::make_shared<Block>(architecture.kind, i == 0 ? inputs : outputs,
-                                                                     outputs, stride, architecture.shortcut)));
+      blocks_.push_back(register_module(
+          std::to_string(i),
+          std::make_shared<Block>(architecture, options.layers, i == 0 ? inputs : outputs, width, outputs, stride)));
     }
   }
 
   torch::Tensor forward(torch::Tensor x) {
-    for (const auto& block : blocks_)
-      x = block->forward(x);
+    for (const auto& block : blocks_) {
+      if (recompute_)
+        x = model::recomputed(
+            block, [block](const torch::Tensor& in) { return block->forward(in); }, x);
+      else
+        x = block->forward(x);
+    }
     return x;
   }
 
  private:
+  const bool recompute_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
@@ -155,21 +168,23 @@ class ResNet final : public model::Net {
         conv1_(register_module("conv1", stem_ == Stem::kImageNet
                                             ? convolution(options.channels, architecture.width, 7, 2)
                                             : convolution(options.channels, architecture.width, 3, 1))),
-        bn1_(register_module("bn1", model::SyncBatchNorm2d(architecture.width))) {
+        bn1_(register_norm(*this, "bn1", options.layers, architecture.width)),
+        activation_(options.layers.activation) {
     std::int64_t inputs = architecture.width;
     for (std::size_t i = 0; i < architecture.blocks.size(); ++i) {
       const std::int64_t outputs =
           (architecture.width << i) * (architecture.kind == BlockKind::kBottleneck ? kExpansion : 1);
-      stages_.push_back(
-          register_module(fmt::format("layer{}", i + 1), std::make_shared<Stage>(architecture, i, inputs, outputs)));
+      stages_.push_back(register_module(fmt::format("layer{}", i + 1),
+                                        std::make_shared<Stage>(architecture, options, i, inputs, outputs)));
       inputs = outputs;
     }
     fc_ = register_module("fc", torch::nn::Linear(inputs, options.classes));
-    initialise();
+    // As torchvision and the paper; norms start at 1 and 0 and the linear layer as torch makes it, which is already so.
+    start_convolutions_as_he(*this, activation_);
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = bn1_(conv1_(x)).relu_();
+    x = activate(bn1_(conv1_(x)), activation_);
     if (stem_ == Stem::kImageNet) x = torch::max_pool2d(x, 3, 2, 1);
     for (const auto& stage : stages_)
       x = stage->forward(x);
@@ -177,19 +192,10 @@ class ResNet final : public model::Net {
   }
 
  private:
-  // As torchvision and the paper: He's normal for convolutions; batch norms start at 1 and 0 and the linear layer as
-  // torch makes it, which is already so.
-  void initialise() {
-    for (const auto& module : modules(/*include_self=*/false)) {
-      if (auto* const convolution = module->as<torch::nn::Conv2d>()) {
-        torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
-      }
-    }
-  }
-
   const Stem stem_;
   torch::nn::Conv2d conv1_;
-  model::SyncBatchNorm2d bn1_;
+  Norm bn1_;
+  const Activation activation_;
   std::vector<std::shared_ptr<Stage>> stages_;
   torch::nn::Linear fc_{nullptr};
 };
@@ -200,6 +206,11 @@ std::shared_ptr<model::Net> resnet(const ResNetOptions& options) {
   const Architecture& architecture = architecture_of(options.depth);
   require_at_least("resnet", "classes", options.classes, 1);
   require_at_least("resnet", "channels", options.channels, 1);
+  require_at_least("resnet", "width_factor", options.width_factor, 1);
+  if (options.width_factor > 1 && architecture.kind != BlockKind::kBottleneck) {
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("model resnet: depth {} has no bottleneck blocks to widen", options.depth));
+  }
   return std::make_shared<ResNet>(architecture, options);
 }
 

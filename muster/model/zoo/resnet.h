@@ -5,13 +5,16 @@
 // convolution, as torchvision has it (the paper: in the first 1x1). Depths 20, 32, 44, 56 and 110 are the paper's CIFAR
 // networks: 3x3 stem, three stages of 16 to 64 channels, shortcuts without parameters.
 // Parameters and buffers have torchvision's names and shapes: conv1.weight, bn1.running_mean,
-// layer2.0.downsample.0.weight, fc.bias; its published weights fit.
+// layer2.0.downsample.0.weight, fc.bias; its published weights fit. width_factor 2 gives torchvision's wide_resnet50_2
+// and wide_resnet101_2; the Wide ResNets of the paper are in wide_resnet.h.
+// First weights: He's normal by fan-out for convolutions, 1 and 0 for norms, torch's own for the linear layer.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "muster/model/net.h"
+#include "muster/model/zoo/layers.h"
 
 namespace muster::zoo {
 
@@ -19,6 +22,9 @@ struct ResNetOptions {
   int depth = 18;  // one of the above
   std::int64_t classes = 1000;
   std::int64_t channels = 3;
+  std::int64_t width_factor = 1;  // of the 3x3 convolutions inside bottleneck blocks
+  LayerOptions layers = {};
+  bool recompute = false;  // blocks keep only their input for backward (recompute.h)
 };
 
 // Takes batches of images of any size. Throws kInvalidInput for an impossible option, naming the depths there are.

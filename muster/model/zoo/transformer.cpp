@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
+#include "muster/model/recompute.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -91,14 +92,18 @@ class Transformer final : public model::Net {
         h_(register_module("h", torch::nn::ModuleList())),
         ln_f_(register_module("ln_f", layer_norm(options.width))),
         context_(options.context),
+        each_position_(options.each_position),
+        recompute_(options.recompute),
         dropout_(options.dropout) {
     for (std::int64_t i = 0; i < options.layers; ++i) {
       blocks_.push_back(std::make_shared<Block>(options));
       h_->push_back(blocks_.back());
     }
-    if (!options.tied)
-      lm_head_ = register_module(
-          "lm_head", torch::nn::Linear(torch::nn::LinearOptions(options.width, options.vocabulary).bias(false)));
+    const std::int64_t classes = options.classes == 0 ? options.vocabulary : options.classes;
+    if (!options.tied || !each_position_ || classes != options.vocabulary) {
+      head_ = register_module(each_position_ ? "lm_head" : "score",
+                              torch::nn::Linear(torch::nn::LinearOptions(options.width, classes).bias(false)));
+    }
     initialise(options.layers);
   }
 
@@ -113,9 +118,15 @@ class Transformer final : public model::Net {
     torch::Tensor x = wte_(tokens.to(torch::kInt64)) + wpe_->weight.slice(0, 0, positions);
     if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
     const torch::Tensor hidden = torch::ones({positions, positions}, torch::kBool).triu(1);
-    for (const auto& block : blocks_)
-      x = block->forward(x, hidden);
-    return torch::nn::functional::linear(ln_f_(x), lm_head_ ? lm_head_->weight : wte_->weight);
+    for (const auto& block : blocks_) {
+      if (recompute_)
+        x = model::recomputed(
+            block, [=](const torch::Tensor& in) { return block->forward(in, hidden); }, x);
+      else
+        x = block->forward(x, hidden);
+    }
+    if (!each_position_) x = x.select(1, -1);
+    return torch::nn::functional::linear(ln_f_(x), head_ ? head_->weight : wte_->weight);
   }
 
  private:
@@ -138,9 +149,11 @@ class Transformer final : public model::Net {
   torch::nn::Embedding wpe_;
   torch::nn::ModuleList h_;
   torch::nn::LayerNorm ln_f_;
-  torch::nn::Linear lm_head_{nullptr};
+  torch::nn::Linear head_{nullptr};
   std::vector<std::shared_ptr<Block>> blocks_;
   const std::int64_t context_;
+  const bool each_position_;
+  const bool recompute_;
   const double dropout_;
 };
 
@@ -152,6 +165,7 @@ std::shared_ptr<model::Net> transformer(const TransformerOptions& options) {
   require_at_least("transformer", "width", options.width, 1);
   require_at_least("transformer", "context", options.context, 1);
   require_at_least("transformer", "vocabulary", options.vocabulary, 1);
+  require_at_least("transformer", "classes", options.classes, 0);
   require_dropout("transformer", options.dropout);
   if (options.width % options.heads != 0) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("model transformer: width is {}; it must be a multiple of its {} "

@@ -42,6 +42,7 @@ TEST_F(CsvSource, NumbersAreNormalisedAndCategoriesBecomeColumns) {
   test_ = "n,c,y\n3,green,no\n,red,yes\n";
   const Data data = open("n,c,y\n1,red,no\n3,blue,yes\n5,red,no\n,red,no\n");
   EXPECT_EQ(data.train->spec().shape, (std::vector<std::int64_t>{3}));
+  EXPECT_THAT(data.train->spec().columns, ElementsAre(1, 2));
   EXPECT_EQ(data.train->spec().classes, 2);
   EXPECT_THAT(data.train->spec().class_names, ElementsAre("no", "yes"));
   // Mean 3, variance (4 + 0 + 4) / 3; the missing one is the mean. Categories: blue, red.

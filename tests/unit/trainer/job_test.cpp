@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/sandbox.h"
+
 namespace muster::trainer {
 namespace {
 
@@ -50,6 +52,52 @@ TEST(Job, AScriptTakesThePlaceOfTheName) {
   EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\ndropout = 0.5"),
               AllOf(HasSubstr("model.dropout"), HasSubstr("model.script")));
   EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nhidden = [5]"), HasSubstr("model.hidden"));
+}
+
+TEST(Job, ALibrarysHashBecomesPartOfTheJob) {
+  const testing::TemporaryFolder folder;
+  const std::string library = folder / "lib.so";
+  testing::spill(library, "one");
+  const std::string text = "[model]\nlibrary = \"" + library + "\"\nname = \"mine\"\n";
+  const ResolvedJob before = parse_job(text, "job.toml");
+  EXPECT_EQ(model_options(before.job).library, library);
+  EXPECT_EQ(model_options(before.job).library_sha256, model::library_hash(library));
+  EXPECT_EQ(parse_job(before.text, "again.toml").text, before.text);
+  EXPECT_FALSE(resume_obstacle(before.text, parse_job(text, "job.toml")));
+  testing::spill(library, "two");
+  const auto obstacle = resume_obstacle(before.text, parse_job(text, "job.toml"));
+  ASSERT_TRUE(obstacle);
+  EXPECT_THAT(obstacle->what(), HasSubstr("model.library_sha256"));
+}
+
+TEST(Job, ALibraryNeedsAFileAndAName) {
+  EXPECT_THAT(error_of("[model]\nlibrary = \"none.so\"\nname = \"mine\""),
+              AllOf(HasSubstr("job.toml:2: model.library"), HasSubstr("none.so")));
+  EXPECT_THAT(error_of("[model]\nlibrary = \"lib.so\""), HasSubstr("needs model.name"));
+  EXPECT_THAT(error_of("[model]\nlibrary = \"lib.so\"\nscript = \"model.ts\""), HasSubstr("beside model.library"));
+  EXPECT_THAT(error_of("[model]\nlibrary_sha256 = \"00\""), HasSubstr("without model.library"));
+}
+
+TEST(Job, WhatTheModelSectionSaysReachesTheModel) {
+  const ResolvedJob resolved = parse_job(
+      "[model]\nname = \"wrn-16-4\"\nhidden = [5, 6]\ndropout = 0.25\nactivation = \"leaky_relu\"\nnorm = \"group\"\n"
+      "groups = 4\nwidth = 7\ndepth = 8\nheads = 9\nembedding = 10\nrecompute = true\n",
+      "job.toml");
+  const model::ModelOptions options = model_options(resolved.job);
+  EXPECT_EQ(options.name, "wrn-16-4");
+  EXPECT_EQ(options.hidden, (std::vector<std::int64_t>{5, 6}));
+  EXPECT_EQ(options.dropout, 0.25);
+  EXPECT_EQ(options.activation, "leaky_relu");
+  EXPECT_EQ(options.norm, "group");
+  EXPECT_EQ(options.groups, 4);
+  EXPECT_EQ(options.width, 7);
+  EXPECT_EQ(options.depth, 8);
+  EXPECT_EQ(options.heads, 9);
+  EXPECT_EQ(options.embedding, 10);
+  EXPECT_TRUE(options.recompute);
+  EXPECT_FALSE(model_options(parse_job("", "job.toml").job).width);
+  EXPECT_THAT(error_of("[model]\nactivation = \"tanh\""), HasSubstr("leaky_relu"));
+  EXPECT_THAT(error_of("[model]\nscript = \"model.ts\"\nrecompute = true"), HasSubstr("model.recompute"));
 }
 
 TEST(Job, TheResolvedTextReadsBackToTheSameJob) {

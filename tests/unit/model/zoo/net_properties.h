@@ -17,8 +17,10 @@ inline std::int64_t parameter_count(const model::Net& net) {
 // After one backward every parameter has a gradient that is finite and not all zero.
 inline void expect_gradients_everywhere(model::Net& net, const torch::Tensor& x) {
   net.train();
-  const auto target = torch::arange(x.size(0)).remainder(net.forward(x).size(1));
-  torch::nn::functional::cross_entropy(net.forward(x), target).backward();
+  torch::Tensor scores = net.forward(x);
+  scores = scores.reshape({-1, scores.size(-1)});
+  const auto target = torch::arange(scores.size(0)).remainder(scores.size(1));
+  torch::nn::functional::cross_entropy(scores, target).backward();
   for (const auto& parameter : net.named_parameters()) {
     ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
     EXPECT_TRUE(torch::isfinite(parameter.value().grad()).all().item<bool>()) << parameter.key();

@@ -88,6 +88,19 @@ TEST(ResNet, DeeperOnesHaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(parameter_count(*resnet({.depth = 152})), 60'192'808);
 }
 
+// torchvision's again. Only the 3x3 convolutions of the bottlenecks and what touches them are wider.
+TEST(WideResNet50, HasThePublishedNumberOfParametersAndTheNamesOfResNet50) {
+  const auto wide = resnet({.depth = 50, .width_factor = 2});
+  EXPECT_EQ(parameter_count(*wide), 68'883'240);
+  const auto parameters = wide->named_parameters();
+  EXPECT_EQ(parameters.keys(), resnet({.depth = 50})->named_parameters().keys());
+  EXPECT_EQ(parameters["layer1.0.conv2.weight"].sizes(), (torch::IntArrayRef{128, 128, 3, 3}));
+  EXPECT_EQ(parameters["layer4.2.conv3.weight"].sizes(), (torch::IntArrayRef{2048, 1024, 1, 1}));
+  EXPECT_EQ(parameter_count(*resnet({.depth = 101, .width_factor = 2})), 126'886'696);
+  EXPECT_THROW(resnet({.depth = 18, .width_factor = 2}), Error);
+  EXPECT_THROW(resnet({.depth = 50, .width_factor = 0}), Error);
+}
+
 TEST(ResNet50, HasTorchvisionsNamesAndShapes) {
   const auto net = resnet({.depth = 50});
   const Listing rows = listing(net->named_parameters());

@@ -1,0 +1,246 @@
+#include "muster/model/profile.h"
+
+#include <ATen/record_function.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "muster/model/make_model.h"
+
+namespace muster::model {
+namespace {
+
+constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;
+// Batch norm cannot train on one sample.
+constexpr std::array<std::int64_t, 2> kBatches = {2, 3};
+
+// torch's random numbers go on as if nothing had been drawn.
+class KeptRandomNumbers {
+ public:
+  KeptRandomNumbers() : state_(at::detail::getDefaultCPUGenerator().get_state()) {}
+  ~KeptRandomNumbers() {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_state(state_);
+  }
+  KeptRandomNumbers(const KeptRandomNumbers&) = delete;
+  KeptRandomNumbers& operator=(const KeptRandomNumbers&) = delete;
+
+ private:
+  const torch::Tensor state_;
+};
+
+torch::Tensor batch_of(const ModelOptions& options, std::int64_t samples) {
+  std::vector<std::int64_t> shape{samples};
+  shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
+  return options.vocabulary ? torch::randint(*options.vocabulary, shape, torch::kInt64) : torch::randn(shape);
+}
+
+// "torch::nn::Conv2dImpl" and "muster::model::SyncBatchNorm2dImpl" as people call them.
+std::string kind_of(const torch::nn::Module& module) {
+  std::string name = module.name();
+  name.erase(0, name.rfind(':') == std::string::npos ? 0 : name.rfind(':') + 1);
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  return name == "SyncBatchNorm2d" ? "BatchNorm2d" : name;
+}
+
+// Which operations are looked at; what happens inside one of them is its own business.
+bool is_layer(std::string_view operation) {
+  static constexpr std::array<std::string_view, 9> kLayers = {
+      "aten::convolution", "aten::addmm",      "aten::mm",         "aten::bmm",      "aten::baddbmm",
+      "aten::batch_norm",  "aten::layer_norm", "aten::group_norm", "aten::embedding"};
+  return std::find(kLayers.begin(), kLayers.end(), operation) != kLayers.end();
+}
+
+// Products that make one element of the result; 0 for operations that are not counted.
+std::int64_t products_per_element(std::string_view operation, c10::ArrayRef<const c10::IValue> inputs) {
+  if (operation == "aten::convolution") {
+    const torch::Tensor& weight = inputs[1].toTensor();
+    return weight.numel() / std::max<std::int64_t>(weight.size(0), 1);
+  }
+  if (operation == "aten::addmm") return inputs[1].toTensor().size(1);
+  if (operation == "aten::mm") return inputs[0].toTensor().size(1);
+  if (operation == "aten::bmm") return inputs[0].toTensor().size(2);
+  if (operation == "aten::baddbmm") return inputs[1].toTensor().size(2);
+  return 0;
+}
+
+// The rows of the table while a sample goes through the model. It reports no memory, but torch's allocator takes
+// whatever is in the slot for a reporter.
+class LayerCounter final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t /*size*/, std::int64_t /*total_allocated*/,
+                         std::int64_t /*total_reserved*/, c10::Device /*device*/) override {}
+  bool memoryProfilingEnabled() const override { return false; }
+
+  explicit LayerCounter(const torch::nn::Module& net) {
+    for (const auto& item : net.named_modules("", /*include_self=*/true)) {
+      const torch::nn::Module& module = *item.value();
+      for (const torch::Tensor& parameter : module.parameters(/*recurse=*/false)) {
+        // Tied weights belong to the first layer that has them.
+        if (!owner_.emplace(parameter.data_ptr(), layers_.size()).second) continue;
+        parameters_[layers_.size()] += parameter.numel();
+      }
+      layers_.push_back({.name = item.key(), .kind = kind_of(module)});
+    }
+    for (const auto& [layer, count] : parameters_)
+      layers_[layer].parameters = count;
+  }
+
+  static LayerCounter* current() { return static_cast<LayerCounter*>(c10::ThreadLocalDebugInfo::get(kSlot)); }
+
+  // The layer whose weight is among `inputs`.
+  std::optional<std::size_t> layer_of(c10::ArrayRef<const c10::IValue> inputs) const {
+    for (const c10::IValue& input : inputs) {
+      if (!input.isTensor() || !input.toTensor().defined() || !input.toTensor().has_storage()) continue;
+      const auto found = owner_.find(input.toTensor().data_ptr());
+      if (found != owner_.end()) return found->second;
+    }
+    return std::nullopt;
+  }
+
+  void add(std::optional<std::size_t> layer, std::int64_t products, const torch::Tensor& output) {
+    if (!layer && products == 0) return;
+    const std::size_t row = layer ? *layer : product_of_parts();
+    if (std::find(used_.begin(), used_.end(), row) == used_.end()) used_.push_back(row);
+    layers_[row].multiply_adds += products * output.numel();
+    // Without the batch, which is one sample.
+    if (output.dim() > 0) layers_[row].output = output.sizes().slice(1).vec();
+    if (layer) last_ = *layer;
+  }
+
+  std::vector<LayerProfile> table() const {
+    std::vector<LayerProfile> rows;
+    for (const std::size_t row : used_)
+      rows.push_back(layers_[row]);
+    for (const auto& [layer, count] : parameters_) {
+      if (std::find(used_.begin(), used_.end(), layer) == used_.end()) rows.push_back(layers_[layer]);
+    }
+    return rows;
+  }
+
+  std::size_t depth = 0;  // of operations that are looked at
+
+ private:
+  // A row for products without a weight, beside the layer that was computed before them.
+  std::size_t product_of_parts() {
+    const std::string& before = layers_[last_].name;
+    const std::string name = before.substr(0, before.rfind('.') == std::string::npos ? 0 : before.rfind('.') + 1) + "*";
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      if (layers_[i].name == name) return i;
+    }
+    layers_.push_back({.name = name, .kind = "product"});
+    return layers_.size() - 1;
+  }
+
+  std::vector<LayerProfile> layers_;
+  std::map<const void*, std::size_t> owner_;  // of each parameter's memory
+  std::map<std::size_t, std::int64_t> parameters_;
+  std::vector<std::size_t> used_;
+  std::size_t last_ = 0;
+};
+
+// From the start of an operation, when its inputs are known, to its end, when the result is.
+struct Operation final : at::ObserverContext {
+  std::optional<std::size_t> layer;
+  std::int64_t products = 0;
+};
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
+  if (!is_layer(function.name())) return nullptr;
+  LayerCounter* const counter = LayerCounter::current();
+  auto operation = std::make_unique<Operation>();
+  if (counter->depth++ == 0) {
+    operation->layer = counter->layer_of(function.inputs());
+    operation->products = products_per_element(function.name(), function.inputs());
+  }
+  return operation;
+}
+
+void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
+  if (context == nullptr) return;
+  LayerCounter* const counter = LayerCounter::current();
+  if (--counter->depth > 0 || function.outputs().empty() || !function.outputs()[0].isTensor()) return;
+  const auto* const operation = static_cast<const Operation*>(context);
+  counter->add(operation->layer, operation->products, function.outputs()[0].toTensor());
+}
+
+// Torch tells of every allocation of this thread.
+class AllocationWatch final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t size, std::int64_t /*total_allocated*/,
+                         std::int64_t /*total_reserved*/, c10::Device /*device*/) override {
+    held_ += size;
+    most_ = std::max(most_, held_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t most() const { return most_; }
+
+ private:
+  std::int64_t held_ = 0;
+  std::int64_t most_ = 0;
+};
+
+std::int64_t most_held(Net& net, const torch::Tensor& batch) {
+  const auto watch = std::make_shared<AllocationWatch>();
+  const c10::DebugInfoGuard guard(kSlot, watch);
+  torch::Tensor scores = net.forward(batch);
+  scores = scores.reshape({-1, scores.size(-1)});
+  torch::nn::functional::cross_entropy(scores, torch::zeros({scores.size(0)}, torch::kInt64)).backward();
+  return watch->most();
+}
+
+}  // namespace
+
+ModelProfile profile_model(const ModelOptions& options) {
+  const KeptRandomNumbers kept;
+  const std::shared_ptr<Net> net = make_model(options, 1);
+  net->eval();
+  const auto counter = std::make_shared<LayerCounter>(*net);
+  {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor batch = batch_of(options, 1);
+    const c10::DebugInfoGuard guard(kSlot, counter);
+    const at::CallbackHandle handle =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).needsOutputs(true));
+    try {
+      net->forward(batch);
+    } catch (...) {
+      at::removeCallback(handle);
+      throw;
+    }
+    at::removeCallback(handle);
+  }
+  ModelProfile profile;
+  profile.layers = counter->table();
+  for (const LayerProfile& layer : profile.layers) {
+    profile.parameters += layer.parameters;
+    profile.multiply_adds += layer.multiply_adds;
+  }
+  profile.parameter_bytes = static_cast<std::uint64_t>(profile.parameters) * sizeof(float);
+  for (const torch::Tensor& buffer : net->buffers())
+    profile.buffer_bytes += buffer.nbytes();
+  return profile;
+}
+
+StepMemory measure_step_memory(const ModelOptions& options) {
+  const KeptRandomNumbers kept;
+  const std::shared_ptr<Net> net = make_model(options, 1);
+  net->train();
+  // As in training, gradients have their place already.
+  for (torch::Tensor& parameter : net->parameters())
+    parameter.mutable_grad() = torch::zeros_like(parameter);
+  std::array<std::int64_t, kBatches.size()> held{};
+  for (std::size_t i = 0; i < kBatches.size(); ++i)
+    held[i] = most_held(*net, batch_of(options, kBatches[i]));
+  const std::int64_t sample = std::max<std::int64_t>((held[1] - held[0]) / (kBatches[1] - kBatches[0]), 0);
+  const std::int64_t fixed = std::max<std::int64_t>(held[0] - sample * kBatches[0], 0);
+  return {.fixed_bytes = static_cast<std::uint64_t>(fixed), .sample_bytes = static_cast<std::uint64_t>(sample)};
+}
+
+}  // namespace muster::model

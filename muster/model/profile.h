@@ -1,0 +1,48 @@
+// What a model costs: parameters, multiply-adds, the memory of a training step, and a table of its layers.
+//
+// Nothing is looked up: a sample goes through the model while torch reports each operation (products are counted by the
+// extents of their operands, and belong to the layer whose weight they read), and two small batches are trained on
+// while its allocator reports. Norms, activations and pooling count no multiply-adds, as in published figures. No torch
+// here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "muster/model/registry.h"
+
+namespace muster::model {
+
+struct LayerProfile {
+  std::string name =
+      {};  // "layer1.0.conv1"; with a "*" at its end: products of what the layers in it compute (attention)
+  std::string kind = {};  // "Conv2d"
+  std::vector<std::int64_t> output =
+      {};  // of one sample, as the layer leaves it; empty for parameters used without a layer
+  std::int64_t parameters = 0;
+  std::int64_t multiply_adds = 0;
+};
+
+struct ModelProfile {
+  std::int64_t parameters = 0;
+  std::int64_t multiply_adds = 0;     // of one sample
+  std::uint64_t parameter_bytes = 0;  // and so much again for gradients
+  std::uint64_t buffer_bytes = 0;
+  std::vector<LayerProfile> layers;  // in the order in which they are first used; parameters used by none at the end
+};
+
+// What forward and backward hold beside parameters, gradients and buffers when they hold most.
+struct StepMemory {
+  std::uint64_t fixed_bytes = 0;
+  std::uint64_t sample_bytes = 0;
+  std::uint64_t of(std::uint64_t batch) const { return fixed_bytes + sample_bytes * batch; }
+};
+
+// Both build the model by itself and leave torch's random numbers as they were. They throw as make_model().
+ModelProfile profile_model(const ModelOptions& options);
+// Takes about the time of training on five samples. What torch's allocator gives out is counted, not the scratch memory
+// of the libraries below it.
+StepMemory measure_step_memory(const ModelOptions& options);
+
+}  // namespace muster::model

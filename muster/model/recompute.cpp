@@ -1,0 +1,116 @@
+#include "muster/model/recompute.h"
+
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace muster::model {
+namespace {
+
+using torch::autograd::variable_list;
+
+torch::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_random_state(const torch::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// Puts torch's random numbers and the buffers of a module back to where they were.
+class Restored {
+ public:
+  explicit Restored(const torch::nn::Module& module) : random_(random_state()), buffers_(module.buffers()) {
+    for (const torch::Tensor& buffer : buffers_)
+      values_.push_back(buffer.clone());
+  }
+  ~Restored() {
+    const torch::NoGradGuard no_grad;
+    set_random_state(random_);
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      buffers_[i].copy_(values_[i]);
+  }
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+
+ private:
+  const torch::Tensor random_;
+  const variable_list buffers_;
+  variable_list values_;
+};
+
+// Stands in the graph for the whole block. A Node and not a torch::autograd::Function, since its inputs are as many as
+// the block has parameters: so gradients reach them the usual way, hooks included.
+class Recomputation final : public torch::autograd::Node {
+ public:
+  Recomputation(std::shared_ptr<torch::nn::Module> block, std::function<torch::Tensor(const torch::Tensor&)> forward,
+                const torch::Tensor& x, torch::Tensor random)
+      : block_(std::move(block)),
+        forward_(std::move(forward)),
+        input_(x, /*is_output=*/false),
+        random_(std::move(random)) {}
+
+  variable_list apply(variable_list&& gradients) override {
+    variable_list inputs = block_->parameters();
+    const torch::Tensor saved = input_.unpack();
+    inputs.insert(inputs.begin(), saved.detach().set_requires_grad(saved.requires_grad()));
+    variable_list wanted;
+    for (const torch::Tensor& input : inputs) {
+      if (input.requires_grad()) wanted.push_back(input);
+    }
+    variable_list found;
+    {
+      // After the gradients, not before: backward of batch norm reads the running statistics' version.
+      const Restored restored(*block_);
+      set_random_state(random_);
+      const at::AutoGradMode with_gradients(true);
+      const torch::Tensor output = forward_(inputs[0]);
+      found = torch::autograd::grad({output}, wanted, {gradients[0]}, /*retain_graph=*/c10::nullopt,
+                                    /*create_graph=*/false, /*allow_unused=*/true);
+    }
+    variable_list results;
+    std::size_t next = 0;
+    for (const torch::Tensor& input : inputs)
+      results.push_back(input.requires_grad() ? found[next++] : torch::Tensor());
+    return results;
+  }
+
+  void release_variables() override { input_.reset_data(); }
+
+ private:
+  const std::shared_ptr<torch::nn::Module> block_;
+  const std::function<torch::Tensor(const torch::Tensor&)> forward_;
+  torch::autograd::SavedVariable input_;
+  const torch::Tensor random_;
+};
+
+}  // namespace
+
+torch::Tensor recomputed(const std::shared_ptr<torch::nn::Module>& block,
+                         std::function<torch::Tensor(const torch::Tensor&)> forward, const torch::Tensor& x) {
+  if (!torch::GradMode::is_enabled()) return forward(x);
+  const torch::Tensor random = random_state();
+  torch::Tensor output;
+  {
+    const torch::NoGradGuard no_grad;
+    output = forward(x);
+  }
+  variable_list inputs = block->parameters();
+  inputs.insert(inputs.begin(), x);
+  const bool wanted =
+      std::any_of(inputs.begin(), inputs.end(), [](const auto& input) { return input.requires_grad(); });
+  if (!wanted) return output;
+  const std::shared_ptr<torch::autograd::Node> node(new Recomputation(block, std::move(forward), x, random),
+                                                    torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+}  // namespace muster::model

@@ -1,0 +1,97 @@
+#include "muster/model/zoo/recurrent.h"
+
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "muster/base/error.h"
+#include "muster/model/zoo/requirements.h"
+
+namespace muster::zoo {
+namespace {
+
+const char* name_of(Cell cell) {
+  return cell == Cell::kLstm ? "lstm" : "gru";
+}
+
+class Recurrent final : public model::Net {
+ public:
+  explicit Recurrent(const RecurrentOptions& options) : options_(options) {
+    if (options.vocabulary > 0)
+      embedding_ = register_module("embedding", torch::nn::Embedding(options.vocabulary, options.embedding));
+    const std::int64_t inputs = options.vocabulary > 0 ? options.embedding : options.features;
+    // torch warns of dropout between the layers where there is only one.
+    const double between = options.depth > 1 ? options.dropout : 0;
+    if (options.cell == Cell::kLstm) {
+      lstm_ = register_module("rnn", torch::nn::LSTM(torch::nn::LSTMOptions(inputs, options.width)
+                                                         .num_layers(options.depth)
+                                                         .dropout(between)
+                                                         .batch_first(true)));
+    } else {
+      gru_ = register_module("rnn", torch::nn::GRU(torch::nn::GRUOptions(inputs, options.width)
+                                                       .num_layers(options.depth)
+                                                       .dropout(between)
+                                                       .batch_first(true)));
+    }
+    fc_ = register_module("fc", torch::nn::Linear(options.width, options.classes));
+    initialise();
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    if (x.dim() != (embedding_ ? 2 : 3) || x.size(1) == 0) {
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("model {}: takes samples x positions{}; the batch is {}", name_of(options_.cell),
+                              embedding_ ? " of tokens" : " x features", fmt::join(x.sizes(), "x")));
+    }
+    if (embedding_) x = embedding_(x.to(torch::kInt64));
+    x = lstm_ ? std::get<0>(lstm_(x)) : std::get<0>(gru_(x));
+    if (!options_.each_position) x = x.select(1, -1);
+    if (options_.dropout > 0) x = torch::dropout(x, options_.dropout, is_training());
+    return fc_(x);
+  }
+
+ private:
+  void initialise() {
+    const torch::NoGradGuard no_grad;
+    const std::int64_t width = options_.width;
+    for (auto& item : named_parameters()) {
+      if (!item.key().starts_with("rnn.")) continue;
+      torch::Tensor& value = item.value();
+      if (item.key().starts_with("rnn.bias")) {
+        value.zero_();
+        // Gates stand one below the other: input, forget, cell, output.
+        if (lstm_ && item.key().starts_with("rnn.bias_ih")) value.slice(0, width, 2 * width).fill_(1);
+        continue;
+      }
+      for (torch::Tensor gate : value.split(width)) {
+        if (item.key().starts_with("rnn.weight_hh"))
+          torch::nn::init::orthogonal_(gate);
+        else
+          torch::nn::init::xavier_uniform_(gate);
+      }
+    }
+  }
+
+  const RecurrentOptions options_;
+  torch::nn::Embedding embedding_{nullptr};
+  torch::nn::LSTM lstm_{nullptr};
+  torch::nn::GRU gru_{nullptr};
+  torch::nn::Linear fc_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<model::Net> recurrent(const RecurrentOptions& options) {
+  const char* const name = name_of(options.cell);
+  require_at_least(name, "vocabulary", options.vocabulary, 0);
+  if (options.vocabulary == 0) require_at_least(name, "features", options.features, 1);
+  require_at_least(name, "embedding", options.embedding, 1);
+  require_at_least(name, "width", options.width, 1);
+  require_at_least(name, "depth", options.depth, 1);
+  require_at_least(name, "classes", options.classes, 1);
+  require_dropout(name, options.dropout);
+  return std::make_shared<Recurrent>(options);
+}
+
+}  // namespace muster::zoo

@@ -1,0 +1,109 @@
+#include "muster/model/zoo/wide_resnet.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/model/recompute.h"
+#include "muster/model/zoo/requirements.h"
+
+namespace muster::zoo {
+namespace {
+
+constexpr std::int64_t kFirstWidth = 16;
+constexpr std::int64_t kStages = 3;
+
+class Block final : public torch::nn::Module {
+ public:
+  Block(const WideResNetOptions& options, std::int64_t inputs, std::int64_t outputs, std::int64_t stride)
+      : bn1_(register_norm(*this, "bn1", options.layers, inputs)),
+        conv1_(register_module("conv1", convolution(inputs, outputs, 3, stride))),
+        bn2_(register_norm(*this, "bn2", options.layers, outputs)),
+        conv2_(register_module("conv2", convolution(outputs, outputs, 3, 1))),
+        dropout_(options.dropout),
+        activation_(options.layers.activation) {
+    if (stride != 1 || inputs != outputs)
+      shortcut_ = register_module("shortcut", convolution(inputs, outputs, 1, stride));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor first = activate(bn1_(x), activation_);
+    torch::Tensor out = activate(bn2_(conv1_(first)), activation_);
+    if (dropout_ > 0) out = torch::dropout(out, dropout_, is_training());
+    return conv2_(out) + (shortcut_ ? shortcut_(first) : x);
+  }
+
+ private:
+  Norm bn1_;
+  torch::nn::Conv2d conv1_;
+  Norm bn2_;
+  torch::nn::Conv2d conv2_;
+  torch::nn::Conv2d shortcut_{nullptr};
+  const double dropout_;
+  const Activation activation_;
+};
+
+class WideResNet final : public model::Net {
+ public:
+  explicit WideResNet(const WideResNetOptions& options)
+      : conv1_(register_module("conv1", convolution(options.channels, kFirstWidth, 3, 1))),
+        activation_(options.layers.activation),
+        recompute_(options.recompute) {
+    const std::int64_t blocks = (options.depth - 4) / 6;
+    std::int64_t inputs = kFirstWidth;
+    for (std::int64_t stage = 0; stage < kStages; ++stage) {
+      const std::int64_t outputs = (kFirstWidth << stage) * options.factor;
+      torch::nn::ModuleList list;
+      for (std::int64_t i = 0; i < blocks; ++i) {
+        blocks_.push_back(std::make_shared<Block>(options, inputs, outputs, stage > 0 && i == 0 ? 2 : 1));
+        list->push_back(blocks_.back());
+        inputs = outputs;
+      }
+      register_module(fmt::format("layer{}", stage + 1), list);
+    }
+    bn1_ = register_norm(*this, "bn1", options.layers, inputs);
+    fc_ = register_module("fc", torch::nn::Linear(inputs, options.classes));
+    start_convolutions_as_he(*this, activation_);
+    torch::nn::init::zeros_(fc_->bias);
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    x = conv1_(x);
+    for (const auto& block : blocks_) {
+      if (recompute_)
+        x = model::recomputed(
+            block, [block](const torch::Tensor& in) { return block->forward(in); }, x);
+      else
+        x = block->forward(x);
+    }
+    return fc_(torch::adaptive_avg_pool2d(activate(bn1_(x), activation_), {1, 1}).flatten(1));
+  }
+
+ private:
+  torch::nn::Conv2d conv1_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  Norm bn1_;
+  torch::nn::Linear fc_{nullptr};
+  const Activation activation_;
+  const bool recompute_;
+};
+
+}  // namespace
+
+std::shared_ptr<model::Net> wide_resnet(const WideResNetOptions& options) {
+  require_at_least("wide_resnet", "depth", options.depth, 10);
+  require_at_least("wide_resnet", "factor", options.factor, 1);
+  require_at_least("wide_resnet", "classes", options.classes, 1);
+  require_at_least("wide_resnet", "channels", options.channels, 1);
+  require_dropout("wide_resnet", options.dropout);
+  if ((options.depth - 4) % 6 != 0) {
+    throw Error(
+        ErrorKind::kInvalidInput,
+        fmt::format("model wide_resnet: depth is {}; it must be 6n + 4, such as 10, 16, 22, 28 or 40", options.depth));
+  }
+  return std::make_shared<WideResNet>(options);
+}
+
+}  // namespace muster::zoo
