@@ -31,6 +31,7 @@ void add_bench(CLI::App& app) {
       "Both sides of a comparison run in one process, in turns; figures are medians. Let nothing else run meanwhile.\n"
       "\nExamples:\n"
       "  muster bench step --model resnet18 --batch 32 --json\n"
+      "  muster bench models --models resnet18,lstm --against torch --json\n"
       "  muster bench optimizer --json\n"
       "  muster bench files --source fashion-mnist\n"
       "  muster bench data --source table.csv --threads 1,2 --json\n"
@@ -83,6 +84,31 @@ void add_bench(CLI::App& app) {
       "sum of what each worker computes while it computes, and slow_share is the part of the lanes that the slow one "
       "had.");
   step->callback([s] { bench_step(*s); });
+
+  CLI::App* models = bench->add_subcommand("models", "Forward and backward of the zoo's models.");
+  auto m = std::make_shared<ModelsBench>();
+  models->add_option("--models", m->models, "Models of the zoo. Default: all")->delimiter(',');
+  models
+      ->add_option("--against", m->against,
+                   "torch: the same nets in Python (python3-torch, python3-torchvision), in turns")
+      ->check(CLI::IsMember({"torch"}));
+  models->add_option("--batch", m->batch, "Samples of a step")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  models->add_option("--side", m->side, "Height and width of pictures, for models that usually see 224x224")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  models->add_option("--threads", m->threads, "Threads of each side")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  models->add_option("--rounds", m->rounds, "Turns of each side")->capture_default_str()->check(CLI::Range(1, 100000));
+  models->add_option("--steps", m->steps, "Timed steps in a turn")->capture_default_str()->check(CLI::Range(1, 100000));
+  models->add_flag("--json", m->json, "One JSON object a line");
+  models->footer(
+      "A step is forward, cross-entropy and backward, without an optimizer. Times are medians in milliseconds; ratio "
+      "is "
+      "Muster's\n"
+      "time by Python's, of medians of turns that follow each other. Both sides have the same number of parameters, or "
+      "it is an error.");
+  models->callback([m] { bench_models(*m); });
 
   CLI::App* optimizer =
       bench->add_subcommand("optimizer", "Muster's optimizers and torch::optim on a model's parameters.");

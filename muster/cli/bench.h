@@ -81,6 +81,18 @@ struct OptimizerBench {
 };
 void bench_optimizer(const OptimizerBench& options);
 
+struct ModelsBench {
+  std::vector<std::string> models;  // empty: all
+  std::string against;              // "torch": the same nets in Python
+  std::int64_t batch = 8;
+  std::int64_t side = 64;  // of pictures, for models that usually see larger ones
+  std::int64_t threads = 1;
+  std::int64_t rounds = 7;
+  std::int64_t steps = 3;
+  bool json = false;
+};
+void bench_models(const ModelsBench& options);
+
 struct FilesBench {
   std::string source = "fashion-mnist";
   std::string path;

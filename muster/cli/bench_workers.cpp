@@ -3,12 +3,6 @@
 //
 // The first process of a team takes its turn when a line arrives on its standard input, and answers with one line of
 // JSON; the others follow it, and sleep meanwhile. A team ends when its input ends. No torch here.
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
-#include <array>
-#include <fstream>
 #include <iostream>
 #include <numeric>
 #include <string>
@@ -23,6 +17,7 @@
 #include "muster/base/temporary_folder.h"
 #include "muster/base/text.h"
 #include "muster/cli/bench.h"
+#include "muster/cli/bench_team.h"
 #include "muster/cli/ddp_peer.h"
 #include "muster/cli/rank_processes.h"
 #include "muster/cli/workers.h"
@@ -34,20 +29,8 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::chrono::seconds kTurnTimeout{600};
 // all_reduce with its option, as a strategy of its own: both take turns in one run.
 constexpr const char* kOverlapped = "all_reduce+overlap";
-constexpr std::chrono::seconds kEndTimeout{10};
-
-// Memory that a process has for itself, its part of what it shares included; 0 where the system does not tell.
-std::int64_t proportional_kb(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/smaps_rollup", pid));
-  for (std::string word; file >> word;) {
-    std::int64_t kilobytes = 0;
-    if (word == "Pss:" && file >> kilobytes) return kilobytes;
-  }
-  return 0;
-}
 
 Json to_json(const StepTimes& times) {
   return {{"total", times.total},
@@ -115,109 +98,6 @@ void run_team_member(const StepBench& options) {
     std::fflush(stdout);
   }
 }
-
-// The parent's end of a team.
-class Team {
- public:
-  Team(std::string strategy, std::int64_t workers) : strategy_(std::move(strategy)), workers_(workers) {
-    const auto [commands_read, commands_write] = make_pipe();
-    const auto [answers_read, answers_write] = make_pipe();
-    commands_ = FileDescriptor(commands_write);
-    answers_ = FileDescriptor(answers_read);
-    child_input_ = FileDescriptor(commands_read);
-    child_output_ = FileDescriptor(answers_write);
-  }
-
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
-  // Lets the processes end by themselves; what has not ended then is killed.
-  ~Team() {
-    commands_ = FileDescriptor();
-    try {
-      launch::wait_for_all(processes_, Deadline::after(kEndTimeout));
-    } catch (const Error&) {
-    }
-  }
-
-  void start(launch::Command command, std::int64_t rank) {
-    if (rank == 0) {
-      command.input = child_input_.get();
-      command.output = child_output_.get();
-    }
-    processes_.emplace_back(command);
-    if (rank == 0) {
-      child_input_ = FileDescriptor();
-      child_output_ = FileDescriptor();
-    }
-  }
-
-  void take_turn() {
-    if (::write(commands_.get(), "turn\n", 5) != 5) throw_lost();
-    const Json answer = Json::parse(read_line());
-    const auto append = [&](const char* key, std::vector<double>& values) {
-      for (const Json& value : answer.value(key, Json::array()))
-        values.push_back(value.get<double>());
-    };
-    append("total", times_.total);
-    append("compute", times_.compute);
-    append("update", times_.update);
-    append("wait", times_.wait);
-    append("load", times_.load);
-    state_bytes_ = answer.value("state_bytes", 0.0);
-    of_speeds_.push_back(answer.value("of_speeds", 0.0));
-    slow_share_.push_back(answer.value("slow_share", 0.0));
-  }
-
-  const std::string& strategy() const { return strategy_; }
-  std::int64_t workers() const { return workers_; }
-  const StepTimes& times() const { return times_; }
-  double state_bytes() const { return state_bytes_; }
-  const std::vector<double>& of_speeds() const { return of_speeds_; }
-  const std::vector<double>& slow_share() const { return slow_share_; }
-  std::int64_t memory_kb() const {
-    std::int64_t sum = 0;
-    for (const launch::ChildProcess& process : processes_)
-      sum += proportional_kb(process.pid());
-    return sum;
-  }
-
- private:
-  static std::pair<int, int> make_pipe() {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw_system_error("make a pipe for", "the benchmark");
-    return {ends[0], ends[1]};
-  }
-  [[noreturn]] void throw_lost() const {
-    throw Error(ErrorKind::kPeerLost, fmt::format("the {} processes of {} ended", workers_, strategy_), {},
-                "Their own message is above.");
-  }
-  std::string read_line() {
-    const Deadline deadline = Deadline::after(kTurnTimeout);
-    while (buffer_.find('\n') == std::string::npos) {
-      pollfd waiting{answers_.get(), POLLIN, 0};
-      if (::poll(&waiting, 1, 100) > 0) {
-        std::array<char, 4096> bytes;
-        const ssize_t count = ::read(answers_.get(), bytes.data(), bytes.size());
-        if (count <= 0) throw_lost();
-        buffer_.append(bytes.data(), static_cast<std::size_t>(count));
-      }
-      if (deadline.passed()) throw Error(ErrorKind::kTimeout, fmt::format("{} did not answer", strategy_));
-    }
-    const std::size_t end = buffer_.find('\n');
-    std::string line = buffer_.substr(0, end);
-    buffer_.erase(0, end + 1);
-    return line;
-  }
-
-  std::string strategy_;
-  std::int64_t workers_;
-  FileDescriptor commands_, answers_, child_input_, child_output_;
-  std::string buffer_;
-  StepTimes times_;
-  double state_bytes_ = 0;
-  std::vector<double> of_speeds_, slow_share_;  // of each turn
-  std::vector<launch::ChildProcess> processes_;
-};
 
 std::unique_ptr<Team> start_team(const StepBench& options, const std::string& strategy, std::int64_t workers,
                                  const std::string& folder) {
