@@ -33,6 +33,18 @@ target_link_libraries(muster_shared
   PUBLIC fmt::fmt nlohmann_json::nlohmann_json Threads::Threads $<BUILD_INTERFACE:muster_torch>
   PRIVATE $<BUILD_INTERFACE:muster_flags>)
 
+# For shared objects with users' models (muster/model/user_models.h): headers and LibTorch, but not libmuster, since the
+# program that loads them has its code already.
+add_library(muster_headers INTERFACE)
+add_library(muster::headers ALIAS muster_headers)
+set_target_properties(muster_headers PROPERTIES EXPORT_NAME headers)
+target_compile_features(muster_headers INTERFACE cxx_std_20)
+target_include_directories(muster_headers INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(muster_headers INTERFACE $<BUILD_INTERFACE:muster_torch>)
+install(TARGETS muster_headers EXPORT MusterTargets)
+
 # The installed files find each other wherever the prefix is moved to, and a LibTorch outside the system's paths.
 file(RELATIVE_PATH muster_bin_to_lib /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 set_target_properties(muster_shared PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
