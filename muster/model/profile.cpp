@@ -109,8 +109,8 @@ class LayerCounter final : public c10::MemoryReportingInfoBase {
     const std::size_t row = layer ? *layer : product_of_parts();
     if (std::find(used_.begin(), used_.end(), row) == used_.end()) used_.push_back(row);
     layers_[row].multiply_adds += products * output.numel();
-    // Without the batch, which is one sample.
-    if (output.dim() > 0) layers_[row].output = output.sizes().slice(1).vec();
+    // Without the batch, which is one sample; products of sequences have positions in front instead.
+    if (output.dim() > 0) layers_[row].output = output.sizes().slice(output.size(0) == 1 ? 1 : 0).vec();
     if (layer) last_ = *layer;
   }
 

@@ -88,7 +88,7 @@ TEST(Profile, LeavesTorchsRandomNumbersAlone) {
 TEST(StepMemory, GrowsWithTheSampleAsTheActivationsDo) {
   const auto memory = measure_step_memory({.name = "mlp", .input_shape = {10}, .classes = 2, .hidden = {{100'000}}});
   EXPECT_GE(memory.sample_bytes, 400'000u);
-  EXPECT_LE(memory.sample_bytes, 3 * 400'000u);
+  EXPECT_LE(memory.sample_bytes, 4 * 400'000u);
   // Temporary gradients of the weights, which batches do not change.
   EXPECT_GE(memory.fixed_bytes, 800'000u);
   EXPECT_EQ(memory.of(10), memory.fixed_bytes + 10 * memory.sample_bytes);
