@@ -70,9 +70,14 @@ std::int64_t products_per_element(std::string_view operation, c10::ArrayRef<cons
   return 0;
 }
 
-// The rows of the table while a sample goes through the model.
-class LayerCounter final : public c10::DebugInfoBase {
+// The rows of the table while a sample goes through the model. It reports no memory, but torch's allocator takes
+// whatever is in the slot for a reporter.
+class LayerCounter final : public c10::MemoryReportingInfoBase {
  public:
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t /*size*/, std::int64_t /*total_allocated*/,
+                         std::int64_t /*total_reserved*/, c10::Device /*device*/) override {}
+  bool memoryProfilingEnabled() const override { return false; }
+
   explicit LayerCounter(const torch::nn::Module& net) {
     for (const auto& item : net.named_modules("", /*include_self=*/true)) {
       const torch::nn::Module& module = *item.value();
@@ -104,8 +109,8 @@ class LayerCounter final : public c10::DebugInfoBase {
     const std::size_t row = layer ? *layer : product_of_parts();
     if (std::find(used_.begin(), used_.end(), row) == used_.end()) used_.push_back(row);
     layers_[row].multiply_adds += products * output.numel();
-    // Without the batch, which is one sample.
-    if (output.dim() > 0) layers_[row].output = output.sizes().slice(1).vec();
+    // Without the batch, which is one sample; products of sequences have positions in front instead.
+    if (output.dim() > 0) layers_[row].output = output.sizes().slice(output.size(0) == 1 ? 1 : 0).vec();
     if (layer) last_ = *layer;
   }
 

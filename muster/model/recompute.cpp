@@ -71,7 +71,7 @@ class Recomputation final : public torch::autograd::Node {
       set_random_state(random_);
       const at::AutoGradMode with_gradients(true);
       const torch::Tensor output = forward_(inputs[0]);
-      found = torch::autograd::grad({output}, {gradients[0]}, wanted, /*retain_graph=*/c10::nullopt,
+      found = torch::autograd::grad({output}, wanted, {gradients[0]}, /*retain_graph=*/c10::nullopt,
                                     /*create_graph=*/false, /*allow_unused=*/true);
     }
     variable_list results;

@@ -47,8 +47,8 @@ TEST(Torchvision, HasTheSameStateDictionaries) {
   if (output_of("/usr/bin/python3 -c 'import torchvision; print(1)' 2>/dev/null").empty())
     GTEST_SKIP() << "python3-torchvision is not installed";
   std::string expected;
-  const std::vector<std::string> names{"resnet18",  "resnet34",        "resnet50",        "resnet101",
-                                       "resnet152", "wide_resnet50_2", "wide_resnet101_2"};
+  // One of each kind; making the larger ones only takes longer.
+  const std::vector<std::string> names{"resnet18", "resnet50", "wide_resnet50_2"};
   std::string all;
   for (const std::string& name : names) {
     all += " " + name;
