@@ -48,6 +48,7 @@ class Changes : public ::testing::Test {
   }
   int newest_checkpoint() const {
     int newest = 0;
+    if (!std::filesystem::exists(run() / "checkpoints")) return newest;  // killed before the first
     for (const auto& entry : std::filesystem::directory_iterator(run() / "checkpoints")) {
       const std::string name = entry.path().filename().string();
       if (name.starts_with("step-")) newest = std::max(newest, std::stoi(name.substr(5)));

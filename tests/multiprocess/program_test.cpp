@@ -122,7 +122,7 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
   spill(folder_ / "shape.toml", "[data]\nsource = \"synthetic\"\nshape = [7]\n[model]\nname = \"resnet18\"\n");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"train", "nothere.toml"}, "nothere.toml"},
-      {{"train", "typo.toml"}, "typo.toml:2: model.name: found \"resnet81\" (did you mean \"resnet18\"?)"},
+      {{"train", "typo.toml"}, "typo.toml:2: model.name: there is no model \"resnet81\" (did you mean \"resnet18\"?)"},
       {{"train", "syntax.toml"}, "syntax.toml:2"},
       {{"train", "missing.toml"}, "nowhere"},
       {{"train", "damaged.toml"}, "damaged/train-"},
