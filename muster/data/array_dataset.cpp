@@ -13,8 +13,6 @@
 namespace muster::data {
 namespace {
 
-constexpr std::uint64_t kMostMeasured = 65536;
-
 [[noreturn]] void invalid(const NpyArray& array, std::string message, std::string remedy = {}) {
   throw Error(ErrorKind::kInvalidInput, std::move(message), array.where(), std::move(remedy));
 }
@@ -114,7 +112,7 @@ void ArrayDataset::normalize(const Normalization& normalization) {
   }
 }
 
-Normalization ArrayDataset::measure() const {
+Normalization ArrayDataset::measure(std::span<const std::uint64_t> ids) const {
   struct Sums {
     double shift = 0;
     double sum = 0;
@@ -124,10 +122,7 @@ Normalization ArrayDataset::measure() const {
   std::vector<Sums> sums(channels_);
   std::vector<float> sample(spec_.elements());
   const std::size_t plane = sample.size() / channels_;
-  const std::uint64_t measured = std::min(samples_, kMostMeasured);
-  for (std::uint64_t i = 0; i < measured; ++i) {
-    // i * samples / measured without the product's overflow.
-    const std::uint64_t id = i * (samples_ / measured) + i * (samples_ % measured) / measured;
+  for (const std::uint64_t id : ids) {
     read_raw(id, sample);
     for (std::size_t k = 0; k < sample.size(); ++k) {
       Sums& s = sums[k / plane];

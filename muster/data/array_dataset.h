@@ -58,9 +58,9 @@ class ArrayDataset final : public Dataset {
   // From now on element x of channel c is (x / unit - mean[c]) / stddev[c]; the unit is 255 for pictures of bytes, else
   // 1. Throws kInvalidInput unless there is one of each for every channel. REQUIRES: nobody reads meanwhile.
   void normalize(const Normalization& normalization);
-  // Mean and standard deviation of each channel (a feature, where samples have one dimension) over at most 65,536
-  // samples, evenly spread; 1 where there is no variance. What is not finite does not count.
-  Normalization measure() const;
+  // Mean and standard deviation of each channel (a feature, where samples have one dimension) over these
+  // samples; 1 where there is no variance. What is not finite does not count.
+  Normalization measure(std::span<const std::uint64_t> ids) const;
 
   std::uint64_t size() const override { return samples_; }
   const SampleSpec& spec() const override { return spec_; }

@@ -1,7 +1,6 @@
 #include "muster/trainer/datasets.h"
 
 #include "muster/data/partition/partition.h"
-#include "muster/data/subset.h"
 
 namespace muster::trainer {
 
@@ -11,12 +10,8 @@ Datasets open_data(const Job& job) {
   if (source.validation) {
     sets.validation = source.validation;
     sets.held_out = true;
-  } else if (job.data.validation > 0) {
-    const auto parts = data::split(source.train, job.data.validation, static_cast<std::uint64_t>(job.seed));
-    sets.train = parts.train;
-    sets.validation = parts.validation;
-    sets.held_out = true;
   }
+  sets.tolerant = std::dynamic_pointer_cast<const data::Tolerant>(sets.train);
   return sets;
 }
 

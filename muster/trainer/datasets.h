@@ -10,6 +10,7 @@
 #include "muster/data/bad_samples.h"
 #include "muster/data/dataset.h"
 #include "muster/data/lane_order.h"
+#include "muster/data/tolerant.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
@@ -21,6 +22,7 @@ struct Datasets {
   std::string description;
   bool held_out = false;  // validation is a part of the training files, not the test set
   std::shared_ptr<const data::BadSamples> bad_samples;
+  std::shared_ptr<const data::Tolerant> tolerant{};  // `train` where bad samples are skipped; else empty
 };
 
 // Throws as data::open_source and data::split.

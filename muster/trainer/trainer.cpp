@@ -27,6 +27,7 @@
 #include "muster/trainer/progress.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
+#include "muster/trainer/run_inputs.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/training_state.h"
@@ -245,6 +246,7 @@ class Training {
       options.worker = options_.supervised ? options_.supervised->seat : members.group.rank();
       options.shape = shape_;
       options.order = order_;
+      options.tolerant = sets_.tolerant;
       options.first_generation = ledger_generation_;
       if (options_.resume) options.resumed_at = first_step_;
       options.apart = job_.parallel.strategy == "local_sgd";
@@ -391,6 +393,9 @@ class Training {
       if (auto obstacle = resume_obstacle(folder_->job(), resolved_)) {
         throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
       }
+      check_inputs(folder_->path(), job_);
+    } else {
+      remember_inputs(folder_->path(), job_);
     }
     if (job_.ledger) ledger_generation_ = data::next_ledger_generation(folder_->ledger());
   }
