@@ -13,8 +13,6 @@
 namespace muster::data {
 namespace {
 
-constexpr std::uint64_t kMostMeasured = 65536;
-
 [[noreturn]] void invalid(const NpyArray& array, std::string message, std::string remedy = {}) {
   throw Error(ErrorKind::kInvalidInput, std::move(message), array.where(), std::move(remedy));
 }
@@ -78,17 +76,22 @@ ArrayTargets read_targets(const NpyArray& array, bool regression) {
   return targets;
 }
 
-std::vector<ValueScale> ArrayTargets::measure() const {
+std::uint64_t ArrayTargets::samples() const {
+  return labels.empty() ? values.size() / static_cast<std::uint64_t>(width) : labels.size();
+}
+
+std::vector<ValueScale> ArrayTargets::measure(std::span<const std::uint64_t> ids) const {
   std::vector<ValueScale> scales(static_cast<std::size_t>(width));
   for (std::size_t v = 0; v < scales.size(); ++v) {
     double count = 0;
     double mean = 0;
     double squares = 0;  // of deviations from the mean so far (Welford)
-    for (std::size_t i = v; i < values.size(); i += scales.size()) {
-      if (!std::isfinite(values[i])) continue;  // named when it is read
-      const double difference = static_cast<double>(values[i]) - mean;
+    for (const std::uint64_t id : ids) {
+      const double value = values[id * scales.size() + v];
+      if (!std::isfinite(value)) continue;  // named when it is read
+      const double difference = value - mean;
       mean += difference / ++count;
-      squares += difference * (static_cast<double>(values[i]) - mean);
+      squares += difference * (value - mean);
     }
     scales[v].mean = mean;
     if (squares > 0) scales[v].stddev = std::sqrt(squares / count);
@@ -142,7 +145,7 @@ void ArrayDataset::normalize(const Normalization& normalization) {
   }
 }
 
-Normalization ArrayDataset::measure() const {
+Normalization ArrayDataset::measure(std::span<const std::uint64_t> ids) const {
   struct Sums {
     double shift = 0;
     double sum = 0;
@@ -152,10 +155,7 @@ Normalization ArrayDataset::measure() const {
   std::vector<Sums> sums(channels_);
   std::vector<float> sample(spec_.elements());
   const std::size_t plane = sample.size() / channels_;
-  const std::uint64_t measured = std::min(samples_, kMostMeasured);
-  for (std::uint64_t i = 0; i < measured; ++i) {
-    // i * samples / measured without the product's overflow.
-    const std::uint64_t id = i * (samples_ / measured) + i * (samples_ % measured) / measured;
+  for (const std::uint64_t id : ids) {
     read_raw(id, sample);
     for (std::size_t k = 0; k < sample.size(); ++k) {
       Sums& s = sums[k / plane];

@@ -46,8 +46,9 @@ struct ArrayTargets {
   std::int64_t width = 1;
   std::vector<ValueScale> scale = {};  // of values that were scaled, one for each of `width`
 
-  // Mean and (population) deviation of each value over the samples; deviation 1 where there is none.
-  std::vector<ValueScale> measure() const;
+  std::uint64_t samples() const;
+  // Mean and (population) deviation of each value over these samples; deviation 1 where there is none.
+  std::vector<ValueScale> measure(std::span<const std::uint64_t> ids) const;
   // Values are (y - mean) / stddev from now on. REQUIRES: not scaled yet; one for each value.
   void apply(const std::vector<ValueScale>& scales);
 };
@@ -64,9 +65,9 @@ class ArrayDataset final : public Dataset {
   // From now on element x of channel c is (x / unit - mean[c]) / stddev[c]; the unit is 255 for pictures of bytes, else
   // 1. Throws kInvalidInput unless there is one of each for every channel. REQUIRES: nobody reads meanwhile.
   void normalize(const Normalization& normalization);
-  // Mean and standard deviation of each channel (a feature, where samples have one dimension) over at most 65,536
-  // samples, evenly spread; 1 where there is no variance. What is not finite does not count.
-  Normalization measure() const;
+  // Mean and standard deviation of each channel (a feature, where samples have one dimension) over these
+  // samples; 1 where there is no variance. What is not finite does not count.
+  Normalization measure(std::span<const std::uint64_t> ids) const;
 
   std::uint64_t size() const override { return samples_; }
   const SampleSpec& spec() const override { return spec_; }

@@ -1,5 +1,5 @@
 // The source numpy: arrays named x and y, or x_train, y_train, x_test and y_test, in an .npz file or a folder of .npy
-// files.
+// files, with x_validation and y_validation where there are some.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -18,10 +18,13 @@
 namespace muster::data {
 namespace {
 
+constexpr std::uint64_t kMostMeasured = 65536;  // samples that the scale is measured on
+
 using Arrays = std::map<std::string, NpyArray>;
 
 Arrays read_arrays(const std::filesystem::path& path) {
-  const std::vector<std::string> wanted{"x", "y", "x_train", "y_train", "x_test", "y_test"};
+  const std::vector<std::string> wanted{"x",      "y",      "x_train",      "y_train",
+                                        "x_test", "y_test", "x_validation", "y_validation"};
   Arrays arrays;
   if (std::filesystem::is_directory(path)) {
     for (const std::string& name : wanted) {
@@ -66,6 +69,14 @@ Pair take_pair(Arrays& arrays, const std::string& suffix, const SourceOptions& o
   return {std::move(features), read_targets(take(arrays, "y" + suffix, path), options.table.regression)};
 }
 
+// The pair of another set: in a file of its own, or in this one if it is there.
+std::optional<Pair> take_other(Arrays& arrays, const std::string& suffix, const std::filesystem::path& own, bool here,
+                               const SourceOptions& options) {
+  if (own.empty()) return here ? std::optional(take_pair(arrays, suffix, options, options.path)) : std::nullopt;
+  Arrays others = read_arrays(own);
+  return take_pair(others, others.contains("x" + suffix) ? suffix : "", options, own);
+}
+
 std::int64_t classes_of(const ArrayTargets& targets) {
   return targets.labels.empty() ? 0 : 1 + *std::max_element(targets.labels.begin(), targets.labels.end());
 }
@@ -106,43 +117,45 @@ Data open_arrays(const SourceOptions& options) {
   Arrays arrays = read_arrays(path);
   const bool both = arrays.contains("x_train") || arrays.contains("x_test");
   Pair train = take_pair(arrays, both ? "_train" : "", options, path);
-  std::optional<Pair> test;
-  if (!options.test_path.empty()) {
-    Arrays others = read_arrays(options.test_path);
-    test = take_pair(others, others.contains("x_test") ? "_test" : "", options, options.test_path);
-  } else if (both) {
-    test = take_pair(arrays, "_test", options, path);
-  }
+  std::optional<Pair> test = take_other(arrays, "_test", options.test_path, both, options);
+  std::optional<Pair> validation =
+      take_other(arrays, "_validation", options.validation_path, arrays.contains("x_validation"), options);
+  std::int64_t classes = classes_of(train.targets);
+  for (const auto* other : {&test, &validation})
+    if (*other) classes = std::max(classes, classes_of((*other)->targets));
   if (options.table.regression) {
-    const std::vector<ValueScale> scales = train.targets.measure();
-    if (test && test->targets.width != train.targets.width) {
-      throw Error(
-          ErrorKind::kMismatch,
-          fmt::format("training targets have {} values, test targets {}", train.targets.width, test->targets.width),
-          path.string());
+    for (const auto& [other, name] : {std::pair(&test, "test"), std::pair(&validation, "validation")}) {
+      if (*other && (*other)->targets.width != train.targets.width) {
+        throw Error(ErrorKind::kMismatch,
+                    fmt::format("training targets have {} values, {} targets {}", train.targets.width, name,
+                                (*other)->targets.width),
+                    path.string());
+      }
     }
+    const TrainingIds ids(train.targets.samples(), !test, !validation && options.validation > 0, options);
+    const std::vector<ValueScale> scales = train.targets.measure(ids.spread(ids.size()));
     train.targets.apply(scales);
-    if (test) test->targets.apply(scales);
+    for (auto* other : {&test, &validation})
+      if (*other) (*other)->targets.apply(scales);
   }
-  const std::int64_t classes = std::max<std::int64_t>(classes_of(train.targets), test ? classes_of(test->targets) : 0);
   Data data;
   auto dataset = std::make_shared<ArrayDataset>(std::move(train.features), std::move(train.targets), classes);
-  data.normalization = options.normalization ? *options.normalization : dataset->measure();
+  const TrainingIds ids(dataset->size(), !test, !validation && options.validation > 0, options);
+  data.normalization = options.normalization ? *options.normalization : dataset->measure(ids.spread(kMostMeasured));
   dataset->normalize(data.normalization);
+  const auto other_set = [&](Pair& pair, std::string_view name) {
+    auto set = std::make_shared<ArrayDataset>(std::move(pair.features), std::move(pair.targets), classes);
+    check_same_samples(dataset->spec(), set->spec(), name, path);
+    set->normalize(data.normalization);
+    return set;
+  };
   if (test) {
-    auto second = std::make_shared<ArrayDataset>(std::move(test->features), std::move(test->targets), classes);
-    if (second->spec().shape != dataset->spec().shape || second->spec().target_shape != dataset->spec().target_shape) {
-      throw Error(ErrorKind::kMismatch,
-                  fmt::format("training samples are {}, test samples are {}", describe(dataset->spec()),
-                              describe(second->spec())),
-                  path.string());
-    }
-    second->normalize(data.normalization);
     data.train = dataset;
-    data.test = second;
+    data.test = other_set(*test, "test");
   } else {
     hold_out_test(data, dataset, options);
   }
+  if (validation) data.validation = other_set(*validation, "validation");
   data.description =
       describe(data.train->size(), data.test->size(), data.train->spec(), fmt::format("from {}", path.string()));
   return data;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -12,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/data/byte_reader.h"
 #include "muster/data/read_file.h"
 
 namespace muster::data {
@@ -27,6 +29,11 @@ constexpr std::uint8_t kUnsignedByte = 0x08;
 
 bool is_gzip(std::span<const std::byte> file) {
   return file.size() >= 2 && file[0] == std::byte{0x1F} && file[1] == std::byte{0x8B};
+}
+
+bool is_zstd(std::span<const std::byte> file) {
+  constexpr std::array kMagic{std::byte{0x28}, std::byte{0xB5}, std::byte{0x2F}, std::byte{0xFD}};
+  return file.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), file.begin());
 }
 
 bool has_idx_zeros(std::span<const std::byte> file) {
@@ -130,6 +137,31 @@ class GzipSource {
   bool ended_ = false;
 };
 
+class ZstdSource {
+ public:
+  ZstdSource(std::span<const std::byte> file, const std::string& where)
+      : reader_(ByteReader::of_memory(file, where)), compressed_(file.size()), where_(where) {}
+
+  std::uint64_t limit() const {
+    constexpr std::uint64_t kMaxExpansion = std::uint64_t{1} << 16;  // a block of 128 KiB has at least 4 bytes
+    return compressed_ < std::numeric_limits<std::uint64_t>::max() / kMaxExpansion
+               ? compressed_ * kMaxExpansion
+               : std::numeric_limits<std::uint64_t>::max();
+  }
+  void read(std::span<std::byte> out) {
+    if (reader_->read(out) < out.size()) damaged(where_, "the compressed data ends before the array does");
+  }
+  void finish() {
+    std::array<std::byte, 1> excess{};
+    if (reader_->read(excess) != 0) damaged(where_, "holds more than its header declares");
+  }
+
+ private:
+  const std::unique_ptr<ByteReader> reader_;
+  const std::uint64_t compressed_;
+  const std::string& where_;
+};
+
 std::uint32_t big_endian(std::span<const std::byte, 4> bytes) {
   std::uint32_t value = 0;
   for (const std::byte byte : bytes)
@@ -194,8 +226,8 @@ IdxArray parse(Source& source, std::uint64_t file_size, const std::string& where
 
 void require_magic(std::span<const std::byte> file, const std::string& where) {
   if (file.empty()) damaged(where, "is empty");
-  if (!is_gzip(file) && !has_idx_zeros(file)) {
-    damaged(where, "is neither an IDX file (two zero bytes first) nor a gzip file");
+  if (!is_gzip(file) && !is_zstd(file) && !has_idx_zeros(file)) {
+    damaged(where, "is neither an IDX file (two zero bytes first) nor a gzip or zstd file");
   }
 }
 
@@ -207,6 +239,10 @@ IdxArray parse_idx(std::span<const std::byte> file, const std::string& where) {
     GzipSource source(file, where);
     return parse(source, file.size(), where);
   }
+  if (is_zstd(file)) {
+    ZstdSource source(file, where);
+    return parse(source, file.size(), where);
+  }
   PlainSource source(file, where);
   return parse(source, file.size(), where);
 }
@@ -214,7 +250,7 @@ IdxArray parse_idx(std::span<const std::byte> file, const std::string& where) {
 IdxArray read_idx(const std::filesystem::path& path) {
   const OpenFile file = open_for_reading(path);
   // A look at the first bytes, so that a wrong file of many gigabytes is refused before it is read.
-  std::array<std::byte, 2> start{};
+  std::array<std::byte, 4> start{};
   const auto known = std::span(start).first(std::min<std::uint64_t>(start.size(), file.size));
   read_exactly(file, 0, known, path);
   require_magic(known, path.string());

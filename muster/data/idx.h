@@ -1,4 +1,5 @@
-// IDX, the format of MNIST and its relatives, plain or as one gzip member (told apart by content, not by name).
+// IDX, the format of MNIST and its relatives, plain, as one gzip member or as zstd (told apart by content, not by
+// name).
 //
 //   byte 0-1   0
 //   byte 2     element type; 0x08 = unsigned byte is the only one read here
@@ -29,7 +30,8 @@ struct IdxArray {
 };
 
 // The array in the bytes of a file; `where` names it in errors. Throws kDamaged (wrong magic, cut, sizes that
-// cannot be, bytes left over, gzip damage), kUnsupported (another element type) or kResource (out of memory).
+// cannot be, bytes left over, damage to compressed data), kUnsupported (another element type) or kResource (out of
+// memory).
 IdxArray parse_idx(std::span<const std::byte> file, const std::string& where);
 
 // The same from a path. Throws as parse_idx, and kNotFound, kInvalidInput (not a regular file) or kIo.

@@ -47,12 +47,13 @@ Data from_images(const SourceOptions& options, Images train, Images test, const 
 // The file of the given name in the folder, or its compressed form.
 std::filesystem::path find_idx(const std::filesystem::path& folder, std::string_view name) {
   const std::filesystem::path plain = folder / name;
-  std::filesystem::path compressed = plain;
-  compressed += ".gz";
-  std::error_code ignored;  // a folder that cannot be searched holds nothing for us
-  if (std::filesystem::exists(plain, ignored)) return plain;
-  if (std::filesystem::exists(compressed, ignored)) return compressed;
-  throw Error(ErrorKind::kNotFound, "there is no such file, with or without .gz", plain.string());
+  for (const char* suffix : {"", ".gz", ".zst"}) {
+    std::filesystem::path path = plain;
+    path += suffix;
+    std::error_code ignored;  // a folder that cannot be searched holds nothing for us
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  throw Error(ErrorKind::kNotFound, "there is no such file, plain, with .gz or with .zst", plain.string());
 }
 
 Data open_idx_folder(const SourceOptions& options, const std::filesystem::path& folder) {
@@ -137,7 +138,7 @@ struct Source {
 constexpr std::array kSources{
     Source{"fashion-mnist", "Fashion-MNIST as Debian's dataset-fashion-mnist installs it; no path needed",
            open_fashion_mnist, "dataset-fashion-mnist", kFashionMnistFolder},
-    Source{"idx", "a folder with MNIST's four files (train-images-idx3-ubyte ...), plain or .gz", open_idx},
+    Source{"idx", "a folder with MNIST's four files (train-images-idx3-ubyte ...), plain, .gz or .zst", open_idx},
     Source{"cifar10", "a folder with CIFAR-10's binary files (data_batch_1.bin ... test_batch.bin)", open_cifar10},
     Source{"pictures", "a folder CLASS/FILE of JPEG and PNG files of any size, or one with train/ and test/ in it",
            open_pictures},
@@ -168,6 +169,12 @@ Data open_source(const SourceOptions& options) {
     data.form.spec = data.train->spec();
     data.form.normalization = data.normalization;
     augment_training(data, options);
+    if (!data.validation && options.validation > 0) {
+      const Split parts = split(data.train, options.validation, options.seed);
+      data.train = parts.train;
+      data.validation = parts.validation;
+    }
+    // Last: what stands for a bad sample must come from the same set.
     if (!data.bad_samples) data.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
     if (data.bad_samples->skipping()) {
       for (auto* set : {&data.train, &data.test, &data.validation}) {

@@ -29,9 +29,10 @@ struct SourceOptions {
   std::uint64_t test_samples = 10000;
   std::uint64_t seed = 0;
   std::optional<Normalization> normalization = {};  // empty: measured on the training set
-  std::filesystem::path test_path = {};             // a test set in a file of its own
+  std::filesystem::path test_path = {};             // a test set in a file or folder of its own
+  std::filesystem::path validation_path = {};       // a validation set in one
   double test_fraction = 0.1;  // without one, in sources that have none: the part of the samples that is held out
-  double validation = 0;       // the part of the training samples that text sources hold out
+  double validation = 0;       // without one: the part of the training samples that is held out
   BadSampleOptions bad_samples = {};
   TableOptions table = {};
   TextOptions text = {};
@@ -40,12 +41,11 @@ struct SourceOptions {
 struct Data {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;
-  // Of sources that must hold out themselves (text, whose windows may not be picked at random); else empty.
-  std::shared_ptr<const Dataset> validation;
-  std::shared_ptr<BadSamples> bad_samples;  // what was skipped so far; never empty
-  Normalization normalization;              // applied to both sets; empty where a source does not normalise (synthetic)
-  DataForm form;                            // how the samples were made of the files
-  std::string description;                  // one line for people
+  std::shared_ptr<const Dataset> validation;  // empty: none is held out, and there is none in the files
+  std::shared_ptr<BadSamples> bad_samples;    // what was skipped so far; never empty
+  Normalization normalization;  // applied to both sets; empty where a source does not normalise (synthetic)
+  DataForm form;                // how the samples were made of the files
+  std::string description;      // one line for people
 };
 
 struct SourceInfo {
@@ -58,7 +58,8 @@ struct SourceInfo {
 // In the order in which help pages list them.
 std::vector<SourceInfo> sources();
 
-// Opens both sets and checks that they fit together. Reads whole files, those of packed sets and plain .npy files
+// Opens the sets and checks that they fit together. A validation set that the files have of their own counts more than
+// SourceOptions::validation. Reads whole files, those of packed sets and plain .npy files
 // aside: call it once, at the start. Bad samples that show later are skipped, if they may be, by a Tolerant around each
 // set. Throws Error{kInvalidInput} (unknown source, missing path, options that cannot be), kNotFound, kDamaged,
 // kMismatch, kUnsupported, kIo or kResource, each naming the file.

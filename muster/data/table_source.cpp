@@ -1,10 +1,9 @@
-// The source csv: a table, and a second one or a part of the first as test set.
+// The source csv: a table, and further ones or parts of the first as test and validation set.
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/data/source_parts.h"
-#include "muster/data/subset.h"
 #include "muster/data/table_dataset.h"
 
 namespace muster::data {
@@ -18,19 +17,24 @@ Data open_table(const SourceOptions& options) {
   data.form.columns.target = table.target;
   for (const Column& column : table.columns)
     data.form.columns.columns.push_back({.name = column.name, .kind = column.kind, .categories = column.categories});
-  std::vector<bool> training(table.rows, true);
-  if (!options.test_path.empty()) {
-    Table test = read_table(options.test_path, options.table, *data.bad_samples, &table);
-    const auto scales = data.form.scales = measure(table, training, options.table);
-    data.train = std::make_shared<TableDataset>(std::move(table), scales, options.table);
-    data.test = std::make_shared<TableDataset>(std::move(test), scales, options.table);
+  const bool split_test = options.test_path.empty();
+  const bool split_validation = options.validation_path.empty() && options.validation > 0;
+  const TrainingIds ids(table.rows, split_test, split_validation, options);
+  std::vector<bool> training(table.rows, false);
+  for (std::uint64_t i = 0; i < ids.size(); ++i)
+    training[ids(i)] = true;
+  const auto scales = data.form.scales = measure(table, training, options.table);
+  const auto read_other = [&](const std::filesystem::path& other) {
+    return std::make_shared<TableDataset>(read_table(other, options.table, *data.bad_samples, &table), scales,
+                                          options.table);
+  };
+  if (!split_test) data.test = read_other(options.test_path);
+  if (!options.validation_path.empty()) data.validation = read_other(options.validation_path);
+  auto all = std::make_shared<TableDataset>(std::move(table), scales, options.table);
+  if (split_test) {
+    hold_out_test(data, all, options);
   } else {
-    // The scale comes from the training rows alone: those that hold_out_test will leave.
-    const SplitPlan plan = plan_split(table.rows, options.test_fraction, options.seed);
-    for (std::uint64_t i = 0; i < plan.held_out; ++i)
-      training[plan.order(i)] = false;
-    const auto scales = data.form.scales = measure(table, training, options.table);
-    hold_out_test(data, std::make_shared<TableDataset>(std::move(table), scales, options.table), options);
+    data.train = all;
   }
   data.description = describe(data.train->size(), data.test->size(), data.train->spec(),
                               fmt::format("from {}, {} bytes a row in memory", path.string(), bytes_per_row));

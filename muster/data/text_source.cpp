@@ -31,25 +31,65 @@ std::vector<std::filesystem::path> text_files(const std::filesystem::path& path)
 
 // Tokens that belong to each part, in the order of the text.
 struct Parts {
-  std::uint64_t train;
-  std::uint64_t validation;
-  std::uint64_t test;
+  std::uint64_t train = 0;
+  std::uint64_t validation = 0;
+  std::uint64_t test = 0;
 };
 
-Parts cut(std::uint64_t size, const SourceOptions& options) {
+// A text and where its parts end. Sets of their own files stand behind the text that trains.
+template <typename Token>
+struct Cut {
+  std::vector<Token> text;
+  Parts parts;
+};
+
+std::vector<std::byte> decode(std::vector<std::byte> bytes, const std::string&, std::byte) {
+  return bytes;
+}
+std::vector<char32_t> decode(const std::vector<std::byte>& bytes, const std::string& where, char32_t) {
+  return decode_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
+}
+
+// Appends the files of `path`; gives the number of tokens.
+template <typename Token>
+std::uint64_t append_files(const std::filesystem::path& path, std::vector<Token>& text) {
+  const std::size_t before = text.size();
+  for (const auto& file : text_files(path)) {
+    const auto reader = ByteReader::open(file);
+    const auto tokens = decode(read_all(*reader, kLargestText, file.string()), file.string(), Token{});
+    text.insert(text.end(), tokens.begin(), tokens.end());
+  }
+  return text.size() - before;
+}
+
+template <typename Token>
+Cut<Token> read_and_cut(const std::filesystem::path& path, const SourceOptions& options) {
   const auto part = [](std::uint64_t whole, double fraction) {
     return static_cast<std::uint64_t>(std::round(fraction * static_cast<double>(whole)));
   };
-  const std::uint64_t test = part(size, options.test_fraction);
-  const std::uint64_t validation = part(size - test, options.validation);
-  return {.train = size - test - validation, .validation = validation, .test = test};
+  Cut<Token> cut;
+  Parts& parts = cut.parts;
+  parts.train = append_files(path, cut.text);
+  if (options.test_path.empty()) parts.test = part(parts.train, options.test_fraction);
+  parts.train -= parts.test;
+  if (options.validation_path.empty()) parts.validation = part(parts.train, options.validation);
+  parts.train -= parts.validation;
+  // With one of them in the text and the other in a file, the order validation, test is kept by turning the two.
+  const std::uint64_t held_out_test = parts.test;
+  if (!options.validation_path.empty()) {
+    parts.validation = append_files(options.validation_path, cut.text);
+    const auto middle = cut.text.begin() + static_cast<std::ptrdiff_t>(parts.train);
+    std::rotate(middle, middle + static_cast<std::ptrdiff_t>(held_out_test), cut.text.end());
+  }
+  if (!options.test_path.empty()) parts.test = append_files(options.test_path, cut.text);
+  return cut;
 }
 
-template <typename Text>
-Data windows(const Text& text, const SourceOptions& options, const std::filesystem::path& path) {
-  const Parts parts = cut(text.size(), options);
+template <typename Token>
+Data windows(const std::filesystem::path& path, const SourceOptions& options) {
+  const auto [text, parts] = read_and_cut<Token>(path, options);
   std::shared_ptr<const Tokens> tokens;
-  if constexpr (std::is_same_v<Text, std::vector<char32_t>>) {
+  if constexpr (std::is_same_v<Token, char32_t>) {
     tokens = std::make_shared<Tokens>(std::span(text), parts.train);
   } else {
     tokens = std::make_shared<Tokens>(std::span(text));
@@ -68,7 +108,8 @@ Data windows(const Text& text, const SourceOptions& options, const std::filesyst
   };
   Data data;
   data.train = next(parts.train, "training");
-  if (options.validation > 0) data.validation = next(parts.validation, "validation");
+  if (options.validation > 0 || !options.validation_path.empty())
+    data.validation = next(parts.validation, "validation");
   data.test = next(parts.test, "test");
   data.description = describe(data.train->size(), data.test->size(), data.train->spec(),
                               fmt::format("{} of {}", options.text.bytes ? "bytes" : "characters", path.string()));
@@ -79,19 +120,7 @@ Data windows(const Text& text, const SourceOptions& options, const std::filesyst
 
 Data open_text(const SourceOptions& options) {
   const std::filesystem::path path = required_path(options, "the text file, or a folder of .txt files");
-  std::vector<std::byte> bytes;
-  std::vector<char32_t> characters;
-  for (const auto& file : text_files(path)) {
-    const auto reader = ByteReader::open(file);
-    std::vector<std::byte> text = read_all(*reader, kLargestText, file.string());
-    if (options.text.bytes) {
-      bytes.insert(bytes.end(), text.begin(), text.end());
-    } else {
-      const auto points = decode_utf8({reinterpret_cast<const char*>(text.data()), text.size()}, file.string());
-      characters.insert(characters.end(), points.begin(), points.end());
-    }
-  }
-  return options.text.bytes ? windows(bytes, options, path) : windows(characters, options, path);
+  return options.text.bytes ? windows<std::byte>(path, options) : windows<char32_t>(path, options);
 }
 
 }  // namespace muster::data

@@ -1,22 +1,18 @@
 #include "muster/trainer/datasets.h"
 
 #include "muster/data/partition/partition.h"
-#include "muster/data/subset.h"
 
 namespace muster::trainer {
 
 Datasets open_data(const Job& job) {
   const data::Data source = data::open_source(source_options(job));
-  Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples, source.form};
+  Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples};
+  sets.form = source.form;
   if (source.validation) {
     sets.validation = source.validation;
     sets.held_out = true;
-  } else if (job.data.validation > 0) {
-    const auto parts = data::split(source.train, job.data.validation, static_cast<std::uint64_t>(job.seed));
-    sets.train = parts.train;
-    sets.validation = parts.validation;
-    sets.held_out = true;
   }
+  sets.tolerant = std::dynamic_pointer_cast<const data::Tolerant>(sets.train);
   return sets;
 }
 

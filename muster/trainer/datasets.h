@@ -11,6 +11,7 @@
 #include "muster/data/data_form.h"
 #include "muster/data/dataset.h"
 #include "muster/data/lane_order.h"
+#include "muster/data/tolerant.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
@@ -22,7 +23,8 @@ struct Datasets {
   std::string description;
   bool held_out = false;  // validation is a part of the training files, not the test set
   std::shared_ptr<const data::BadSamples> bad_samples;
-  data::DataForm form;  // how the samples were made of the files
+  std::shared_ptr<const data::Tolerant> tolerant{};  // `train` where bad samples are skipped; else empty
+  data::DataForm form;                               // how the samples were made of the files
 };
 
 // Throws as data::open_source and data::split.

@@ -68,7 +68,8 @@ const std::vector<DataKey>& data_keys() {
       {"classes", {"synthetic"}},
       {"samples", {"synthetic"}},
       {"test_samples", {"synthetic"}},
-      {"test_path", {"csv", "numpy"}},
+      {"test_path", {"csv", "numpy", "text", "pictures"}},
+      {"validation_path", {"csv", "numpy", "text", "pictures"}},
       {"test_fraction", {"csv", "numpy", "text", "pictures"}},
       {"target", {"csv"}},
       {"numeric", {"csv"}},
@@ -146,6 +147,10 @@ void check_data(const Schema& schema, const Job& job) {
       throw schema.invalid(key, fmt::format("has no effect with source \"{}\"", job.data.source),
                            fmt::format("It belongs to {}. Remove it.", join_words(entry.sources)));
     }
+  }
+  if (!job.data.validation_path.empty() && job.data.validation > 0) {
+    throw schema.invalid("data.validation_path", "cannot stand beside data.validation",
+                         "Give a validation set of its own or hold a part out, not both.");
   }
   const std::string& delimiter = job.data.delimiter;
   if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
@@ -399,7 +404,10 @@ Schema job_schema(Job& job) {
   d.field("samples", &job.data.samples, "Training samples; for the source synthetic.").range(1, kMany);
   d.field("test_samples", &job.data.test_samples, "For the source synthetic.").range(1, kMany);
   d.field("test_path", &job.data.test_path,
-          "Test set in a file of its own, for csv and numpy. Empty: test_fraction of the samples is held out.");
+          "Test set in a file or folder of its own, for csv, numpy, text and pictures. Empty: test_fraction of the "
+          "samples is held out.");
+  d.field("validation_path", &job.data.validation_path,
+          "Validation set in a file or folder of its own, for the same. Empty: as validation says.");
   d.field(
        "test_fraction", &job.data.test_fraction,
        "Part of the samples held out as test set where there is none: csv and numpy by a keyed draw, text at its end.")
@@ -611,6 +619,7 @@ data::SourceOptions source_options(const Job& job) {
   options.seed = static_cast<std::uint64_t>(job.seed);
   options.augment = job.data.augment;
   options.test_path = job.data.test_path;
+  options.validation_path = job.data.validation_path;
   options.test_fraction = job.data.test_fraction;
   options.validation = job.data.validation;
   options.bad_samples.on_bad_sample =
@@ -682,6 +691,7 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "job.runs",
                                            "data.path",
                                            "data.test_path",
+                                           "data.validation_path",
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "model.library",

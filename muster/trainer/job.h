@@ -46,6 +46,7 @@ struct Job {
     std::int64_t samples = 10000;
     std::int64_t test_samples = 1000;
     std::string test_path;
+    std::string validation_path;
     double test_fraction = 0.1;
     std::string on_bad_sample = "fail";
     std::int64_t bad_sample_limit = 100;

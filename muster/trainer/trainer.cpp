@@ -25,6 +25,7 @@
 #include "muster/trainer/model_card.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
+#include "muster/trainer/run_inputs.h"
 #include "muster/trainer/run_knowledge.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/session.h"
@@ -197,6 +198,7 @@ class Training {
       options.worker = options_.supervised ? options_.supervised->seat : members.group.rank();
       options.shape = shape_;
       options.order = order_;
+      options.tolerant = sets_.tolerant;
       options.first_generation = known_.ledger_generation;
       if (options_.resume) options.resumed_at = known_.first_step;
       options.apart = job_.parallel.strategy == "local_sgd";
@@ -315,6 +317,9 @@ class Training {
       if (auto obstacle = resume_obstacle(folder_->job(), resolved_)) {
         throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
       }
+      check_inputs(folder_->path(), job_);
+    } else {
+      remember_inputs(folder_->path(), job_);
     }
     if (job_.ledger) known_.ledger_generation = data::next_ledger_generation(folder_->ledger());
   }

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,9 @@ void read_array(const std::vector<std::byte>& bytes) {
     ArrayTargets targets;
     if (!header.shape.empty()) targets.labels.resize(static_cast<std::size_t>(header.shape[0]));
     ArrayDataset dataset(NpyArray(bytes, "fuzz"), std::move(targets), 1);
-    dataset.normalize(dataset.measure());
+    std::vector<std::uint64_t> ids(dataset.size());
+    std::iota(ids.begin(), ids.end(), 0U);
+    dataset.normalize(dataset.measure(ids));
     std::vector<float> features(dataset.spec().elements());
     dataset.read(dataset.size() - 1, features);
   } catch (const muster::Error&) {

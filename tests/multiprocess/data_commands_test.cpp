@@ -174,6 +174,44 @@ TEST_F(DataCommands, BenchGivesARowForEachNumberOfThreads) {
   EXPECT_GT(list[1].at("mb_per_s").get<double>(), 0);
 }
 
+TEST_F(DataCommands, ASkippedSampleIsNamedByTheLedger) {
+  make_table();
+  ASSERT_EQ(muster({"data", "pack", "csv", "shards", "--path", "table.csv", "--shards", "1"}).exit_code, 0);
+  std::filesystem::path shard;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "shards"))
+    if (entry.is_regular_file() && entry.path().filename().string().starts_with("train")) shard = entry.path();
+  std::string bytes = testing::slurp(shard);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);  // in the middle of some record
+  testing::spill(shard, bytes);
+  testing::spill(folder_ / "job.toml",
+                 "[job]\nepochs = 2\nledger = true\n[data]\nsource = \"packed\"\npath = \"shards\"\n"
+                 "on_bad_sample = \"skip\"\nvalidation = 0.1\n[model]\nname = \"mlp\"\n");
+  const Json alone = train({"job.toml"});
+  EXPECT_EQ(alone.at("weights"), train({"job.toml", "--set", "parallel.workers=2"}).at("weights"));
+  const Finished check = muster({"ledger", "check", "job", "--json"});
+  ASSERT_EQ(check.exit_code, 0) << check.err;
+  const Json report = rows(check.out).front();
+  EXPECT_EQ(report.at("whole_epochs"), 2);
+  // Unless the bad one is held out, it was met once an epoch.
+  ASSERT_EQ(report.at("skipped"), 2) << report;
+  EXPECT_EQ(report.at("skipped_ids").size(), 1U);
+  EXPECT_THAT(muster({"ledger", "check", "job"}).out, HasSubstr("each loaded or skipped once"));
+}
+
+TEST_F(DataCommands, DataThatChangedIsNoticedWhenARunIsResumed) {
+  make_table();
+  testing::spill(folder_ / "job.toml",
+                 "[job]\nepochs = 1\n[data]\nsource = \"csv\"\npath = \"table.csv\"\n[model]\nname = \"mlp\"\n");
+  train({"job.toml"});
+  testing::spill(folder_ / "table.csv", testing::slurp(folder_ / "table.csv") + "\n");
+  const Finished changed = muster({"train", "job.toml", "--resume", "--set", "job.epochs=2"});
+  EXPECT_EQ(changed.exit_code, 2);
+  EXPECT_THAT(changed.err, AllOf(HasSubstr("table.csv"), HasSubstr("not what it was when the run began"),
+                                 HasSubstr("without --resume")));
+  make_table();
+  EXPECT_EQ(train({"job.toml", "--resume", "--set", "job.epochs=2"}).at("event"), "finished");
+}
+
 TEST_F(DataCommands, KeysOfOtherSourcesAreRefused) {
   testing::spill(folder_ / "job.toml", "[data]\nsource = \"csv\"\npath = \"t.csv\"\nwindow = 8\n");
   const Finished result = muster({"check", "job.toml"});

@@ -12,7 +12,6 @@
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
-#include "muster/data/permutation.h"
 #include "muster/data/read_file.h"
 
 namespace muster::data {
@@ -186,21 +185,21 @@ std::int64_t PictureFolder::read_window(std::uint64_t id, std::optional<std::uin
   return list_.label(id);
 }
 
-Normalization measure_pictures(const PictureList& list, const PictureOptions& options, std::uint64_t most) {
+Normalization measure_pictures(const PictureList& list, const PictureOptions& options,
+                               std::span<const std::uint64_t> ids) {
   const auto channels = static_cast<std::size_t>(options.channels);
   // Unit scale: what read gives is the share of full intensity.
   const PictureFolder plain(list, options,
                             {.mean = std::vector<float>(channels, 0), .stddev = std::vector<float>(channels, 1)});
-  const Permutation order(list.size(), StreamKey{.purpose = Purpose::kSplit});
   std::vector<float> features(plain.spec().elements());
   const std::size_t plane = features.size() / channels;
   std::vector<double> sums(channels);
   std::vector<double> squares(channels);
   std::uint64_t pictures = 0;
   std::exception_ptr failure;
-  for (std::uint64_t i = 0; i < std::min(most, list.size()); ++i) {
+  for (const std::uint64_t id : ids) {
     try {
-      plain.read(order(i), features);
+      plain.read(id, features);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kDamaged) throw;
       failure = std::current_exception();

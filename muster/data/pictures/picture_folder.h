@@ -79,8 +79,9 @@ class PictureFolder final : public Dataset {
   SampleSpec spec_;
 };
 
-// Mean and deviation of every channel over the pixels of up to `most` pictures, chosen by their number alone; pictures
-// that cannot be decoded are left out. Throws what the last of them threw if there is no other.
-Normalization measure_pictures(const PictureList& list, const PictureOptions& options, std::uint64_t most = 256);
+// Mean and deviation of every channel over the pixels of these pictures; those that cannot be decoded are left out.
+// Throws what the last of them threw if there is no other. REQUIRES: ids of the list, at least one.
+Normalization measure_pictures(const PictureList& list, const PictureOptions& options,
+                               std::span<const std::uint64_t> ids);
 
 }  // namespace muster::data

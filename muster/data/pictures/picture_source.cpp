@@ -1,6 +1,7 @@
 #include "muster/data/pictures/picture_source.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -19,16 +20,38 @@ namespace fs = std::filesystem;
 // Evaluation after training on random windows: objects look as large as in training, on average.
 constexpr double kCentrePart = 0.875;
 
+constexpr std::uint64_t kMostMeasured = 256;  // pictures that the scale is measured on
+
 bool is_folder(const fs::path& path) {
   std::error_code ignored;  // what cannot be looked at is no folder for us
   return fs::is_directory(path, ignored);
 }
 
-std::optional<fs::path> test_folder(const fs::path& folder) {
-  for (const char* name : {"test", "val", "validation"}) {
+std::optional<fs::path> first_folder(const fs::path& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
     if (is_folder(folder / name)) return folder / name;
   }
   return std::nullopt;
+}
+
+struct Folders {
+  fs::path train;
+  std::optional<fs::path> test;
+  std::optional<fs::path> validation;
+};
+
+// What the options name, else what stands beside train/. A validation folder without a test folder is the test set.
+Folders find_folders(const fs::path& folder, const SourceOptions& options) {
+  Folders found{.train = folder, .test = {}, .validation = {}};
+  if (is_folder(folder / "train")) {
+    found.train = folder / "train";
+    found.test = first_folder(folder, {"test"});
+    found.validation = first_folder(folder, {"val", "validation"});
+    if (!found.test && options.test_path.empty()) std::swap(found.test, found.validation);
+  }
+  if (!options.test_path.empty()) found.test = options.test_path;
+  if (!options.validation_path.empty()) found.validation = options.validation_path;
+  return found;
 }
 
 PictureOptions picture_options(const SourceOptions& options) {
@@ -84,23 +107,29 @@ Alike alike_pictures(const SourceOptions& options, const DataForm& form, const f
 Data open_pictures(const SourceOptions& options) {
   const fs::path folder = required_path(options, "the folder that holds the classes");
   const PictureOptions pictures = picture_options(options);
-  const bool apart = is_folder(folder / "train");
-  const std::optional<fs::path> test = apart ? test_folder(folder) : std::nullopt;
-  PictureList list(apart ? folder / "train" : folder);
-  std::optional<PictureList> test_list;
-  if (test) {
-    test_list.emplace(*test);
-    check_same_classes(list, *test_list, *test);
-  }
+  const Folders folders = find_folders(folder, options);
+  PictureList list(folders.train);
+  const auto other_list = [&](const std::optional<fs::path>& other) -> std::optional<PictureList> {
+    if (!other) return std::nullopt;
+    PictureList others(*other);
+    check_same_classes(list, others, *other);
+    return others;
+  };
+  std::optional<PictureList> test = other_list(folders.test);
+  std::optional<PictureList> validation = other_list(folders.validation);
   Data data;
-  data.normalization = options.normalization ? *options.normalization : measure_pictures(list, pictures);
+  const TrainingIds ids(list.size(), !test, !validation && options.validation > 0, options);
+  data.normalization =
+      options.normalization ? *options.normalization : measure_pictures(list, pictures, ids.spread(kMostMeasured));
   auto all = std::make_shared<PictureFolder>(std::move(list), pictures, data.normalization);
-  if (test_list) {
+  if (test) {
     data.train = all;
-    data.test = std::make_shared<PictureFolder>(std::move(*test_list), pictures, data.normalization);
+    data.test = std::make_shared<PictureFolder>(std::move(*test), pictures, data.normalization);
   } else {
     hold_out_test(data, all, options);
   }
+  if (validation)
+    data.validation = std::make_shared<PictureFolder>(std::move(*validation), pictures, data.normalization);
   data.description =
       describe(data.train->size(), data.test->size(), all->spec(), fmt::format("from {}", folder.string()));
   return data;

@@ -6,6 +6,7 @@
 
 #include "muster/data/array_dataset.h"
 #include "muster/data/sources.h"
+#include "muster/data/subset.h"
 #include "muster/data/zip.h"
 #include "npy_files.h"
 
@@ -88,9 +89,62 @@ TEST_F(NumpySource, ReadsAFolderSampleBySampleAndHoldsOutATestSet) {
   EXPECT_EQ(data.train->size(), 18U);
   EXPECT_EQ(data.test->size(), 2U);
   EXPECT_EQ(data.train->spec().shape, (std::vector<std::int64_t>{2}));
-  // Features are scaled one by one: 0, 2, .. 38 has the mean 19.
-  EXPECT_NEAR(data.normalization.mean[0], 19, 1e-5);
-  EXPECT_NEAR(data.normalization.mean[1], 20, 1e-5);
+  // Features are scaled one by one, by what is left for training: its mean is 0 and its variance 1.
+  for (std::size_t column = 0; column < 2; ++column) {
+    double sum = 0;
+    double squares = 0;
+    std::vector<float> features(2);
+    for (std::uint64_t id = 0; id < data.train->size(); ++id) {
+      data.train->read(id, features);
+      sum += features[column];
+      squares += features[column] * features[column];
+    }
+    EXPECT_NEAR(sum / 18, 0, 1e-5);
+    EXPECT_NEAR(squares / 18, 1, 1e-5);
+  }
+}
+
+TEST_F(NumpySource, HeldOutSamplesDoNotEnterTheScale) {
+  // The held-out values could not be further off; which they are is split()'s choice.
+  const Split parts = split(std::make_shared<Counting>(20), 0.1, 1);
+  const Split rest = split(parts.train, 0.5, 1);
+  std::vector<float> x(20, 1000);
+  std::vector<std::int32_t> y(20, 0);
+  for (std::uint64_t id = 0; id < rest.train->size(); ++id)
+    x[parts.train->original(rest.train->original(id))] = static_cast<float>(id % 3);
+  folder_.write("x.npy", npy<float>("<f4", "(20, 1)", x));
+  folder_.write("y.npy", npy<std::int32_t>("<i4", "(20,)", y));
+  const Data data =
+      open_source({.source = "numpy", .path = folder_.path(), .seed = 1, .test_fraction = 0.1, .validation = 0.5});
+  EXPECT_EQ(data.train->size(), 9U);
+  EXPECT_EQ(data.validation->size(), 9U);
+  EXPECT_NEAR(data.normalization.mean[0], 1, 1e-6);
+}
+
+TEST_F(NumpySource, AValidationSetMayBeInTheFileOrInOneOfItsOwn) {
+  const auto x = npy<float>("<f4", "(2, 1)", {1, 3});
+  const auto y = npy<std::int64_t>("<i8", "(2,)", {0, 1});
+  const auto other_x = npy<float>("<f4", "(1, 1)", {3});
+  const auto other_y = npy<std::int64_t>("<i8", "(1,)", {1});
+  const auto both = folder_.write("both.npz", zip({{"x_train.npy", x},
+                                                   {"y_train.npy", y},
+                                                   {"x_test.npy", other_x},
+                                                   {"y_test.npy", other_y},
+                                                   {"x_validation.npy", other_x},
+                                                   {"y_validation.npy", other_y}},
+                                                  false));
+  const auto train = folder_.write("train.npz", zip({{"x.npy", x}, {"y.npy", y}}, false));
+  const auto other = folder_.write("other.npz", zip({{"x.npy", other_x}, {"y.npy", other_y}}, false));
+  for (const SourceOptions& options :
+       {SourceOptions{.source = "numpy", .path = both},
+        SourceOptions{.source = "numpy", .path = train, .test_path = other, .validation_path = other}}) {
+    const Data data = open_source(options);
+    ASSERT_TRUE(data.validation);
+    EXPECT_EQ(data.train->size(), 2U);
+    std::vector<float> features(1);
+    EXPECT_EQ(data.validation->read(0, features), 1);
+    EXPECT_NEAR(features[0], 1, 1e-6) << "by the scale of the training set";
+  }
 }
 
 TEST_F(NumpySource, TurnsChannelsThatStandLast) {

@@ -1,7 +1,6 @@
 #include "muster/data/byte_reader.h"
 
 #include <gtest/gtest.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,12 +9,6 @@
 
 namespace muster::data {
 namespace {
-
-Bytes zstd(const Bytes& plain) {
-  Bytes packed(::ZSTD_compressBound(plain.size()));
-  packed.resize(::ZSTD_compress(packed.data(), packed.size(), plain.data(), plain.size(), 3));
-  return packed;
-}
 
 // Not compressible to nothing, and longer than any buffer of the reader.
 Bytes some_bytes(std::size_t size) {

@@ -1,7 +1,8 @@
-// Makes IDX files for tests: plain bytes, and any bytes as a gzip member.
+// Makes IDX files for tests: plain bytes, and any bytes as a gzip member or a zstd frame.
 #pragma once
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <cstdint>
 #include <numeric>
@@ -41,6 +42,12 @@ inline Bytes gzip(const Bytes& plain) {
   EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
   packed.resize(stream.total_out);
   deflateEnd(&stream);
+  return packed;
+}
+
+inline Bytes zstd(const Bytes& plain) {
+  Bytes packed(::ZSTD_compressBound(plain.size()));
+  packed.resize(::ZSTD_compress(packed.data(), packed.size(), plain.data(), plain.size(), 3));
   return packed;
 }
 

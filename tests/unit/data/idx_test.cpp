@@ -22,7 +22,7 @@ TEST(ParseIdx, ReadsPlainAndCompressedAlike) {
     for (const std::uint32_t extent : extents)
       elements *= extent;
     const Bytes plain = idx_bytes(extents, elements);
-    for (const Bytes& file : {plain, gzip(plain)}) {
+    for (const Bytes& file : {plain, gzip(plain), zstd(plain)}) {
       const IdxArray array = parse_idx(file, "data.idx");
       EXPECT_EQ(array.extents, std::vector<std::uint64_t>(extents.begin(), extents.end()));
       ASSERT_EQ(array.values.size(), elements);
@@ -35,6 +35,7 @@ TEST(ParseIdx, ReadsPlainAndCompressedAlike) {
 TEST(ParseIdx, ReadsWhatCompressesAsFarAsDeflateCan) {
   Bytes plain = idx_bytes({10, 1000, 1000}, 0);
   plain.resize(plain.size() + 10000000);
+  EXPECT_EQ(parse_idx(zstd(plain), "zeros").values, std::vector<std::uint8_t>(10000000, 0));
   const Bytes packed = gzip(plain);
   ASSERT_LT(packed.size() * 1000, plain.size());
   EXPECT_EQ(parse_idx(packed, "zeros").values, std::vector<std::uint8_t>(10000000, 0));
@@ -42,7 +43,7 @@ TEST(ParseIdx, ReadsWhatCompressesAsFarAsDeflateCan) {
 
 TEST(ParseIdx, RefusesEveryPrefix) {
   const Bytes plain = idx_bytes({2, 3, 4}, 24);
-  for (const Bytes& file : {plain, gzip(plain)}) {
+  for (const Bytes& file : {plain, gzip(plain), zstd(plain)}) {
     for (std::size_t size = 0; size < file.size(); ++size) {
       EXPECT_EQ(refusal(Bytes(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size))), ErrorKind::kDamaged)
           << size << " of " << file.size() << " bytes";
@@ -91,6 +92,7 @@ TEST(ParseIdx, RefusesSizesThatCannotBe) {
       const Bytes plain = idx_bytes(extents, payload);
       EXPECT_EQ(refusal(plain), ErrorKind::kDamaged);
       EXPECT_EQ(refusal(gzip(plain)), ErrorKind::kDamaged);
+      EXPECT_EQ(refusal(zstd(plain)), ErrorKind::kDamaged);
     }
   }
 }
@@ -114,6 +116,7 @@ TEST(ParseIdx, RefusesBytesBehindTheEnd) {
   plain.push_back(std::byte{0});
   EXPECT_EQ(refusal(plain), ErrorKind::kDamaged);
   EXPECT_EQ(refusal(gzip(plain)), ErrorKind::kDamaged);
+  EXPECT_EQ(refusal(zstd(plain)), ErrorKind::kDamaged);
   const Bytes member = packed;
   packed.push_back(std::byte{0});
   EXPECT_EQ(refusal(packed), ErrorKind::kDamaged);

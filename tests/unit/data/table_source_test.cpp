@@ -58,6 +58,29 @@ TEST_F(CsvSource, NumbersAreNormalisedAndCategoriesBecomeColumns) {
   EXPECT_THAT(data.description, HasSubstr("12 bytes a row"));
 }
 
+TEST_F(CsvSource, AValidationTableUsesTheTrainingTablesScaleAndClasses) {
+  test_ = "n,c,y\n3,blue,no\n";
+  const auto validation = folder_.write("validation.csv", text_bytes("n,c,y\n5,red,yes\n"));
+  const Data data = open("n,c,y\n1,red,no\n5,blue,yes\n", {.validation_path = validation});
+  ASSERT_TRUE(data.validation);
+  EXPECT_EQ(data.train->size(), 2U);
+  EXPECT_THAT(features(*data.validation, 0), ElementsAre(FloatNear(1, 1e-6F), 0, 1));
+  std::vector<float> row(3);
+  EXPECT_EQ(data.validation->read(0, row), 1);
+}
+
+TEST_F(CsvSource, RowsThatAreHeldOutForValidationDoNotEnterTheScale) {
+  std::string text = "n,y\n";
+  for (int row = 0; row < 200; ++row)
+    text += std::to_string(row * row) + (row % 2 == 0 ? ",a\n" : ",b\n");
+  const Data data = open(text, {.seed = 4, .test_fraction = 0.2, .validation = 0.5});
+  ASSERT_EQ(data.train->size(), 80U);
+  double sum = 0;
+  for (std::uint64_t id = 0; id < data.train->size(); ++id)
+    sum += features(*data.train, id)[0];
+  EXPECT_NEAR(sum / 80, 0, 1e-5);
+}
+
 TEST_F(CsvSource, AMissingValueCanBeGiven) {
   test_ = "n,y\n,a\n";
   SourceOptions options;

@@ -99,6 +99,35 @@ TEST_F(TextSource, ValidationLiesBetweenTrainingAndTest) {
   EXPECT_EQ(window(*data.test, 0).tokens[0], 1);
 }
 
+TEST_F(TextSource, ValidationAndTestMayBeFilesOfTheirOwn) {
+  const auto train = folder_.write("train.txt", text_bytes("aaaaaaaaaaaaaaaaaaaabbbbbbbbbb"));  // 20 and 10
+  const auto validation = folder_.write("validation.txt", text_bytes("vvvvvaaaaa"));
+  const auto test = folder_.write("test.txt.gz", gzip(text_bytes("ttttt")));
+  const auto first = [](const std::shared_ptr<const Dataset>& set) { return window(*set, 0).tokens[0]; };
+  options_.path = train;
+  options_.text.bytes = true;
+  options_.test_fraction = 1.0 / 3;
+  options_.validation_path = validation;
+  Data data = open_source(options_);  // the test part is still the end of the text
+  EXPECT_EQ(data.train->size(), 4U);
+  EXPECT_EQ(first(data.validation), 'v');
+  EXPECT_EQ(data.validation->size(), 2U);
+  EXPECT_EQ(first(data.test), 'b');
+  options_.test_path = test;
+  data = open_source(options_);
+  EXPECT_EQ(data.train->size(), 7U) << "all of the text";
+  EXPECT_EQ(first(data.validation), 'v');
+  EXPECT_EQ(first(data.test), 't');
+  options_.validation_path.clear();
+  options_.validation = 1.0 / 3;
+  data = open_source(options_);
+  EXPECT_EQ(first(data.validation), 'b');
+  EXPECT_EQ(first(data.test), 't');
+  // Characters that only they have are no part of the vocabulary.
+  options_.text.bytes = false;
+  EXPECT_EQ(open_source(options_).train->spec().class_names, (std::vector<std::string>{"a", "other"}));
+}
+
 TEST_F(TextSource, AFolderIsItsTextFilesInOrder) {
   folder_.write("2.txt", text_bytes("efghijklmnop"));
   folder_.write("1.txt.gz", gzip(text_bytes("abcd")));

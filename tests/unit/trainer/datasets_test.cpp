@@ -2,7 +2,10 @@
 
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "support/sandbox.h"
 
 namespace muster::trainer {
 namespace {
@@ -36,6 +39,19 @@ TEST(Datasets, AHeldOutPartIsTakenFromTheTrainingSamples) {
   EXPECT_EQ(sets.validation->size(), 10U);
   EXPECT_EQ(sets.test->size(), 7U);
   EXPECT_TRUE(sets.held_out);
+}
+
+TEST(Datasets, WhatStandsForABadSampleIsOfTheSameSet) {
+  const testing::TemporaryFolder folder;
+  testing::spill(folder.path() / "t.csv", "n,y\n1,a\n2,b\n3,a\n4,b\n5,a\n6,b\n7,a\n8,b\n");
+  const Datasets sets = open_data(parse_job(fmt::format("[data]\nsource = \"csv\"\npath = \"{}\"\nbatch = 2\n"
+                                                        "validation = 0.5\non_bad_sample = \"skip\"\n",
+                                                        (folder.path() / "t.csv").string()),
+                                            "job.toml")
+                                      .job);
+  ASSERT_TRUE(sets.tolerant) << "around the training part, not around all samples";
+  EXPECT_EQ(sets.tolerant->size(), sets.train->size());
+  EXPECT_FALSE(open_data(job().job).tolerant) << "where a bad sample ends the job";
 }
 
 TEST(Datasets, APartIsNeverEmpty) {

@@ -138,7 +138,8 @@ TEST_F(PictureFolderTest, TheStatisticsAreThoseOfThePixels) {
   folder.write("a/1.png", to_png(2, 1, halves));
   folder.write("b/2.png", to_png(2, 1, halves));
   folder.write("b/damaged.png", to_bytes({0x89, 'P', 'N', 'G'}));
-  const Normalization measured = measure_pictures(PictureList(folder.path()), {.extent = {2, 1}});
+  const std::vector<std::uint64_t> ids{0, 1, 2};
+  const Normalization measured = measure_pictures(PictureList(folder.path()), {.extent = {2, 1}}, ids);
   for (int c = 0; c < 3; ++c) {
     EXPECT_NEAR(measured.mean[static_cast<unsigned>(c)], 0.4, 1e-5);
     EXPECT_NEAR(measured.stddev[static_cast<unsigned>(c)], 0.2, 1e-5);

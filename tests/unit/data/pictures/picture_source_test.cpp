@@ -35,6 +35,33 @@ TEST_F(PictureSourceTest, TrainAndTestFoldersAreTheTwoSets) {
   EXPECT_EQ(data.normalization.mean.size(), 3U);
 }
 
+TEST_F(PictureSourceTest, AValidationFolderBesideATestFolderIsTheValidationSet) {
+  add("train", 4);
+  add("val", 2);
+  add("test", 3);
+  SourceOptions asked = options();
+  asked.validation = 0.5;
+  const Data data = open_source(asked);
+  EXPECT_EQ(data.train->size(), 8U) << "a set of its own counts more than a part";
+  EXPECT_EQ(data.test->size(), 6U);
+  ASSERT_TRUE(data.validation);
+  EXPECT_EQ(data.validation->size(), 4U);
+}
+
+TEST_F(PictureSourceTest, TheOtherSetsMayBeAnywhere) {
+  add("here", 4);
+  add("there", 2);
+  add("elsewhere", 3);
+  SourceOptions asked = options();
+  asked.path = folder.path() / "here";
+  asked.test_path = folder.path() / "there";
+  asked.validation_path = folder.path() / "elsewhere";
+  const Data data = open_source(asked);
+  EXPECT_EQ(data.train->size(), 8U);
+  EXPECT_EQ(data.test->size(), 4U);
+  EXPECT_EQ(data.validation->size(), 6U);
+}
+
 TEST_F(PictureSourceTest, WithoutATestFolderATenthIsHeldOut) {
   add(".", 10);
   const Data data = open_source(options());
