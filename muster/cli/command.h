@@ -26,6 +26,7 @@ void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
 void add_chaos(CLI::App& app, Outcome& outcome);
 void add_data(CLI::App& app);
+void add_model(CLI::App& app);
 void add_models(CLI::App& app);
 void add_init(CLI::App& app);
 void add_evaluate(CLI::App& app);

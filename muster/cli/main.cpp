@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   muster::cli::add_ledger(app, outcome);
   muster::cli::add_chaos(app, outcome);
   muster::cli::add_data(app);
+  muster::cli::add_model(app);
   muster::cli::add_models(app);
   muster::cli::add_init(app);
   muster::cli::add_evaluate(app);

@@ -76,6 +76,8 @@ void ProgressView::started(const Start& start) {
   emit(fmt::format("run    {}", start.run.string()));
   emit(fmt::format("data   {}", start.data));
   emit(fmt::format("model  {}, {} parameters", start.model, grouped(start.parameters)));
+  for (const std::string& line : start.init)
+    emit(fmt::format("init   {}", line));
   emit(fmt::format("batch  {} in {} lane{}, {} steps an epoch, {} worker{}", start.batch, start.lanes,
                    start.lanes == 1 ? "" : "s", grouped(start.steps_per_epoch), start.workers,
                    start.workers == 1 ? "" : "s"));
@@ -86,6 +88,7 @@ void ProgressView::started(const Start& start) {
         {"run", start.run.string()},
         {"data", start.data},
         {"model", start.model},
+        {"init", start.init},
         {"parameters", start.parameters},
         {"train_samples", start.train_samples},
         {"batch", start.batch},

@@ -56,7 +56,7 @@ BlockInput input_of(const Block& block, std::span<const float> gradient, const V
 
 TensorStep step_of(const UpdateRule& rule, std::uint32_t tensor, const Version& current) {
   TensorStep step;
-  step.lr = rule.lr;
+  step.lr = rule.lr * rule.tensors[tensor].lr_factor;
   step.weight_decay = rule.tensors[tensor].weight_decay;
   step.adapt = rule.tensors[tensor].adapt;
   step.step = current.updates[tensor] + 1;

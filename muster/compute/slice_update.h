@@ -43,6 +43,7 @@ struct TensorRule {
   double weight_decay = 0;
   bool adapt = true;      // LARS and LAMB: scale by the trust ratio
   bool trainable = true;  // false: never written, both versions hold the same values from the start
+  double lr_factor = 1;   // of the step's learning rate
 };
 
 struct UpdateRule {

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/zip.h"
 #include "muster/data/array_dataset.h"
 #include "muster/data/open_alike.h"
 #include "muster/data/read_file.h"
 #include "muster/data/source_parts.h"
-#include "muster/data/zip.h"
 
 namespace muster::data {
 namespace {

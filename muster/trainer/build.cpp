@@ -33,6 +33,7 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.schedule = schedule(job, shape);
   options.clip_norm = job.optimizer.clip_norm;
   options.exempt = compute::parse_exemption(job.optimizer.exempt);
+  options.tuning = tuning(job);
   options.strategy = job.parallel.strategy;
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);

@@ -249,6 +249,18 @@ void resolve_model(const Schema& schema, Job& job) {
   check_words(schema, "model.name", [&] { model::find_model(*job.model.name); });
 }
 
+void check_tuning(const Schema& schema, const Job& job) {
+  check_words(schema, "model.unfreeze", [&] { compute::parse_unfreeze(job.model.unfreeze); });
+  check_words(schema, "optimizer.lr_factors", [&] { compute::parse_lr_factors(job.optimizer.lr_factors); });
+  if (!job.model.init_skip.empty() && job.model.init.empty())
+    throw schema.invalid("model.init_skip", "has no effect without model.init");
+  if (!job.model.unfreeze.empty() && job.model.freeze.empty())
+    throw schema.invalid("model.unfreeze", "has no effect without model.freeze");
+  const std::string& name = job.optimizer.name;
+  if (!job.optimizer.init.empty() && name != "sgd" && name != "adam" && name != "adamw")
+    throw schema.invalid("optimizer.init", fmt::format("torch.optim has no {}", name), "Use sgd, adam or adamw.");
+}
+
 void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
   const Job& job = resolved.job;
   if (!job.parallel.sync_batch_norm) return;
@@ -333,6 +345,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   resolve_training_data(schema, job);
   check_task(schema, job);
   resolve_model(schema, job);
+  check_tuning(schema, job);
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
   complete_optimizer(job);
@@ -478,6 +491,18 @@ Schema job_schema(Job& job) {
       "recompute", &job.model.recompute,
       "ResNets and transformer: blocks keep only their input for backward and are computed again there. Less memory, "
       "more time, the same bits.");
+  m.field(
+      "init", &job.model.init,
+      "File of weights to begin from: safetensors or PyTorch's .pth. Every tensor of the model must be in it, but for "
+      "those of init_skip.");
+  m.field("init_skip", &job.model.init_skip,
+          "Patterns of tensors that are begun anew in spite of init, a new last layer for example: [\"fc.*\"]. A star "
+          "stands for any characters.");
+  m.field(
+      "freeze", &job.model.freeze,
+      "Patterns of tensors that do not train. A batch norm that is frozen normalises by its statistics, which stay.");
+  m.field("unfreeze", &job.model.unfreeze,
+          "Ends freeze for a pattern once so many epochs are finished: [\"layer4.*=2\"]. The last that fits counts.");
 
   Section& l = schema.section("loss", "What is minimised.");
   l.field("task", &job.loss.task,
@@ -507,6 +532,11 @@ Schema job_schema(Job& job) {
   o.field("trust", &opt.trust, "lars: the trust coefficient.").above(0);
   o.field("exempt", &opt.exempt, "Which tensors weight decay and trust ratios leave alone.")
       .one_of(compute::exemption_names());
+  o.field("lr_factors", &opt.lr_factors,
+          "Factors of the learning rate for patterns of parameters: [\"layer1.*=0.1\"]. The last that fits counts; 1 "
+          "where none fits.");
+  o.field("init", &opt.init,
+          "State of torch.optim's SGD, Adam or AdamW from Python (.pth), to go on from. Not set: none.");
   o.field("clip_norm", &opt.clip_norm, "Largest norm of the whole gradient. Not set: no clipping.").above(0);
   o.field("schedule", &opt.schedule, "How the rate changes after warm-up.").one_of(compute::schedule_names());
   o.field("warmup_epochs", &opt.warmup_epochs, "Epochs in which the rate rises to its full value; may be a fraction.")
@@ -665,6 +695,11 @@ model::ModelOptions model_options(const Job& job) {
 std::uint64_t total_steps(const Job& job, const data::BatchShape& shape) {
   if (job.steps) return static_cast<std::uint64_t>(*job.steps);
   return static_cast<std::uint64_t>(job.epochs) * data::steps_per_epoch(shape);
+}
+
+compute::Tuning tuning(const Job& job) {
+  return {job.model.freeze, compute::parse_unfreeze(job.model.unfreeze),
+          compute::parse_lr_factors(job.optimizer.lr_factors)};
 }
 
 compute::Schedule schedule(const Job& job, const data::BatchShape& shape) {

@@ -15,6 +15,7 @@
 #include "muster/compute/exemption.h"
 #include "muster/compute/optimizer.h"
 #include "muster/compute/schedule.h"
+#include "muster/compute/tuning.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/sources.h"
 #include "muster/model/registry.h"
@@ -81,6 +82,10 @@ struct Job {
     std::optional<std::int64_t> heads;
     std::optional<std::int64_t> embedding;
     bool recompute = false;
+    std::string init;
+    std::vector<std::string> init_skip;
+    std::vector<std::string> freeze;
+    std::vector<std::string> unfreeze;
   } model;
 
   struct {
@@ -111,6 +116,8 @@ struct Job {
     double final_fraction = 0;
     std::string scaling = "none";
     std::int64_t base_batch = 32;
+    std::vector<std::string> lr_factors;
+    std::string init;
   } optimizer;
 
   struct {
@@ -163,6 +170,7 @@ data::SourceOptions source_options(const Job& job);
 // What [model] says; what the data says (input_shape, classes, each_position, vocabulary, columns) is for the caller.
 model::ModelOptions model_options(const Job& job);
 std::uint64_t total_steps(const Job& job, const data::BatchShape& shape);
+compute::Tuning tuning(const Job& job);
 compute::Schedule schedule(const Job& job, const data::BatchShape& shape);
 
 // The first key that stands in the way of resuming a run of job `stored` with `now`, as an Error; nothing when there is

@@ -16,6 +16,7 @@
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
 #include "muster/trainer/batch_tensors.h"
+#include "muster/trainer/frozen_parts.h"
 #include "muster/trainer/lane_feed.h"
 #include "muster/trainer/training_state.h"
 
@@ -83,6 +84,7 @@ struct Session::State {
         slot_names(optimizer->slot_names().begin(), optimizer->slot_names().end()),
         base_lr(compute::base_lr(optimizer_options)),
         clip_norm(options.clip_norm),
+        frozen(options.tuning, *module),
         binding(std::move(module)),
         strategy(strategies::make_strategy(
             options.strategy, {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group,
@@ -106,7 +108,8 @@ struct Session::State {
     rules.clear();
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
-      rules.push_back({exempt ? 0 : weight_decay, !exempt, slot.trainable});
+      rules.push_back(
+          {exempt ? 0 : weight_decay, !exempt, slot.trainable, compute::lr_factor(options.tuning, slot.name)});
     }
   }
 
@@ -175,6 +178,7 @@ struct Session::State {
   void begin_step() {
     plan = feed->order().plan(cursor);
     next_to_verify = 0;
+    frozen.enter_epoch(cursor.epoch);
     strategy->begin_step(*plan);
     feed->forget_before(cursor.step);
     read_ahead();
@@ -295,6 +299,17 @@ struct Session::State {
     active = true;
   }
 
+  // What the lane made of the buffers; frozen ones are as they were committed.
+  void read_buffers(std::span<std::byte> bytes) {
+    binding.read_buffers(bytes);
+    const std::span<const std::byte> committed = strategy->committed().buffers;
+    for (const compute::BufferSlot& slot : binding.buffer_layout().slots) {
+      if (!frozen.holds(slot.name)) continue;
+      const auto kept = committed.subspan(slot.offset, slot.bytes);
+      std::copy(kept.begin(), kept.end(), bytes.begin() + static_cast<std::ptrdiff_t>(slot.offset));
+    }
+  }
+
   void complete() {
     active = false;
     if (!lane.has_backward_) {
@@ -304,10 +319,10 @@ struct Session::State {
     }
     binding.collect();
     if (lane.repeated) {
-      binding.read_buffers(scratch_buffers);
+      read_buffers(scratch_buffers);
       compare_with_scratch();
     } else {
-      binding.read_buffers(strategy->area(lane.index).buffers);
+      read_buffers(strategy->area(lane.index).buffers);
       strategy->finish(lane.index, lane.report_);
     }
     lane.data = torch::Tensor();
@@ -362,6 +377,7 @@ struct Session::State {
   bool meets_in_lanes = false;  // a lane of one worker waits for the lanes of all others
   std::vector<compute::TensorRule> rules;
   // the model and its state
+  FrozenParts frozen;  // before the binding, which looks at what trains at all
   compute::ModuleBinding binding;
   std::unique_ptr<strategies::Strategy> strategy;
   data::Cursor cursor;

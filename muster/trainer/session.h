@@ -31,6 +31,7 @@
 #include "muster/compute/lane_area.h"
 #include "muster/compute/optimizer.h"
 #include "muster/compute/schedule.h"
+#include "muster/compute/tuning.h"
 #include "muster/data/dataset.h"
 #include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
@@ -46,6 +47,7 @@ struct SessionOptions {
   compute::Schedule schedule{};
   std::optional<double> clip_norm{};
   compute::Exemption exempt = compute::Exemption::kNone;
+  compute::Tuning tuning{};  // which tensors train, from which epoch on, and how fast; nothing said: all alike
   std::string strategy = "shared_sync";
   int loader_threads = 1;
   std::size_t prefetch = 4;  // lanes that are read ahead

@@ -22,6 +22,7 @@
 #include "muster/trainer/checkpoint_writer.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/initial_state.h"
 #include "muster/trainer/model_card.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
@@ -82,10 +83,11 @@ class Training {
   }
 
  private:
-  std::shared_ptr<model::Net> build_model_with_threads() const {
+  std::shared_ptr<model::Net> build_model_with_threads() {
     // Before the first tensor: initialisation draws its numbers with the same threads on every run.
     compute::set_threads(static_cast<int>(job_.threads));
     std::shared_ptr<model::Net> net = build_model(job_, sets_.train->spec());
+    begin_from_files([&] { return initialize_model(job_, *net); });
     if (!job_.parallel.sync_batch_norm) return net;
     const auto refuse = [](const std::string& reason) {
       throw Error(ErrorKind::kInvalidInput, "parallel.sync_batch_norm: " + reason);
@@ -94,6 +96,20 @@ class Training {
       refuse("the last batch of an epoch is too small for a lane on every worker; choose another data.batch");
     if (model::synchronize_batch_norm(*net, options_.group) == 0) refuse("the model has no batch norm");
     return net;
+  }
+
+  // Loads what the job begins from. Of workers that share their state the first one does it. A run that is resumed has
+  // a checkpoint and does not need the files; if it has none after all, what they lacked is said then.
+  template <typename Load>
+  void begin_from_files(const Load& load) {
+    if (options_.supervised && !options_.supervised->founder) return;
+    try {
+      const std::vector<std::string> lines = load();
+      init_.insert(init_.end(), lines.begin(), lines.end());
+    } catch (const Error& error) {
+      if (!options_.resume) throw;
+      init_failure_ = error;
+    }
   }
 
   // The worker that writes and speaks for all.
@@ -146,6 +162,7 @@ class Training {
     const bool shared = options_.supervised.has_value();
     speaks_ = founder;
     if (founder) find_run();
+    if (founder || !shared) begin_from_files([&] { return initialize_optimizer(job_, session_); });
     if (founder && shared && options_.resume) load_checkpoint();
     // Before anybody can come: if the founder is lost on the way, the others know what it has read.
     if (founder && shared) session_.write_note(knowledge_text());
@@ -336,6 +353,7 @@ class Training {
         throw Error(ErrorKind::kDamaged, "no checkpoint of this run is whole", folder_->checkpoints().string(),
                     "Start a new run without --resume.");
       }
+      if (init_failure_) throw Error(*init_failure_);
       warn(fmt::format("{} has no checkpoint yet: starting from its first step", folder_->path().string()));
       return;
     }
@@ -376,6 +394,9 @@ class Training {
     start.lanes = resolved_.lanes;
     start.workers = session_.members().group.size();
     start.taken_over = taken_over;
+    if (first_step_ == 0) start.init = init_;
+    for (const std::string& line : start.init)
+      log_.debug("init: " + line);
     log_.debug(fmt::format("{}: {} ({} parameters) on {}, batch {} in {} lanes, {} workers, {} steps, from step {}",
                            folder_->path().string(), start.model, start.parameters, start.data, start.batch,
                            start.lanes, start.workers, start.total_steps, start.first_step));
@@ -697,6 +718,8 @@ class Training {
   const data::BatchShape shape_;
   const std::shared_ptr<const data::LaneOrder> order_;
   const std::uint64_t total_steps_;
+  std::vector<std::string> init_;      // what was loaded from files
+  std::optional<Error> init_failure_;  // of a run that is resumed
   const std::shared_ptr<const Task> task_;
   const std::shared_ptr<model::Net> net_;
   // of the training thread

@@ -23,9 +23,10 @@ class TrainingObserver {
  public:
   struct Start {
     std::filesystem::path run;
-    std::string data;   // in words
-    std::string model;  // in words
-    std::string score;  // name of the figure beside the loss: Task::score_name
+    std::string data;               // in words
+    std::string model;              // in words
+    std::vector<std::string> init;  // what was loaded from files before the first step; empty when nothing was
+    std::string score;              // name of the figure beside the loss: Task::score_name
     std::uint64_t parameters = 0;
     std::uint64_t train_samples = 0;
     std::uint64_t steps_per_epoch = 0;

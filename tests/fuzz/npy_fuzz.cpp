@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/zip.h"
 #include "muster/data/array_dataset.h"
-#include "muster/data/zip.h"
 
 namespace {
 
@@ -41,8 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_bytes(std::span(data, size));
   read_array({bytes.begin(), bytes.end()});
   try {
-    for (const auto& member : muster::data::zip_members(bytes, "fuzz")) {
-      if (member.size < (std::uint64_t{1} << 20)) read_array(muster::data::read_member(bytes, member, "fuzz"));
+    for (const auto& member : muster::zip_members(bytes, "fuzz")) {
+      if (member.size < (std::uint64_t{1} << 20)) read_array(muster::read_member(bytes, member, "fuzz"));
     }
   } catch (const muster::Error&) {
   }

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "muster/base/zip.h"
 #include "muster/data/array_dataset.h"
 #include "muster/data/sources.h"
 #include "muster/data/subset.h"
-#include "muster/data/zip.h"
 #include "npy_files.h"
 
 namespace muster::data {

@@ -179,6 +179,21 @@ TEST(Job, AugmentationAndPartitionAreCheckedBeforeAnythingIsRead) {
   EXPECT_EQ(parse_job(pictures.text, "j").text, pictures.text);
 }
 
+TEST(Job, FineTuningIsCheckedBeforeAnythingIsRead) {
+  const ResolvedJob job = parse_job(
+      "[model]\ninit = \"a.pth\"\ninit_skip = [\"fc.*\"]\nfreeze = [\"conv*\"]\nunfreeze = [\"conv2.*=3\"]\n"
+      "[optimizer]\nlr_factors = [\"fc.*=2\"]",
+      "job.toml");
+  const compute::Tuning parsed = tuning(job.job);
+  EXPECT_EQ(compute::frozen_epochs(parsed, "conv2.weight"), 3U);
+  EXPECT_EQ(compute::lr_factor(parsed, "fc.bias"), 2);
+  EXPECT_THAT(error_of("[model]\nunfreeze = [\"a=1\"]"), HasSubstr("job.toml:2: model.unfreeze"));
+  EXPECT_THAT(error_of("[model]\ninit_skip = [\"a\"]"), HasSubstr("model.init_skip"));
+  EXPECT_THAT(error_of("[model]\nfreeze = [\"a\"]\nunfreeze = [\"a=soon\"]"), HasSubstr("a=soon"));
+  EXPECT_THAT(error_of("[optimizer]\nlr_factors = [\"a=0\"]"), HasSubstr("model.freeze"));
+  EXPECT_THAT(error_of("[optimizer]\nname = \"lamb\"\ninit = \"o.pth\""), HasSubstr("torch.optim has no lamb"));
+}
+
 TEST(Job, ImpossibleCombinationsSayWhatToChange) {
   EXPECT_THAT(error_of("[job]\nlanes = 8\n[data]\nbatch = 4"), AllOf(HasSubstr("job.toml:2"), HasSubstr("job.lanes")));
   EXPECT_THAT(error_of("[job]\nlanes = 4\n[data]\nlane_batch = 1"), HasSubstr("a lane needs 2 samples"));

@@ -1,5 +1,5 @@
-// The members of a zip archive, as far as .npz files need it: stored and deflated, with zip64 sizes, one disk, no
-// encryption. Every size is checked against the file before anything is allocated.
+// The members of a zip archive, as far as .npz and .pth files need it: stored and deflated, with zip64 sizes, one disk,
+// no encryption. Every size is checked against the file before anything is allocated. The writer is zip_writer.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace muster::data {
+namespace muster {
 
 struct ZipMember {
   std::string name = {};
@@ -28,4 +28,9 @@ std::vector<ZipMember> zip_members(std::span<const std::byte> archive, const std
 std::vector<std::byte> read_member(std::span<const std::byte> archive, const ZipMember& member,
                                    const std::string& where);
 
-}  // namespace muster::data
+// A stored member's contents, in place. Throws kUnsupported (compressed) and kDamaged (another checksum than the
+// directory tells). REQUIRES: a member of this archive.
+std::span<const std::byte> stored_member(std::span<const std::byte> archive, const ZipMember& member,
+                                         const std::string& where);
+
+}  // namespace muster

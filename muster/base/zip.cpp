@@ -1,4 +1,4 @@
-#include "muster/data/zip.h"
+#include "muster/base/zip.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,7 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
-namespace muster::data {
+namespace muster {
 namespace {
 
 constexpr std::uint32_t kEndMagic = 0x06054B50;
@@ -88,6 +88,17 @@ void read_extra(const Fields& fields, std::uint64_t offset, std::uint64_t length
   }
 }
 
+std::string place_of(const ZipMember& member, const std::string& where) {
+  return fmt::format("{}: {}", where, excerpt(member.name, 100));
+}
+
+void check_sum(std::span<const std::byte> bytes, const ZipMember& member, const std::string& where) {
+  if (::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) != member.crc) {
+    throw Error(ErrorKind::kDamaged, "has another checksum than the archive's directory tells",
+                place_of(member, where));
+  }
+}
+
 ZipMember read_entry(const Fields& fields, std::uint64_t at, const std::string& where, std::uint64_t& next) {
   if (fields.u32(at) != kDirectoryMagic) fields.refuse("an entry of its directory is damaged");
   const std::uint16_t flags = fields.u16(at + 8);
@@ -112,7 +123,7 @@ ZipMember read_entry(const Fields& fields, std::uint64_t at, const std::string& 
     throw Error(ErrorKind::kUnsupported,
                 fmt::format("member \"{}\" is {}", excerpt(member.name, 100),
                             (flags & kEncrypted) != 0 ? "encrypted" : fmt::format("compressed by method {}", method)),
-                where, "Write it with np.savez or np.savez_compressed.");
+                where, "Write it again, stored or deflated and without a password.");
   }
   member.deflated = method == kDeflated;
   if (header > fields.size() || fields.u32(header) != kMemberMagic) fields.refuse("a member's header is damaged");
@@ -147,7 +158,7 @@ std::vector<ZipMember> zip_members(std::span<const std::byte> archive, const std
 
 std::vector<std::byte> read_member(std::span<const std::byte> archive, const ZipMember& member,
                                    const std::string& where) {
-  const std::string place = fmt::format("{}: {}", where, excerpt(member.name, 100));
+  const std::string place = place_of(member, where);
   const auto packed = archive.subspan(member.offset, member.compressed);
   std::vector<std::byte> bytes;
   try {
@@ -179,9 +190,17 @@ std::vector<std::byte> read_member(std::span<const std::byte> archive, const Zip
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::kResource, fmt::format("its {} do not fit into memory", human_bytes(member.size)), place);
   }
-  if (::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) != member.crc)
-    throw Error(ErrorKind::kDamaged, "has another checksum than the archive's directory tells", place);
+  check_sum(bytes, member, where);
   return bytes;
 }
 
-}  // namespace muster::data
+std::span<const std::byte> stored_member(std::span<const std::byte> archive, const ZipMember& member,
+                                         const std::string& where) {
+  if (member.deflated)
+    throw Error(ErrorKind::kUnsupported, "is compressed, and files of this kind are not", place_of(member, where));
+  const auto bytes = archive.subspan(member.offset, member.compressed);
+  check_sum(bytes, member, where);
+  return bytes;
+}
+
+}  // namespace muster
