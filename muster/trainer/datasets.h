@@ -24,7 +24,7 @@ struct Datasets {
   bool held_out = false;  // validation is a part of the training files, not the test set
   std::shared_ptr<const data::BadSamples> bad_samples;
   std::shared_ptr<const data::Tolerant> tolerant{};  // `train` where bad samples are skipped; else empty
-  data::DataForm form;                               // how the samples were made of the files
+  data::DataForm form{};                             // how the samples were made of the files
 };
 
 // Throws as data::open_source and data::split.

@@ -394,7 +394,7 @@ class Training {
     start.lanes = resolved_.lanes;
     start.workers = session_.members().group.size();
     start.taken_over = taken_over;
-    if (first_step_ == 0) start.init = init_;
+    if (known_.first_step == 0) start.init = init_;
     for (const std::string& line : start.init)
       log_.debug("init: " + line);
     log_.debug(fmt::format("{}: {} ({} parameters) on {}, batch {} in {} lanes, {} workers, {} steps, from step {}",
