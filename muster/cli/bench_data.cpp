@@ -1,4 +1,6 @@
 // muster bench data: how fast samples come out of a source, without a model that takes them.
+#include <time.h>
+
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -29,8 +31,21 @@ std::uint64_t bytes_on_disk(const std::filesystem::path& path) {
   return bytes;
 }
 
-// Samples a second out of a loader that is kept busy with the epoch's shuffled batches.
-double samples_per_second(const std::shared_ptr<const data::Dataset>& dataset, int threads, const DataBench& options) {
+// Of all threads of this process, in user and system mode: what a core would have needed, whoever else used it.
+double cpu_seconds() {
+  timespec now{};
+  if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return 0;
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Rates {
+  double samples = 0;
+  double wall_s = 0;
+  double cpu_s = 0;
+};
+
+// What comes out of a loader that is kept busy with the epoch's shuffled batches.
+Rates measure_loading(const std::shared_ptr<const data::Dataset>& dataset, int threads, const DataBench& options) {
   data::Loader loader(dataset, {.threads = threads});
   const data::Permutation order(dataset->size(), 1, 0);
   const auto batch = static_cast<std::uint64_t>(options.batch);
@@ -54,12 +69,13 @@ double samples_per_second(const std::shared_ptr<const data::Dataset>& dataset, i
   };
   take();  // threads are running, memory is there
   const auto start = system_clock().now();
+  const double cpu_start = cpu_seconds();
   std::uint64_t taken = 0;
   while (seconds_since(start) < options.seconds) {
     take();
     taken += batch;
   }
-  return static_cast<double>(taken) / seconds_since(start);
+  return {.samples = static_cast<double>(taken), .wall_s = seconds_since(start), .cpu_s = cpu_seconds() - cpu_start};
 }
 
 }  // namespace
@@ -67,21 +83,27 @@ double samples_per_second(const std::shared_ptr<const data::Dataset>& dataset, i
 void bench_data(const DataBench& options) {
   const data::SourceOptions source = chosen_data(options.source, options.path, options.assignments);
   const auto start = system_clock().now();
+  const double cpu_start = cpu_seconds();
   const data::Data data = data::open_source(source);
+  const double open_cpu_s = cpu_seconds() - cpu_start;
   const double open_s = seconds_since(start);
   const data::SampleSpec& spec = data.train->spec();
   const std::uint64_t element = spec.input == data::InputKind::kTokens ? sizeof(std::int64_t) : sizeof(float);
   const double sample_mb = static_cast<double>(spec.elements() * element) / 1e6;
   const double disk_mb = static_cast<double>(bytes_on_disk(source.path)) / 1e6;
   for (const std::int64_t threads : options.threads) {
-    const double rate = samples_per_second(data.train, static_cast<int>(threads), options);
+    const Rates rates = measure_loading(data.train, static_cast<int>(threads), options);
+    const double rate = rates.samples / rates.wall_s;
     print_row({{"bench", "data"},
                {"source", source.source},
                {"threads", threads},
                {"samples_per_s", rate},
                {"mb_per_s", rate * sample_mb},
+               {"cpu_s", rates.cpu_s},
+               {"samples_per_cpu_s", rates.samples / rates.cpu_s},
                {"open_s", open_s},
-               {"open_mb_per_s", disk_mb / open_s}},
+               {"open_mb_per_s", disk_mb / open_s},
+               {"open_mb_per_cpu_s", disk_mb / open_cpu_s}},
               options.json);
   }
 }
