@@ -7,9 +7,10 @@
 
 namespace muster::data {
 
-std::uint32_t crc32c(std::span<const std::byte> bytes);
+// Of `bytes` behind others whose checksum is `before`.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 // The same without the instruction, for other processors and for tests.
-std::uint32_t crc32c_portable(std::span<const std::byte> bytes);
+std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace muster::data

@@ -164,11 +164,11 @@ PackResult pack(const std::shared_ptr<const Dataset>& dataset, const Normalizati
       }
       buffer.resize(buffer.size() + record_bytes);
       const bool exact = encode_record(header.layout, sample_of(batch, used, header.layout.spec),
-                                       std::span(buffer).last(record_bytes));
+                                       std::span(buffer).last(record_bytes), options.round);
       if (!exact) {
         throw Error(ErrorKind::kMismatch,
                     fmt::format("sample {} of the set {} is not made of bytes", header.first + i, set), {},
-                    "Pack it as floats: --element f32.");
+                    "Pack it as floats (--element f32), or let pictures be rounded to 256 levels (--round).");
       }
       if (buffer.size() >= (std::size_t{1} << 20) || i + 1 == header.count) {
         file.write(std::span<const std::byte>(buffer));

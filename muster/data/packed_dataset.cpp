@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <system_error>
 #include <utility>
@@ -109,14 +110,30 @@ std::int64_t PackedDataset::read(std::uint64_t id, std::span<float> features) co
   return label;
 }
 
-void PackedDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {
-  const Shard& shard = shard_of(id);
+void PackedDataset::read_record(const Shard& shard, std::uint64_t id, const SampleRoom& room) const {
   // A record is as large as a picture: to allocate it for every sample would cost more than to read it.
   thread_local std::vector<std::byte> record;
+  const std::uint64_t offset = offset_of(shard, id);
+  // Many floats go where they belong at once: to copy them costs as much as to read them.
+  constexpr std::size_t kManyBytes = 32768;
+  if (layout_.element == PackedElement::kF32 && layout_.spec.target != TargetKind::kTokens &&
+      room.features.size_bytes() >= kManyBytes) {
+    record.resize(layout_.target_bytes());
+    std::array<std::byte, 4> checksum{};
+    read_exactly(shard.file, offset, record, shard.path);
+    read_exactly(shard.file, offset + record.size(), std::as_writable_bytes(room.features), shard.path);
+    read_exactly(shard.file, offset + record.size() + room.features.size_bytes(), checksum, shard.path);
+    return check_float_record(record, room, checksum);
+  }
   record.resize(record_bytes_);
-  read_exactly(shard.file, offset_of(shard, id), record, shard.path);
+  read_exactly(shard.file, offset, record, shard.path);
+  decode_record(layout_, record, room, {});
+}
+
+void PackedDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {
+  const Shard& shard = shard_of(id);
   try {
-    decode_record(layout_, record, room, {});
+    read_record(shard, id, room);
   } catch (const Error& error) {
     throw Error(error.kind(), error.message(), fmt::format("{}: record {}", shard.path.string(), id - shard.first));
   }

@@ -46,6 +46,7 @@ class PackedDataset final : public Dataset {
   };
   const Shard& shard_of(std::uint64_t id) const;
   std::uint64_t offset_of(const Shard& shard, std::uint64_t id) const;
+  void read_record(const Shard& shard, std::uint64_t id, const SampleRoom& room) const;
 
   std::vector<Shard> shards_;
   PackedLayout layout_;

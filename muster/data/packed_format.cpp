@@ -141,8 +141,8 @@ void get_tokens(PackedElement element, const std::byte*& at, std::span<std::int6
   get_tokens<std::uint32_t>(at, tokens);
 }
 
-// Floats as the bytes they came from; false if one did not.
-bool put_bytes(const PackedLayout& layout, std::span<const float> features, std::byte* out) {
+// Floats as the bytes they came from; false if one did not, or, when they may be rounded, if one lies outside.
+bool put_bytes(const PackedLayout& layout, std::span<const float> features, bool round, std::byte* out) {
   const std::size_t plane = features.size() / layout.scale.size();
   bool exact = true;
   for (std::size_t c = 0; c < layout.scale.size(); ++c) {
@@ -150,8 +150,9 @@ bool put_bytes(const PackedLayout& layout, std::span<const float> features, std:
     const float shift = layout.shift[c];
     for (std::size_t i = c * plane; i < (c + 1) * plane; ++i) {
       const float near = std::nearbyint((features[i] - shift) / scale);
-      const auto byte = static_cast<std::uint8_t>(near >= 0 && near <= 255 ? near : 0.0F);
-      exact &= static_cast<float>(byte) * scale + shift == features[i];
+      const bool inside = near >= 0 && near <= 255;
+      const auto byte = static_cast<std::uint8_t>(inside ? near : 0.0F);
+      exact &= round ? inside : static_cast<float>(byte) * scale + shift == features[i];
       out[i] = std::byte{byte};
     }
   }
@@ -299,7 +300,7 @@ std::string shard_name(std::string_view set, std::uint64_t shard, std::uint64_t 
   return fmt::format("{}-{:05}-of-{:05}.pack", set, shard, shards);
 }
 
-bool encode_record(const PackedLayout& layout, const SampleRoom& sample, std::span<std::byte> record) {
+bool encode_record(const PackedLayout& layout, const SampleRoom& sample, std::span<std::byte> record, bool round) {
   MUSTER_CHECK(record.size() == layout.record_bytes(), "a record of another size");
   std::byte* at = record.data();
   bool exact = true;
@@ -321,7 +322,7 @@ bool encode_record(const PackedLayout& layout, const SampleRoom& sample, std::sp
     std::memcpy(at, sample.features.data(), sample.features.size_bytes());
     at += sample.features.size_bytes();
   } else {
-    exact = put_bytes(layout, sample.features, at);
+    exact = put_bytes(layout, sample.features, round, at);
     at += sample.features.size();
   }
   put(at, crc32c(record.first(record.size() - kChecksumBytes)));
@@ -354,6 +355,17 @@ void decode_record(const PackedLayout& layout, std::span<const std::byte> record
   } else {
     get_bytes(layout, at, sample.features);
   }
+}
+
+void check_float_record(std::span<const std::byte> target, const SampleRoom& sample,
+                        std::span<const std::byte, 4> checksum) {
+  const std::byte* at = checksum.data();
+  if (get<std::uint32_t>(at) != crc32c(std::as_bytes(sample.features), crc32c(target)))
+    damaged({}, "has another checksum than its bytes");
+  const auto out =
+      sample.values.empty() ? std::as_writable_bytes(sample.labels) : std::as_writable_bytes(sample.values);
+  MUSTER_CHECK(out.size() == target.size(), "a target of another size");
+  std::memcpy(out.data(), target.data(), target.size());
 }
 
 }  // namespace muster::data

@@ -63,11 +63,16 @@ PackedHeader parse_packed_front(std::span<const std::byte> front, std::uint64_t 
 std::string shard_name(std::string_view set, std::uint64_t shard, std::uint64_t shards);
 
 // One sample as a record, without its checksum behind it, or back. encode returns false if a byte cannot stand for a
-// float of the sample exactly; `record` is then unspecified.
+// float of the sample exactly (if it may be rounded: not within half a level); `record` is then unspecified.
 // REQUIRES: record.size() == record_bytes(); room as the spec says.
-bool encode_record(const PackedLayout& layout, const SampleRoom& sample, std::span<std::byte> record);
+bool encode_record(const PackedLayout& layout, const SampleRoom& sample, std::span<std::byte> record,
+                   bool round = false);
 // Throws kDamaged with `where` if the checksum is another one.
 void decode_record(const PackedLayout& layout, std::span<const std::byte> record, const SampleRoom& sample,
                    const std::string& where);
+// Of a record of floats with a class or values, in its three parts: the floats are in `sample` already. Throws as
+// decode_record.
+void check_float_record(std::span<const std::byte> target, const SampleRoom& sample,
+                        std::span<const std::byte, 4> checksum);
 
 }  // namespace muster::data

@@ -23,11 +23,16 @@ TEST(Crc32c, AgreesWithItsStandardAndWithItself) {
   EXPECT_EQ(crc32c(bytes), 0xE3069283U);  // the check value of CRC-32C
   EXPECT_EQ(crc32c_portable(bytes), 0xE3069283U);
   EXPECT_EQ(crc32c({}), 0U);
-  Bytes many(1000);
+  Bytes many(20000);
   for (std::size_t i = 0; i < many.size(); ++i)
     many[i] = static_cast<std::byte>(i * 7);
-  for (const std::size_t size : {1U, 7U, 8U, 9U, 63U, 1000U})
-    EXPECT_EQ(crc32c(std::span(many).first(size)), crc32c_portable(std::span(many).first(size)));
+  // Below and beyond one and two times the three blocks that are summed at once.
+  for (const std::size_t size : {1U, 7U, 8U, 9U, 63U, 1000U, 6143U, 6144U, 6145U, 12288U, 20000U}) {
+    const auto part = std::span<const std::byte>(many).first(size);
+    EXPECT_EQ(crc32c(part), crc32c_portable(part)) << size;
+    EXPECT_EQ(crc32c(part.subspan(size / 3), crc32c(part.first(size / 3))), crc32c(part)) << size;
+    EXPECT_EQ(crc32c_portable(part.subspan(size / 3), crc32c_portable(part.first(size / 3))), crc32c(part)) << size;
+  }
 }
 
 void expect_same(const Dataset& a, const Dataset& b) {
@@ -81,6 +86,56 @@ TEST_F(Packed, AnythingElseIsStoredAsFloats) {
       std::make_shared<Synthetic>(SyntheticOptions{.shape = {2, 3}, .classes = 4, .samples = 50, .seed = 3});
   EXPECT_EQ(pack(source, {}, folder_.path(), "train", {.shards = 50}).element, PackedElement::kF32);
   expect_same(*source, PackedDataset(folder_.path(), "train"));
+}
+
+TEST_F(Packed, LargeRecordsOfFloatsComeBackAndAreChecked) {
+  const auto source =
+      std::make_shared<Synthetic>(SyntheticOptions{.shape = {3, 64, 64}, .classes = 4, .samples = 5, .seed = 3});
+  EXPECT_EQ(pack(source, {}, folder_.path(), "train").element, PackedElement::kF32);
+  expect_same(*source, PackedDataset(folder_.path(), "train"));
+  const auto whole = PackedDataset(folder_.path(), "train");
+  const std::size_t size = bytes_of(folder_.path() / "train-00000-of-00001.pack").size();
+  // The last record: its checksum, its floats, its label.
+  for (const std::size_t back : {std::size_t{1}, std::size_t{5}, std::size_t{whole.layout().record_bytes()}}) {
+    damage("train-00000-of-00001.pack", size - back);
+    std::vector<float> features(source->spec().elements());
+    const auto error = error_of([&] { PackedDataset(folder_.path(), "train").read(4, features); });
+    ASSERT_TRUE(error) << back;
+    EXPECT_EQ(error->kind(), ErrorKind::kDamaged);
+    EXPECT_THAT(error->where(), HasSubstr("record 4"));
+    damage("train-00000-of-00001.pack", size - back);  // and back again
+  }
+}
+
+TEST_F(Packed, PicturesMayBeRoundedToTheNearestLevel) {
+  const auto source = pictures(kNormalization);
+  const PackOptions rounded{.element = PackedElement::kU8, .round = true};
+  pack(source, kNormalization, folder_.path() / "exact", "train", rounded);
+  expect_same(*source, PackedDataset(folder_.path() / "exact", "train"));
+  const Normalization finer{{0, 0, 0}, {1, 1, 1}};
+  EXPECT_EQ(error_of([&] { pack(source, finer, folder_.path() / "outside", "train", rounded); })->kind(),
+            ErrorKind::kMismatch);
+  class Between final : public Dataset {
+   public:
+    std::uint64_t size() const override { return 1; }
+    const SampleSpec& spec() const override { return spec_; }
+    std::int64_t read(std::uint64_t, std::span<float> features) const override {
+      for (std::size_t i = 0; i < features.size(); ++i)
+        features[i] = (static_cast<float>(i) + 0.3F) / 255.0F;
+      return 1;
+    }
+
+   private:
+    SampleSpec spec_{.shape = {1, 2, 2}, .classes = 2};
+  };
+  const auto between = std::make_shared<Between>();
+  const Normalization plain{{0}, {1}};
+  EXPECT_EQ(pack(between, plain, folder_.path() / "floats", "train").element, PackedElement::kF32);
+  EXPECT_EQ(pack(between, plain, folder_.path() / "bytes", "train", rounded).element, PackedElement::kU8);
+  std::vector<float> features(4);
+  EXPECT_EQ(PackedDataset(folder_.path() / "bytes", "train").read(0, features), 1);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(features[i], static_cast<double>(i) / 255.0, 1e-6);
 }
 
 TEST_F(Packed, PicturesUnderAnotherScaleAreNotTakenForBytes) {
