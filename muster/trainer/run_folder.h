@@ -13,8 +13,8 @@ namespace muster::trainer {
 
 class RunFolder {
  public:
-  // Of a path as JSON writes it: workers leave it to each other in a note of limited size (comm/shared_note.h). All that
-  // follow throw kInvalidInput for a path that is longer, or is not UTF-8.
+  // Of a path as JSON writes it: workers leave it to each other in a note of limited size (comm/shared_note.h). All
+  // that follow throw kInvalidInput for a path that is longer, or is not UTF-8.
   static constexpr std::size_t kLongestPath = 1000;
 
   // A new folder that no other run has, with the resolved job in it. Throws Error{kIo | kResource}.
