@@ -116,6 +116,13 @@ PackedLayout layout_of(const Json& json, const std::string& where) {
     if (!std::isfinite(layout.scale[c]) || !std::isfinite(layout.shift[c])) refuse();
   }
   spec.target_scale = target_scale(json, spec, where);
+  if (json.contains("columns")) spec.columns = json_get<std::vector<std::int64_t>>(json, "columns", where);
+  std::uint64_t widths = 0;
+  for (const std::int64_t width : spec.columns) {
+    if (width < 1 || static_cast<std::uint64_t>(width) > spec.elements()) refuse();
+    widths += static_cast<std::uint64_t>(width);
+  }
+  if (!spec.columns.empty() && widths != spec.elements()) refuse();
   return layout;
 }
 
@@ -229,6 +236,7 @@ std::string packed_front(PackedHeader& header) {
                   {"target_mean", mean},
                   {"target_std", stddev},
                   {"classes", layout.spec.classes},
+                  {"columns", layout.spec.columns},
                   {"class_names", named ? layout.spec.class_names : std::vector<std::string>()},
                   {"record_bytes", layout.record_bytes()},
                   {"shard", header.shard},

@@ -187,15 +187,17 @@ TEST_F(DataCommands, ASkippedSampleIsNamedByTheLedger) {
                  "[job]\nepochs = 2\nledger = true\n[data]\nsource = \"packed\"\npath = \"shards\"\n"
                  "on_bad_sample = \"skip\"\nvalidation = 0.1\n[model]\nname = \"mlp\"\n");
   const Json alone = train({"job.toml"});
-  EXPECT_EQ(alone.at("weights"), train({"job.toml", "--set", "parallel.workers=2"}).at("weights"));
-  const Finished check = muster({"ledger", "check", "job", "--json"});
+  const Json shared = train({"job.toml", "--set", "parallel.workers=2"});
+  EXPECT_EQ(alone.at("weights"), shared.at("weights"));
+  const std::string run = shared.at("run");
+  const Finished check = muster({"ledger", "check", run, "--json"});
   ASSERT_EQ(check.exit_code, 0) << check.err;
   const Json report = rows(check.out).front();
   EXPECT_EQ(report.at("whole_epochs"), 2);
   // Unless the bad one is held out, it was met once an epoch.
   ASSERT_EQ(report.at("skipped"), 2) << report;
   EXPECT_EQ(report.at("skipped_ids").size(), 1U);
-  EXPECT_THAT(muster({"ledger", "check", "job"}).out, HasSubstr("each loaded or skipped once"));
+  EXPECT_THAT(muster({"ledger", "check", run}).out, HasSubstr("each loaded or skipped once"));
 }
 
 TEST_F(DataCommands, DataThatChangedIsNoticedWhenARunIsResumed) {

@@ -107,6 +107,21 @@ TEST_F(Packed, LargeRecordsOfFloatsComeBackAndAreChecked) {
   }
 }
 
+TEST_F(Packed, KeepsWhatATableSaysOfItsColumnsAndItsUnit) {
+  testing::spill(folder_.path() / "t.csv", "n,colour,price\n1,red,100\n2,blue,300\n3,red,500\n4,green,900\n");
+  SourceOptions options;
+  options.source = "csv";
+  options.path = folder_.path() / "t.csv";
+  options.test_path = options.path;
+  options.table.regression = true;
+  const Data data = open_source(options);
+  pack(data.train, {}, folder_.path() / "shards", "train", {});
+  const PackedDataset packed(folder_.path() / "shards", "train");
+  EXPECT_EQ(packed.spec().columns, (std::vector<std::int64_t>{1, 3}));
+  ASSERT_EQ(packed.spec().target_scale.size(), 1U);
+  EXPECT_EQ(packed.spec().target_scale[0].mean, 450);
+}
+
 TEST_F(Packed, PicturesMayBeRoundedToTheNearestLevel) {
   const auto source = pictures(kNormalization);
   const PackOptions rounded{.element = PackedElement::kU8, .round = true};
