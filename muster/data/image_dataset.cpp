@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/check.h"
+#include "muster/data/scale_bytes.h"
 
 namespace muster::data {
 
@@ -21,14 +22,9 @@ std::int64_t ImageDataset::read(std::uint64_t id, std::span<float> features) con
   MUSTER_CHECK(id < size(), "sample id beyond the data set");
   MUSTER_CHECK(features.size() == spec_.elements(), "features of another size than the samples");
   const std::size_t plane = features.size() / scale_.size();
-  const std::uint8_t* in = images_.pixels.data() + id * features.size();
-  float* out = features.data();
-  for (std::size_t c = 0; c < scale_.size(); ++c, in += plane, out += plane) {
-    const float scale = scale_[c];
-    const float shift = shift_[c];
-    for (std::size_t i = 0; i < plane; ++i)
-      out[i] = static_cast<float>(in[i]) * scale + shift;
-  }
+  const auto pixels = std::span(images_.pixels).subspan(id * features.size(), features.size());
+  for (std::size_t c = 0; c < scale_.size(); ++c)
+    scale_bytes(pixels.subspan(c * plane, plane), scale_[c], shift_[c], features.subspan(c * plane, plane));
   return images_.labels[id];
 }
 

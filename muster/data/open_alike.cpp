@@ -102,11 +102,19 @@ Alike open(const SourceOptions& options, const DataForm& form, const fs::path& p
 Alike open_alike(const SourceOptions& options, const DataForm& form, const fs::path& path) {
   if (!fs::exists(path)) throw Error(ErrorKind::kNotFound, "there is no such file or folder", path.string());
   Alike alike = open(options, form, path);
-  if (alike.samples->spec().shape != form.spec.shape || alike.samples->spec().target != form.spec.target) {
+  const SampleSpec& spec = alike.samples->spec();
+  if (spec.shape != form.spec.shape || spec.target != form.spec.target ||
+      (spec.target != TargetKind::kClass && spec.target_shape != form.spec.target_shape)) {
     throw Error(ErrorKind::kMismatch,
-                fmt::format("has samples of {}; the model was trained on {}", describe(alike.samples->spec()),
-                            describe(form.spec)),
+                fmt::format("has samples of {}; the model was trained on {}", describe(spec), describe(form.spec)),
                 path.string());
+  }
+  // Shards bring a scale of their own, by which their values were packed.
+  const auto same = [](const ValueScale& a, const ValueScale& b) { return a.mean == b.mean && a.stddev == b.stddev; };
+  if (!std::equal(spec.target_scale.begin(), spec.target_scale.end(), form.spec.target_scale.begin(),
+                  form.spec.target_scale.end(), same)) {
+    throw Error(ErrorKind::kMismatch, "has values by another scale than the training data", path.string(),
+                "Pack both from the same job, or evaluate on the table itself.");
   }
   if (!alike.name) alike.name = [path](std::uint64_t id) { return row_name(path, id); };
   if (!alike.bad_samples) alike.bad_samples = std::make_shared<BadSamples>(options.bad_samples);

@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/data/crc32c.h"
+#include "muster/data/scale_bytes.h"
 
 namespace muster::data {
 namespace {
@@ -169,12 +170,8 @@ bool put_bytes(const PackedLayout& layout, std::span<const float> features, bool
 void get_bytes(const PackedLayout& layout, const std::byte* in, std::span<float> features) {
   const std::size_t plane = features.size() / layout.scale.size();
   for (std::size_t c = 0; c < layout.scale.size(); ++c) {
-    const float scale = layout.scale[c];
-    const float shift = layout.shift[c];
-    const auto* from = reinterpret_cast<const std::uint8_t*>(in) + c * plane;
-    float* to = features.data() + c * plane;
-    for (std::size_t i = 0; i < plane; ++i)
-      to[i] = static_cast<float>(from[i]) * scale + shift;
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(in) + c * plane, plane);
+    scale_bytes(bytes, layout.scale[c], layout.shift[c], features.subspan(c * plane, plane));
   }
 }
 
