@@ -150,7 +150,6 @@ class Chaos {
   // A calm time, faults, and the job's end.
   void disturb() {
     std::optional<PlannedFault> planned;
-    bool told_to_stop = false;
     for (;;) {
       const control::JobStatus& status = watch_->look();
       const double now = watch_->now();
@@ -171,7 +170,7 @@ class Chaos {
       const bool stop = flags_.then == "stop" || (own_ && interrupted());
       // With all of them back: who is only starting cannot write the last checkpoint.
       const bool rested = end_ && maker_->settled() && (all_train(status) || now - *end_ > kRest || interrupted());
-      if (rested && stop && !told_to_stop) told_to_stop = tell_to_stop();
+      if (rested && stop && !told_to_stop_ && tell_to_stop()) told_to_stop_ = now;
       if (interrupted() && !own_) break;
       if (now - watch_->last_commit() > kStuck) {
         teller_.tell(now, fmt::format("nothing was committed for {:.0f} s: nobody waits any longer", kStuck));
@@ -198,6 +197,7 @@ class Chaos {
     Observations seen = watch_->conclude(job_.ledger);
     seen.faults = maker_->faults();
     seen.liveness = job_.parallel.liveness_seconds;
+    seen.told_to_stop = told_to_stop_;
     double rate = calm_ ? step_rate(seen.samples, *calm_, begin_.value_or(watch_->now())) : 0;
     if (rate > 0) seen.step_seconds = 1 / rate;
     seen.no_reference = "no undisturbed run to compare with: --compare makes one, --reference names one";
@@ -274,10 +274,11 @@ class Chaos {
   std::optional<StartedProgram> program_;
   std::optional<JobWatch> watch_;
   std::optional<FaultMaker> maker_;
-  // When the calm time, the faults began, and when these ended; as ChaosSample::at.
+  // When the calm time, the faults began, when these ended, and when the job was told to; as ChaosSample::at.
   std::optional<double> calm_;
   std::optional<double> begin_;
   std::optional<double> end_;
+  std::optional<double> told_to_stop_;
 };
 
 void run_chaos(const ChaosFlags& flags, Outcome& outcome) {

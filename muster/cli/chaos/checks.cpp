@@ -170,7 +170,8 @@ Finding check_progress(const Observations& seen) {
     if (fault.continued) {
       // Woken in time it must go on as if nothing had been. One that was woken late proves nothing.
       const double stopped = *fault.continued - fault.at;
-      if (fault.gone && *fault.gone < *fault.continued + seen.liveness && stopped < 0.75 * seen.liveness)
+      const bool left = fault.gone && seen.told_to_stop && *fault.gone >= *seen.told_to_stop;
+      if (fault.gone && !left && *fault.gone < *fault.continued + seen.liveness && stopped < 0.75 * seen.liveness)
         return failed(finding, fmt::format("worker {} (pid {}) was stopped for {:.1f} s only, and was killed for it",
                                            fault.rank, fault.victim.pid, stopped));
     } else if (fault.gone && *fault.gone - fault.at > allowed) {

@@ -51,6 +51,7 @@ struct Observations {
   std::set<std::uint64_t> validated_steps = {};            // nothing is committed while the job validates
   double liveness = 2;                                     // seconds: parallel.liveness_seconds
   double step_seconds = 0;                                 // of a calm step
+  std::optional<double> told_to_stop = {};                 // when the job was; whoever goes later was not killed
   bool over = false;                                       // the job has ended,
   bool ended_well = false;                                 // finished, or stopped on request
   std::string end = {};                                    // in words

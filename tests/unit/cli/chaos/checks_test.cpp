@@ -41,6 +41,16 @@ Observations honest() {
   return seen;
 }
 
+TEST(ChaosChecksTest, AWorkerThatWasWokenInTimeMayNotGoUnlessTheJobWasToldToStop) {
+  Observations seen = honest();
+  seen.faults.back().gone = 32;
+  EXPECT_EQ(check_progress(seen).verdict, Verdict::kFailed);
+  seen.told_to_stop = 32.5;
+  EXPECT_EQ(check_progress(seen).verdict, Verdict::kFailed) << "it went before";
+  seen.told_to_stop = 31.9;
+  EXPECT_EQ(check_progress(seen).verdict, Verdict::kPass);
+}
+
 TEST(ChaosChecksTest, AnHonestJobPasses) {
   for (const Finding& finding : check_invariants(honest())) {
     EXPECT_EQ(finding.verdict, finding.name == "I2" ? Verdict::kNotChecked : Verdict::kPass) << finding.reason;
