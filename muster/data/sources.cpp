@@ -160,10 +160,15 @@ std::vector<SourceInfo> sources() {
   return list;
 }
 
-Data open_source(const SourceOptions& options) {
+std::vector<std::string> source_names() {
   std::vector<std::string> names;
-  for (const Source& source : kSources) {
+  for (const Source& source : kSources)
     names.emplace_back(source.name);
+  return names;
+}
+
+Data open_source(const SourceOptions& options) {
+  for (const Source& source : kSources) {
     if (source.name != options.source) continue;
     Data data = source.open(options);
     data.form.spec = data.train->spec();
@@ -183,6 +188,7 @@ Data open_source(const SourceOptions& options) {
     }
     return data;
   }
+  const std::vector<std::string> names = source_names();
   throw Error(ErrorKind::kInvalidInput,
               fmt::format("unknown data source \"{}\"{}", options.source, did_you_mean(options.source, names)), {},
               fmt::format("Sources are {}.", join_words(names)));

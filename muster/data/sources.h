@@ -57,6 +57,7 @@ struct SourceInfo {
 
 // In the order in which help pages list them.
 std::vector<SourceInfo> sources();
+std::vector<std::string> source_names();
 
 // Opens the sets and checks that they fit together. A validation set that the files have of their own counts more than
 // SourceOptions::validation. Reads whole files, those of packed sets and plain .npy files

@@ -1,0 +1,114 @@
+// What a resolved job says, in the words of the layers below.
+#include "muster/trainer/job.h"
+
+namespace muster::trainer {
+
+compute::OptimizerOptions optimizer_options(const ResolvedJob& resolved) {
+  const auto& o = resolved.job.optimizer;
+  if (o.name == "sgd") {
+    return compute::Sgd{.lr = resolved.lr,
+                        .momentum = *o.momentum,
+                        .dampening = *o.dampening,
+                        .weight_decay = *o.weight_decay,
+                        .nesterov = o.nesterov};
+  }
+  if (o.name == "adam") {
+    return compute::Adam{
+        .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
+  }
+  if (o.name == "adamw") {
+    return compute::AdamW{
+        .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
+  }
+  if (o.name == "lars") {
+    return compute::Lars{.lr = resolved.lr,
+                         .momentum = *o.momentum,
+                         .weight_decay = *o.weight_decay,
+                         .trust = *o.trust,
+                         .eps = *o.eps,
+                         .nesterov = o.nesterov};
+  }
+  return compute::Lamb{
+      .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
+}
+
+data::SourceOptions source_options(const Job& job) {
+  data::SourceOptions options;
+  options.source = job.data.source;
+  options.path = job.data.path;
+  options.shape = job.data.shape;
+  options.classes = job.data.classes;
+  options.samples = static_cast<std::uint64_t>(job.data.samples);
+  options.test_samples = static_cast<std::uint64_t>(job.data.test_samples);
+  options.seed = static_cast<std::uint64_t>(job.seed);
+  options.augment = job.data.augment;
+  options.test_path = job.data.test_path;
+  options.validation_path = job.data.validation_path;
+  options.test_fraction = job.data.test_fraction;
+  options.validation = job.data.validation;
+  options.bad_samples.on_bad_sample =
+      job.data.on_bad_sample == "skip" ? data::OnBadSample::kSkip : data::OnBadSample::kFail;
+  options.bad_samples.limit = static_cast<std::uint64_t>(job.data.bad_sample_limit);
+  options.table.delimiter = job.data.delimiter.front();
+  options.table.header = job.data.header;
+  options.table.target = job.data.target;
+  options.table.regression = job.loss.task == "regression";
+  options.table.numeric = job.data.numeric;
+  options.table.categorical = job.data.categorical;
+  options.table.ignore = job.data.ignore;
+  if (job.data.missing) options.table.missing_value = static_cast<float>(*job.data.missing);
+  options.text.bytes = job.data.tokens == "bytes";
+  options.text.window = job.data.window;
+  if (job.data.mean) {
+    options.normalization = data::Normalization{{job.data.mean->begin(), job.data.mean->end()},
+                                                {job.data.stddev->begin(), job.data.stddev->end()}};
+  }
+  return options;
+}
+
+model::ModelOptions model_options(const Job& job) {
+  const auto& m = job.model;
+  model::ModelOptions options;
+  options.name = m.name.value_or("");
+  options.script = m.script;
+  options.library = m.library;
+  options.library_sha256 = m.library_sha256;
+  if (!m.hidden.empty()) options.hidden = m.hidden;
+  options.dropout = m.dropout;
+  options.activation = m.activation;
+  options.norm = m.norm;
+  options.groups = m.groups;
+  options.width = m.width;
+  options.depth = m.depth;
+  options.heads = m.heads;
+  options.embedding = m.embedding;
+  options.recompute = m.recompute;
+  return options;
+}
+
+std::uint64_t total_steps(const Job& job, const data::BatchShape& shape) {
+  if (job.steps) return static_cast<std::uint64_t>(*job.steps);
+  return static_cast<std::uint64_t>(job.epochs) * data::steps_per_epoch(shape);
+}
+
+compute::Tuning tuning(const Job& job) {
+  return {job.model.freeze, compute::parse_unfreeze(job.model.unfreeze),
+          compute::parse_lr_factors(job.optimizer.lr_factors)};
+}
+
+compute::Schedule schedule(const Job& job, const data::BatchShape& shape) {
+  const auto per_epoch = static_cast<double>(data::steps_per_epoch(shape));
+  compute::Schedule schedule;
+  schedule.kind = compute::parse_schedule(job.optimizer.schedule);
+  schedule.warmup_steps = job.optimizer.warmup_epochs * per_epoch;
+  schedule.warmup_start = job.optimizer.warmup_start;
+  schedule.total_steps = total_steps(job, shape);
+  for (const double epoch : job.optimizer.milestones)
+    schedule.milestones.push_back(epoch * per_epoch);
+  schedule.gamma = job.optimizer.gamma;
+  schedule.power = job.optimizer.power;
+  schedule.final_fraction = job.optimizer.final_fraction;
+  return schedule;
+}
+
+}  // namespace muster::trainer

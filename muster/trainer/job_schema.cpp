@@ -1,0 +1,244 @@
+// The description of the job file: type, limits, default and help of every key, bound to its member of Job.
+#include "muster/data/sources.h"
+#include "muster/strategies/registry.h"
+#include "muster/trainer/job.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::uint64_t kMostLanes = 64;
+
+}  // namespace
+
+Schema job_schema(Job& job) {
+  constexpr double kMany = 1e15;  // far beyond any run, far below where integers stop being exact as numbers
+  Schema schema;
+  Section& j = schema.section("job", "What is trained, for how long, and what fixes the bits of the result.");
+  j.field("name", &job.name, "Names the run's folder, runs/NAME-TIME. Default: the job file's name.");
+  j.field("seed", &job.seed, "Of everything random: first weights, order of samples, dropout.").range(0, kMany);
+  j.field("epochs", &job.epochs, "Passes over the training data.").range(1, 1e9);
+  j.field("steps", &job.steps, "Steps instead of epochs, when given.").range(1, kMany);
+  j.field(
+       "lanes", &job.lanes,
+       "Parts that each step's batch is cut into; part of the result. Not set: the largest power of two that leaves at "
+       "least 32 samples a lane.")
+      .range(1, static_cast<double>(kMostLanes));
+  j.field("threads", &job.threads, "Threads that compute one lane, in LibTorch and in the BLAS; part of the result.")
+      .range(1, 1024);
+  j.field("device", &job.device, "Where to compute. A LibTorch with CUDA compiles, but Muster was never run on one.")
+      .one_of({"cpu"});
+  j.field("patience", &job.patience,
+          "Stop early when the validation loss has not improved for so many epochs. Not set: never.")
+      .range(1, 1e9);
+  j.field("runs", &job.runs, "Folder that holds the runs.").non_empty();
+  j.field("ledger", &job.ledger,
+          "Record every sample that is loaded, for muster ledger check: 4 bytes a sample and 56 a lane, for ever.");
+
+  Section& d = schema.section("data", "Where samples come from and how many make a step.");
+  d.field("source", &job.data.source, "Kind of data.").one_of(data::source_names());
+  d.field("path", &job.data.path,
+          "File or folder of the data. Empty: where the source's Debian package puts it, if it has one.");
+  d.field("validation", &job.data.validation,
+          "Fraction of the training samples held out for validation. 0: validate on the test set.")
+      .range(0, 0.9);
+  d.field("batch", &job.data.batch, "Samples of a step, over all lanes. Default 64.").range(1, 1e9);
+  d.field("lane_batch", &job.data.lane_batch,
+          "Instead of batch: samples of each lane, so that more lanes make a larger batch.")
+      .range(1, 1e9);
+  d.field("mean", &job.data.mean,
+          "Per channel, subtracted from pixels in 0..1. Not set: measured on the training set.");
+  d.field("std", &job.data.stddev, "Per channel, divides pixels after mean. Not set: measured on the training set.")
+      .above(0);
+  d.field("shape", &job.data.shape,
+          "Of one sample; for the sources synthetic and pictures (channels, height, width; 3, 224, 224 if not set).")
+      .range(1, 1e6)
+      .non_empty();
+  d.field("classes", &job.data.classes, "For the source synthetic.").range(2, 1e6);
+  d.field("samples", &job.data.samples, "Training samples; for the source synthetic.").range(1, kMany);
+  d.field("test_samples", &job.data.test_samples, "For the source synthetic.").range(1, kMany);
+  d.field("test_path", &job.data.test_path,
+          "Test set in a file or folder of its own, for csv, numpy, text and pictures. Empty: test_fraction of the "
+          "samples is held out.");
+  d.field("validation_path", &job.data.validation_path,
+          "Validation set in a file or folder of its own, for the same. Empty: as validation says.");
+  d.field(
+       "test_fraction", &job.data.test_fraction,
+       "Part of the samples held out as test set where there is none: csv and numpy by a keyed draw, text at its end.")
+      .range(0.001, 0.9);
+  d.field(
+       "on_bad_sample", &job.data.on_bad_sample,
+       "A sample that cannot be used (a cut picture, a line with too few fields): \"fail\" ends the job and names it, "
+       "\"skip\" goes on and counts it.")
+      .one_of({"fail", "skip"});
+  d.field("bad_sample_limit", &job.data.bad_sample_limit,
+          "skip: with more bad samples than this the job fails after all.")
+      .range(0, kMany);
+  d.field("target", &job.data.target, "csv: name of the column to predict. Empty: the last one.");
+  d.field("numeric", &job.data.numeric, "csv: names of columns of numbers. Columns in no list are inferred.");
+  d.field("categorical", &job.data.categorical, "csv: names of columns whose values are categories.");
+  d.field("ignore", &job.data.ignore, "csv: names of columns to leave out.");
+  d.field("missing", &job.data.missing,
+          "csv: stands for missing numbers. Not set: the mean of the column in the training rows.");
+  d.field("delimiter", &job.data.delimiter, "csv: one character between fields.").non_empty();
+  d.field("header", &job.data.header,
+          "csv: the first line names the columns; false: their names are \"0\", \"1\", ...");
+  d.field("tokens", &job.data.tokens, "text: what models read.").one_of({"characters", "bytes"});
+  d.field("window", &job.data.window, "text: tokens of a sample.").range(1, 1e6);
+  d.field("augment", &job.data.augment,
+          "What is done to training pictures, in this order: flip, crop:N, rotate:DEGREES, jitter:S, cutout:N, "
+          "random-resized-crop, mixup:ALPHA (docs/data-pictures.md).");
+  d.field("placement", &job.data.placement,
+          "\"any\": every worker reads any sample. \"local\": every lane has samples of its own, so that a worker "
+          "reads only those of its lanes (docs/partitioning.md).")
+      .one_of({"any", "local"});
+  d.field("partition", &job.data.partition,
+          "placement local: which samples a lane has. consecutive, random, hash, balanced, stratified, "
+          "dirichlet:ALPHA or file:PATH.");
+  d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
+  d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
+
+  Section& m = schema.section("model", "What is trained.");
+  m.field(
+      "name", &job.model.name,
+      "Model of the zoo (muster models lists them), or of the library. Not set: cnn; for the source csv mlp, for the "
+      "task language transformer.");
+  m.field("script", &job.model.script,
+          "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
+  m.field("library", &job.model.library,
+          "Shared object with models of your own, of which name is one (docs/models.md). It is code: use files you "
+          "trust.");
+  m.field("library_sha256", &job.model.library_sha256,
+          "Hash that the library must have. Not set: of the file there is.");
+  m.field("hidden", &job.model.hidden, "mlp, cnn, wide_deep: widths of the hidden layers. Empty: the model's own.")
+      .range(1, 1e6);
+  m.field("dropout", &job.model.dropout,
+          "mlp, cnn, wrn-D-K, lstm, gru, transformer, wide_deep: probability of dropping an activation. Not set: the "
+          "model's own.")
+      .range(0, 0.99);
+  m.field("activation", &job.model.activation, "Of mlp, wide_deep and all convolutional models. Not set: relu.")
+      .one_of({"relu", "leaky_relu"});
+  m.field("norm", &job.model.norm, "Of all convolutional models. Not set: batch.").one_of({"batch", "group"});
+  m.field("groups", &job.model.groups,
+          "norm group: groups of channels. Not set: up to 32, of at least two channels each.")
+      .range(1, 1e6);
+  m.field("width", &job.model.width, "lstm, gru, transformer: width of the state. Not set: 256.").range(1, 1e6);
+  m.field("depth", &job.model.depth, "lstm, gru, transformer: layers. Not set: 2; 4 for the transformer.")
+      .range(1, 1e4);
+  m.field("heads", &job.model.heads, "transformer: heads of attention. Not set: 4.").range(1, 1e4);
+  m.field("embedding", &job.model.embedding, "lstm, gru, wide_deep: width of an embedding. Not set: the model's own.")
+      .range(1, 1e6);
+  m.field(
+      "recompute", &job.model.recompute,
+      "ResNets and transformer: blocks keep only their input for backward and are computed again there. Less memory, "
+      "more time, the same bits.");
+  m.field(
+      "init", &job.model.init,
+      "File of weights to begin from: safetensors or PyTorch's .pth. Every tensor of the model must be in it, but for "
+      "those of init_skip.");
+  m.field("init_skip", &job.model.init_skip,
+          "Patterns of tensors that are begun anew in spite of init, a new last layer for example: [\"fc.*\"]. A star "
+          "stands for any characters.");
+  m.field(
+      "freeze", &job.model.freeze,
+      "Patterns of tensors that do not train. A batch norm that is frozen normalises by its statistics, which stay.");
+  m.field("unfreeze", &job.model.unfreeze,
+          "Ends freeze for a pattern once so many epochs are finished: [\"layer4.*=2\"]. The last that fits counts.");
+
+  Section& l = schema.section("loss", "What is minimised.");
+  l.field("task", &job.loss.task,
+          "What the model is asked for: a class, numbers, or the next token of a text at every position "
+          "(docs/training.md).")
+      .one_of({"classification", "regression", "language"});
+  l.field("label_smoothing", &job.loss.label_smoothing,
+          "classification, language: share of the target spread over all classes.")
+      .range(0, 0.99);
+  l.field("error", &job.loss.error, "regression: squared, absolute or Huber error. Not set: mse.")
+      .one_of({"mse", "mae", "huber"});
+
+  auto& opt = job.optimizer;
+  Section& o = schema.section("optimizer",
+                              "How the parameters follow the gradient. Keys that the chosen optimizer or "
+                              "schedule does not know are errors.");
+  o.field("name", &opt.name, "LARS and LAMB are made for large batches.")
+      .one_of({"sgd", "adam", "adamw", "lars", "lamb"});
+  o.field("lr", &opt.lr, "Learning rate. Not set: the optimizer's own default.").above(0);
+  o.field("momentum", &opt.momentum, "sgd, lars.").range(0, 0.9999);
+  o.field("dampening", &opt.dampening, "sgd.").range(0, 1);
+  o.field("nesterov", &opt.nesterov, "sgd, lars.");
+  o.field("weight_decay", &opt.weight_decay, "L2 in the gradient; decoupled for adamw and lamb.").range(0);
+  o.field("beta1", &opt.beta1, "adam, adamw, lamb.").range(0, 0.999999);
+  o.field("beta2", &opt.beta2, "adam, adamw, lamb.").range(0, 0.999999);
+  o.field("eps", &opt.eps, "adam, adamw, lars, lamb.").above(0);
+  o.field("trust", &opt.trust, "lars: the trust coefficient.").above(0);
+  o.field("exempt", &opt.exempt, "Which tensors weight decay and trust ratios leave alone.")
+      .one_of(compute::exemption_names());
+  o.field("lr_factors", &opt.lr_factors,
+          "Factors of the learning rate for patterns of parameters: [\"layer1.*=0.1\"]. The last that fits counts; 1 "
+          "where none fits.");
+  o.field("init", &opt.init,
+          "State of torch.optim's SGD, Adam or AdamW from Python (.pth), to go on from. Not set: none.");
+  o.field("clip_norm", &opt.clip_norm, "Largest norm of the whole gradient. Not set: no clipping.").above(0);
+  o.field("schedule", &opt.schedule, "How the rate changes after warm-up.").one_of(compute::schedule_names());
+  o.field("warmup_epochs", &opt.warmup_epochs, "Epochs in which the rate rises to its full value; may be a fraction.")
+      .range(0, 1e9);
+  o.field("warmup_start", &opt.warmup_start, "Fraction of the rate at which warm-up starts.").range(0, 1);
+  o.field("milestones", &opt.milestones, "step: epochs at which the rate is multiplied by gamma.").range(0, 1e9);
+  o.field("gamma", &opt.gamma, "step.").above(0);
+  o.field("power", &opt.power, "polynomial.").above(0);
+  o.field("final_fraction", &opt.final_fraction, "cosine, polynomial: the rate at the end, as a fraction.").range(0, 1);
+  o.field("scaling", &opt.scaling,
+          "\"linear\": lr is for base_batch samples, and grows with the batch (32 to 256: 8 times).")
+      .one_of({"none", "linear"});
+  o.field("base_batch", &opt.base_batch, "The batch for which lr was tuned.").range(1, 1e9);
+
+  Section& p = schema.section("parallel", "Who computes. With shared_sync it changes speed, never the result.");
+  p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
+  p.field("workers", &job.parallel.workers,
+          "Worker processes on this machine. A range as \"1:4\" starts with the most, and muster scale changes it "
+          "(shared_sync).")
+      .range(1, 64);
+  p.field("claims", &job.parallel.claims,
+          "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
+      .one_of({"static", "dynamic"});
+  p.field("liveness_seconds", &job.parallel.liveness_seconds,
+          "shared_sync: a worker without a sign of life for so long is killed and replaced.")
+      .range(0.5, 3600);
+  p.field(
+       "hang_seconds", &job.parallel.hang_seconds,
+       "shared_sync: a worker that computes one lane for longer than this, and than ten steps usually take, is killed "
+       "and replaced.")
+      .range(0.5, 86400);
+  p.field("orphan_seconds", &job.parallel.orphan_seconds,
+          "shared_sync: workers whose coordinator was killed go on for so long; muster attach takes them over. Then "
+          "they write a checkpoint and end.")
+      .range(0, 86400);
+  p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
+      .range(64, 1 << 20);
+  p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
+          "all_reduce, one lane a worker: batch norms of zoo models use the samples of all workers.");
+  p.field("overlap", &job.parallel.overlap, "all_reduce: sum the pieces while backward goes on; the same result.");
+  p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
+  p.field("averaged_steps", &job.parallel.averaged_steps,
+          "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")
+      .range(0, kMany);
+  p.field("outer_lr", &job.parallel.outer_lr, "local_sgd: rate of the averaged change.").range(1e-6, 10);
+  p.field("outer_momentum", &job.parallel.outer_momentum, "local_sgd: momentum of the averaged change.")
+      .range(0, 0.999);
+  p.field("average_state", &job.parallel.average_state,
+          "local_sgd: average the optimizer's state too; false: each worker keeps its own.");
+
+  Section& c = schema.section("checkpoint", "What survives when everything dies.");
+  c.field("every_steps", &job.checkpoint.every_steps,
+          "Also checkpoint after so many steps; \"auto\": as often as measured cost and failures make it pay. Not set: "
+          "only "
+          "at epochs.")
+      .range(1, kMany);
+  c.field("every_epochs", &job.checkpoint.every_epochs, "Checkpoint after so many epochs.").range(1, 1e9);
+  c.field("keep", &job.checkpoint.keep, "Newest checkpoints that stay, besides the best.").range(1, 1e6);
+  c.field("grace_seconds", &job.checkpoint.grace_seconds,
+          "After Ctrl-C or SIGTERM: longest time until the process ends, with or without its checkpoint.")
+      .range(0.1, 3600);
+  return schema;
+}
+
+}  // namespace muster::trainer
