@@ -14,6 +14,8 @@
 namespace muster::cli {
 namespace {
 
+constexpr const char* kLanguage = "\n[loss]\ntask = \"language\"\n";
+
 // A TOML string: JSON's quoting is a part of TOML's.
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -47,18 +49,17 @@ std::string data_section(const data::SourceOptions& options) {
   }
   const bool regression = (options.source == "csv" || options.source == "numpy") && table.regression;
   if (regression) text += "\n[loss]\ntask = \"regression\"\n";
-  if (options.source == "text") text += "\n[loss]\ntask = \"language\"\n";
+  if (options.source == "text") text += kLanguage;
   return text;
 }
 
 data::SourceOptions chosen_data(const std::string& what, const std::string& path,
                                 const std::vector<std::string>& assignments) {
   if (what.ends_with(".toml")) return trainer::source_options(trainer::load_job(what, assignments).job);
-  std::vector<std::string> names;
-  for (const auto& source : data::sources())
-    names.push_back(source.name);
+  const std::vector<std::string> names = data::source_names();
   if (std::find(names.begin(), names.end(), what) != names.end()) {
-    const std::string text = fmt::format("[data]\nsource = {}\npath = {}\n", quoted(what), quoted(path));
+    std::string text = fmt::format("[data]\nsource = {}\npath = {}\n", quoted(what), quoted(path));
+    if (what == "text") text += kLanguage;
     return trainer::source_options(trainer::parse_job(text, what, assignments).job);
   }
   if (!std::filesystem::exists(what)) {

@@ -95,6 +95,15 @@ TEST_F(DataCommands, ATableOfNumbersToPredictTrainsInItsOwnUnits) {
   EXPECT_EQ(one.at("test_mae"), packed.at("test_mae")) << "shards know the unit too";
 }
 
+TEST_F(DataCommands, EverySourceOfFilesIsShownByItsName) {
+  make_table();
+  testing::spill(folder_ / "a.txt", std::string(2000, 'a') + std::string(2000, 'b'));
+  for (const auto& [source, path] : {std::pair("text", "a.txt"), std::pair("csv", "table.csv")}) {
+    const Finished result = muster({"data", "show", source, "--path", path, "--json"});
+    EXPECT_EQ(result.exit_code, 0) << source << result.err;
+  }
+}
+
 TEST_F(DataCommands, ATextTrainsALanguageModel) {
   std::string text;
   while (text.size() < 20000)
