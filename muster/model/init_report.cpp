@@ -54,7 +54,7 @@ std::string InitReport::summary() const {
   const auto count = [&](const std::vector<std::string>& names, const char* what) {
     if (!names.empty()) text += fmt::format(", {} {}", names.size(), what);
   };
-  count(skipped, "left as begun");
+  count(skipped, "begun anew");
   count(missing, "missing");
   count(mismatched, "of another shape");
   count(unexpected, "not in the model");
@@ -67,7 +67,7 @@ std::vector<std::string> InitReport::lines() const {
     if (!names.empty()) lines.push_back(fmt::format("{}: {}", what, some(names)));
   };
   add(converted, "converted to float32");
-  add(skipped, "left as begun");
+  add(skipped, "begun anew");
   add(missing, "missing in the file");
   add(mismatched, "of another shape");
   add(unexpected, "in the file and not in the model");

@@ -74,7 +74,7 @@ InitReport initialize(torch::nn::Module& module, const Weights& weights, std::sp
   InitReport report = compare_weights(weights, init_targets(module), skip);
   if (!report.complete()) {
     throw Error(ErrorKind::kMismatch, fmt::format("does not fit the model: {}", fmt::join(report.lines(), "; ")), where,
-                "Name the tensors that are to be left as begun, a new last layer for example: "
+                "Name the tensors that are to be begun anew, a new last layer for example: "
                 "model.init_skip = [\"fc.*\"].");
   }
   const torch::NoGradGuard no_grad;

@@ -1,7 +1,7 @@
 #include "muster/trainer/trained_model.h"
 
+#include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/compute/threads.h"
 #include "muster/model/checkpoint.h"
+#include "muster/model/initialize.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/run_folder.h"
 
@@ -51,27 +52,14 @@ fs::path chosen_checkpoint(const fs::path& run, const std::string& which) {
   return store.path_of(step);
 }
 
-// Puts the file's tensors into the net; it must have every one of them.
-void load_weights(model::Net& net, const model::SafetensorsFile& file) {
-  const torch::NoGradGuard no_grad;
-  const auto load = [&](const std::string& name, torch::Tensor tensor) {
-    const model::TensorEntry* const entry = file.header().find(name);
-    if (entry == nullptr)
-      throw Error(ErrorKind::kMismatch, fmt::format("has no tensor {}, which the model needs", name),
-                  file.path().string());
-    if (entry->shape != tensor.sizes().vec() || entry->bytes() != tensor.nbytes())
-      throw Error(ErrorKind::kMismatch,
-                  fmt::format("the tensor {} is {} here and {} in the model", name, fmt::join(entry->shape, "x"),
-                              fmt::join(tensor.sizes().vec(), "x")),
-                  file.path().string());
-    torch::Tensor dense = torch::empty_like(tensor, torch::MemoryFormat::Contiguous);
-    file.read(name, {static_cast<std::byte*>(dense.data_ptr()), dense.nbytes()});
-    tensor.copy_(dense);
-  };
-  for (const auto& item : net.named_parameters())
-    load(item.key(), item.value());
-  for (const auto& item : net.named_buffers())
-    load(item.key(), item.value());
+// The file must have every tensor of the model.
+void load_weights(model::Net& net, const fs::path& path) {
+  try {
+    model::initialize(net, model::read_weights(path), {}, path.string());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    throw Error(error.kind(), error.message(), error.where(), "Give --run the run that the weights are of.");
+  }
 }
 
 }  // namespace
@@ -96,7 +84,7 @@ TrainedModel open_trained(const fs::path& path, const TrainedModelOptions& optio
   compute::set_threads(static_cast<int>(trained.resolved.job.threads));
   trained.task = build_task(trained.resolved.job, trained.card.form.spec);
   trained.net = build_model(trained.resolved.job, trained.card.form.spec);
-  load_weights(*trained.net, model::SafetensorsFile(trained.weights));
+  load_weights(*trained.net, trained.weights);
   trained.net->eval();
   return trained;
 }

@@ -27,8 +27,8 @@ struct TrainedModelOptions {
   std::string checkpoint = "best";  // "best", "last", or a step
 };
 
-// `path` is a run's folder, a checkpoint in one, or a file of weights. Throws Error{kNotFound} for what is none of
-// these; kMismatch naming the first tensor that is missing or of another shape; what reading throws.
+// `path` is a run's folder, a checkpoint in one, or a file of weights (model/weights.h). Throws Error{kNotFound} for
+// what is none of these; kMismatch naming the tensors that are missing or of another shape; what reading throws.
 TrainedModel open_trained(const std::filesystem::path& path, const TrainedModelOptions& options = {});
 
 }  // namespace muster::trainer

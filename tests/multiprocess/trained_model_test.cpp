@@ -71,6 +71,11 @@ TEST_F(TrainedModel, IsEvaluatedToTheFiguresOfItsRunAndOnOtherData) {
   const Json row = rows(same.out).back();
   EXPECT_EQ(row.at("loss"), trained.at("test_loss"));
   EXPECT_EQ(row.at("accuracy"), trained.at("test_accuracy"));
+  // The same weights as a file for Python.
+  ASSERT_EQ(muster({"model", "convert", run_, "net.pth"}).exit_code, 0);
+  const Finished file = muster({"evaluate", "net.pth", "--run", run_, "--json"});
+  ASSERT_EQ(file.exit_code, 0) << file.err;
+  EXPECT_EQ(rows(file.out).back().at("loss"), row.at("loss"));
   std::filesystem::remove(folder_ / "points.csv");
   testing::spill(folder_ / "new.csv", points(500, 2, true));
   const Finished other = muster({"evaluate", run_, "--data", "new.csv", "--out", "report", "--worst", "3"});
