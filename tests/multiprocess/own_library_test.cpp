@@ -4,6 +4,7 @@
 
 #include "support/program.h"
 #include "support/sandbox.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -15,28 +16,13 @@ using testing::rows;
 using testing::run_program;
 using testing::spill;
 
-constexpr const char* kJob = R"([job]
-name = "own"
-epochs = 2
-[data]
-source = "synthetic"
-shape = [1, 8, 8]
-samples = 512
-test_samples = 128
-batch = 64
-[model]
-library = "libmine.so"
-name = "highway"
-width = 32
-[optimizer]
-lr = 0.1
-momentum = 0.9
-)";
-
 class OwnLibraryTest : public ::testing::Test {
  protected:
   OwnLibraryTest() {
-    spill(folder_ / "job.toml", kJob);
+    spill(folder_ / "job.toml",
+          testing::small_job("own", {"data.shape=[1, 8, 8]", "data.samples=512", "data.test_samples=128",
+                                     "model.library=\"libmine.so\"", "model.name=\"highway\"",
+                                     "model.hidden=", "model.width=32", "optimizer.lr=0.1"}));
     std::filesystem::copy_file(MUSTER_OWN_LIBRARY, folder_ / "libmine.so");
   }
   Finished muster(std::vector<std::string> arguments) { return run_program(folder_.path(), std::move(arguments)); }

@@ -5,6 +5,7 @@
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/scripts.h"
+#include "support/training_program.h"
 
 namespace muster {
 namespace {
@@ -16,26 +17,13 @@ using testing::rows;
 using testing::run_program;
 using testing::spill;
 
-constexpr const char* kJob = R"([job]
-name = "scripted"
-epochs = 3
-[data]
-source = "synthetic"
-shape = [1, 8, 8]
-samples = 512
-test_samples = 128
-batch = 64
-[model]
-script = "model.ts"
-[optimizer]
-lr = 0.1
-momentum = 0.9
-)";
-
 class ScriptTest : public ::testing::Test {
  protected:
   ScriptTest() {
-    spill(folder_ / "job.toml", kJob);
+    spill(folder_ / "job.toml",
+          testing::small_job("scripted", {"job.epochs=3", "job.lanes=", "data.shape=[1, 8, 8]", "data.samples=512",
+                                          "data.test_samples=128", "model.script=\"model.ts\"",
+                                          "model.name=", "model.hidden=", "optimizer.lr=0.1"}));
     testing::save_script_classifier(folder_ / "model.ts", 64, 10, 0.2);
   }
   Finished muster(std::vector<std::string> arguments) { return run_program(folder_.path(), std::move(arguments)); }
