@@ -112,4 +112,32 @@ Placement place_by_hash(std::uint64_t shards, std::span<const Member> members, c
   return placement;
 }
 
+std::vector<std::vector<std::uint32_t>> place_copies_by_hash(std::uint64_t shards, std::uint32_t copies,
+                                                             std::span<const Member> members,
+                                                             const HashOptions& options) {
+  check(members, options);
+  const std::vector<Node> circle = make_circle(members, options);
+  const std::size_t wanted = std::min<std::size_t>(copies, members.size());
+  std::vector<std::uint64_t> room = hash_bounds(shards * wanted, members, options);
+  std::vector<std::vector<std::uint32_t>> placement(shards);
+  for (std::uint64_t shard = 0; shard < shards; ++shard) {
+    std::vector<std::uint32_t>& holders = placement[shard];
+    const auto start = std::lower_bound(circle.begin(), circle.end(), Node{scramble(~shard), 0});
+    const auto walk = [&](bool bounded) {
+      auto node = start;
+      for (std::size_t seen = 0; seen < circle.size() && holders.size() < wanted; ++seen, ++node) {
+        if (node == circle.end()) node = circle.begin();
+        const bool holds = std::find(holders.begin(), holders.end(), node->member) != holders.end();
+        if (holds || (bounded && room[node->member] == 0)) continue;
+        if (room[node->member] > 0) --room[node->member];
+        holders.push_back(node->member);
+      }
+    };
+    walk(true);
+    // All who have room may hold a copy of this shard already: that copies are apart counts more than the bound.
+    walk(false);
+  }
+  return placement;
+}
+
 }  // namespace muster::data

@@ -18,7 +18,6 @@ enum class Verb : std::uint32_t {
   kPush,       // an update of a chunk
   kRead,       // a chunk's whole state: for checkpoints
   kWrite,      // a chunk's whole state, once: the first values, or a checkpoint's
-  kReplicate,  // primary to copy: the update that made `version`
   kFill,       // primary to copy: a chunk's whole state
   kRecords,    // block sums of a step whose lanes are all there
   kApply,      // the verdict on a step
@@ -35,6 +34,16 @@ enum class Status : std::uint32_t {
   kStale,      // sent by an older server map
   kWait,       // nothing to do yet: ask again
   kRefused,    // it cannot be right; the body says why
+};
+
+enum MessageFlag : std::uint32_t {
+  kKept = 1,        // a lane of a synchronous step: it is kept until the step is closed
+  kSomeAbsent = 2,  // marks of the tensors that have a gradient follow the floats
+  kSkipped = 4,     // the step is closed without an update
+  kOwnUpdate = 8,   // not a lane: the client's own update, number `id`
+  kCopied = 16,     // from the primary to a copy
+  kSeen = 32,       // `first` is the highest version of the chunk that the client was told of
+  kExact = 64,      // kPull: with all steps before `step`
 };
 
 // Plain bytes, in the order of a little-endian machine. What a field means for a verb: shard.h and lease_queue.h.
@@ -55,7 +64,7 @@ struct Header {
   std::uint64_t second = 0;
   std::uint64_t bytes = 0;  // of the body; set by the transport
 };
-static_assert(sizeof(Header) == 104 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 96 && std::is_trivially_copyable_v<Header>);
 
 std::string_view to_string(Verb verb);
 std::string_view to_string(Status status);

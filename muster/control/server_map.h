@@ -1,0 +1,61 @@
+// Which parameter servers hold which chunks: decisions as pure functions of what is known about the servers.
+//
+// A map is numbered by its generation; every change makes a new one, and whoever has a later one refuses what was sent
+// by an older one. A chunk has holders: the first is its primary, which orders the updates; the others are copies. A
+// holder that is filling has not got the chunk yet: its primary sends it, and every update with it, but it is not
+// counted on. When all is filled the map is settled: every chunk is where consistent hashing wants it
+// (data/partition/hash_placement.h), so a server that comes or goes moves about its share of the chunks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::control {
+
+struct ServerSeat {
+  std::string address{};  // empty: no server
+  std::uint32_t attempt = 0;
+
+  bool operator==(const ServerSeat&) const = default;
+};
+
+struct ChunkHolder {
+  std::uint32_t server = 0;
+  bool filling = false;
+
+  bool operator==(const ChunkHolder&) const = default;
+};
+
+struct ServerMap {
+  std::uint64_t generation = 0;
+  std::uint32_t copies = 1;  // wanted
+  std::vector<ServerSeat> servers;
+  std::vector<std::vector<ChunkHolder>> chunks;  // by number
+
+  // The server that orders the updates of a chunk; nothing if all its holders are lost.
+  std::optional<std::uint32_t> primary(std::uint32_t chunk) const;
+  bool holds(std::uint32_t chunk, std::uint32_t server) const;
+  // Servers that are filling, ascending.
+  std::vector<std::uint32_t> filling() const;
+  // Chunks that nobody has any more.
+  std::vector<std::uint32_t> lost() const;
+
+  std::string to_text() const;
+  // Throws Error{kDamaged}.
+  static ServerMap from_text(const std::string& text);
+};
+
+// The first map: nobody has to be filled. REQUIRES: at least one server has an address.
+ServerMap first_map(std::uint32_t chunks, std::uint32_t copies, std::vector<ServerSeat> servers);
+
+// The next map when the servers are these: holders that are gone, or are another process now, are no longer; who
+// should have a chunk and has not is filling. A chunk that nobody has any more stays without holders. With a single
+// copy there is nobody to fill from: a chunk stays on its server, whatever process that is.
+ServerMap next_map(const ServerMap& map, std::vector<ServerSeat> servers);
+
+// The next map when all who were filling have what they lacked.
+ServerMap settled_map(const ServerMap& map);
+
+}  // namespace muster::control

@@ -1,0 +1,151 @@
+// The book of a job: which lanes have been applied, who computes what, and what the steps came to. One chunk of the
+// parameter server, replicated like the others.
+//
+// A lane's worker writes it into the book last, when all chunks have its gradient: a lane that is in the book has been
+// applied everywhere, so the book alone says what is left to do. Leases are not part of the state. They are void when
+// the workers change (their generation is higher) and when the book moves to another server; a lane that is then
+// computed twice is applied once, because every chunk knows the lanes it has seen.
+//
+// Headers, by verb:
+//   kLease   step, first = lanes of the step, second = place of the worker | workers << 32, version = the workers'
+//            generation; flags: what it wants (Want). The answer: status kDone with a Grant in flags, lane, second =
+//            mask of lanes, version = updates so far; a StepResult as body with kClosed
+//   kPush    step, lane, first = lanes, version = the book's when the lane was leased; flags kKept; body: LaneEntry,
+//            then the lane's buffers
+//   kApply   step, second = mask, scale = norm of the gradient, flags kSkipped
+//
+// Thread safety: one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/compute/lane_area.h"
+#include "muster/strategies/parameter_server/applied_set.h"
+#include "muster/strategies/parameter_server/message.h"
+#include "muster/strategies/parameter_server/server_plan.h"
+
+namespace muster::strategies {
+
+// What a worker asks for with kLease.
+enum class Want : std::uint32_t {
+  kLane,       // a lane of the step
+  kOwnLane,    // the same, but only of those that are this worker's
+  kCommitted,  // that the step is over
+  kSettled,    // that all steps before this one are over
+};
+
+enum class Grant : std::uint32_t {
+  kLane,         // this one
+  kNothingLeft,  // others have them all
+  kFinish,       // all lanes that count are there: sum and apply them
+  kClosed,       // it is
+};
+
+struct LaneEntry {
+  compute::LaneReport report;
+  std::uint64_t samples = 0;
+};
+
+// Of a step, or, where steps are not taken together, of all lanes so far.
+struct StepResult {
+  double loss_sum = 0;
+  double score = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t change = 0;
+  double gradient_norm = 0;
+  std::uint32_t applied = 1;
+  std::uint32_t stop = 0;
+};
+
+// What has happened, for people.
+struct BookCounts {
+  static constexpr std::size_t kStaleness = 64;  // the last counts all above, too
+
+  std::uint64_t updates = 0;
+  std::uint64_t dropped = 0;  // lanes that came too late, of backup steps
+  std::uint64_t repeated = 0;  // pushes of lanes that were in the book
+  std::array<std::uint64_t, kStaleness> staleness{};
+};
+
+class Book {
+ public:
+  explicit Book(const ServerPlan& plan);
+
+  // An answer, or nothing as long as there is none to give.
+  struct Answer {
+    Header header;
+    std::optional<StepResult> result{};
+  };
+  std::optional<Answer> lease(const Header& request);
+  Status push(const Header& header, std::span<const std::byte> body);
+  Status apply(const Header& header);
+
+  std::span<const std::byte> buffers() const { return buffers_; }
+  std::uint64_t version() const { return counts_.updates; }
+  std::uint64_t floor() const { return done_.floor(); }
+  const BookCounts& counts() const { return counts_; }
+
+  std::vector<std::byte> read() const;
+  void write(std::span<const std::byte> state);
+  // The state of a job that stands before `step`.
+  static std::vector<std::byte> first_state(const ServerPlan& plan, std::uint64_t step,
+                                            std::span<const std::byte> buffers);
+
+  // What was decided since the last call, one JSON object a line; nothing unless plan.events.
+  std::string take_events();
+
+ private:
+  struct Kept {
+    LaneEntry entry;
+    std::vector<std::byte> buffers;
+  };
+  struct Closed {
+    StepResult result;
+    std::uint64_t seen = 0;  // mask: lanes that came, in time or late
+  };
+  struct Agreed {
+    std::uint64_t step = 0;  // of this and later ones
+    bool stop = false;
+    std::uint64_t change = 0;
+  };
+
+  Answer answer(Grant grant) const;
+  std::optional<Answer> lease_lane(const Header& request);
+  std::optional<Answer> commit_step(const Header& request);
+  std::optional<std::uint32_t> free_lane(const Header& request) const;
+  bool is_free(std::uint64_t step, std::uint32_t lane) const;
+  bool may_begin(std::uint64_t step) const;
+  std::uint32_t needed(std::uint32_t lanes) const;
+  void note_wishes(const compute::LaneReport& report);
+  StepResult with_wishes(StepResult result, std::uint64_t step) const;
+  Status late(const Header& header);
+  void event(const char* what, const Header& header, std::uint64_t number);
+
+  // Constant after construction.
+  const ServerPlan& plan_;
+  // The state.
+  AppliedSet done_;
+  std::vector<std::byte> buffers_;
+  BookCounts counts_;
+  StepResult total_;
+  Agreed agreed_;
+  // Of the synchronous step in work: the one at the floor.
+  std::map<std::uint32_t, Kept> kept_;
+  std::uint64_t accepted_ = 0;  // mask: the lanes that count, once it is known
+  std::map<std::uint64_t, Closed> closed_;
+  // Not part of it.
+  std::uint64_t generation_ = 0;  // of the workers
+  std::set<std::pair<std::uint64_t, std::uint32_t>> leases_;
+  bool finishing_ = false;
+  std::uint64_t highest_ = 0;  // step that a worker has asked for
+  std::string events_;
+};
+
+}  // namespace muster::strategies

@@ -1,0 +1,553 @@
+#include "muster/strategies/parameter_server/server.h"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/clock.h"
+#include "muster/base/error.h"
+#include "muster/base/failpoint.h"
+#include "muster/base/files.h"
+#include "muster/base/json.h"
+#include "muster/strategies/parameter_server/book.h"
+#include "muster/strategies/parameter_server/server_maps.h"
+#include "muster/strategies/parameter_server/shm_transport.h"
+#include "muster/strategies/parameter_server/snapshots.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{20};       // for a new map, while nothing asks for it
+constexpr std::chrono::milliseconds kLongAnswer{20};  // a lease that cannot be given yet is answered with "wait"
+constexpr std::chrono::microseconds kIdle{2000};
+constexpr std::chrono::seconds kConnectTimeout{1};
+constexpr std::chrono::milliseconds kRetry{50};  // of a connection that failed
+
+// A call that is answered when all copies have what it changed.
+struct Pending {
+  std::uint64_t handle = 0;
+  bool to_answer = true;
+  Header reply;
+  std::vector<std::byte> body;
+  int waits_for = 0;
+  bool stale = false;
+};
+
+struct Outgoing {
+  std::shared_ptr<Pending> pending;
+  Header header;
+  std::span<const std::byte> body;      // of the call, which is not answered before this is sent
+  std::shared_ptr<std::vector<std::byte>> owned;  // or of a state that is sent in pieces
+};
+
+// Another server that holds copies of chunks of this one.
+struct Copy {
+  std::unique_ptr<Connection> connection;
+  std::deque<Outgoing> queue;
+  std::deque<std::pair<Connection::Call, Outgoing>> flying;
+  Clock::Instant failed{};
+};
+
+}  // namespace
+
+class Server::State {
+ public:
+  explicit State(ServerOptions options)
+      : options_(std::move(options)),
+        plan_(get_plan(*options_.store, Deadline::after(options_.patience))),
+        maps_(options_.store),
+        inbox_(make_inbox()),
+        shard_(plan_, inbox_->memory()),
+        book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())) {
+    if (plan_.snapshot_seconds > 0 && options_.attempt > 0) load_snapshots();
+    options_.store->set(server_key(options_.number, options_.attempt), inbox_->address());
+  }
+
+  const std::string& address() const { return inbox_->address(); }
+  void stop() {
+    stopping_ = true;
+    inbox_->wake();
+  }
+
+  void run() {
+    const FailpointScope scope(static_cast<int>(options_.number), -1, static_cast<int>(options_.attempt));
+    while (!stopping_) {
+      const bool busy = copying() || !waiting_.empty();
+      if (std::optional<Incoming> call = inbox_->next(Deadline::after(busy ? kBusy : kIdle))) {
+        answer(*call);
+      }
+      send_to_copies();
+      answer_waiting();
+      const auto now = system_clock().now();
+      if (now - looked_ > kLook) look_for_map(now);
+      if (plan_.snapshot_seconds > 0) write_snapshots(now);
+      write_events();
+    }
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kBusy{50};
+
+  std::unique_ptr<Inbox> make_inbox() const {
+    const std::size_t bytes = Shard::memory_bytes(plan_);
+    return options_.make_inbox ? options_.make_inbox(plan_.limits(), bytes) : make_shm_inbox(plan_.limits(), bytes);
+  }
+  std::unique_ptr<Connection> connect(const std::string& address) const {
+    const std::uint32_t client = plan_.workers + options_.number;
+    const Deadline deadline = Deadline::after(kConnectTimeout);
+    return options_.connect ? options_.connect(address, client, deadline) : connect_shm(address, client, deadline);
+  }
+
+  bool is_book(std::uint32_t chunk) const { return chunk == book_chunk_; }
+  bool has(std::uint32_t chunk) const { return is_book(chunk) ? book_.has_value() : shard_.has(chunk); }
+  std::vector<std::byte> read(std::uint32_t chunk) const {
+    return is_book(chunk) ? book_->read() : shard_.read(chunk);
+  }
+  void write(std::uint32_t chunk, std::span<const std::byte> state) {
+    if (!is_book(chunk)) return shard_.write(chunk, state);
+    if (!book_) book_.emplace(plan_);
+    book_->write(state);
+  }
+  std::uint64_t version(std::uint32_t chunk) const { return is_book(chunk) ? book_->version() : shard_.version(chunk); }
+
+  const control::ServerMap& map() const { return maps_.current(); }
+  bool is_primary(std::uint32_t chunk) const { return map().primary(chunk) == options_.number; }
+
+  void look_for_map(Clock::Instant now) {
+    looked_ = now;
+    const control::ServerMap before = map();
+    if (maps_.look()) change_map(before);
+  }
+
+  // --- Calls.
+
+  void reply(const Incoming& call, Status status, std::span<const std::byte> body = {}) {
+    Header header = call.request;
+    header.status = status;
+    header.generation = map().generation;
+    header.version = has(header.chunk) ? version(header.chunk) : 0;
+    inbox_->reply(call.handle, header, body);
+  }
+
+  void refuse(const Incoming& call, const std::string& reason) {
+    reply(call, Status::kRefused, std::as_bytes(std::span(reason)));
+  }
+
+  void answer(const Incoming& call) {
+    const Header& request = call.request;
+    if (request.generation > map().generation) look_for_map(system_clock().now());
+    if (request.generation > map().generation) return reply(call, Status::kWait);
+    if (request.generation < map().generation) return reply(call, Status::kStale);
+    if (request.chunk > book_chunk_) return refuse(call, "there is no such chunk");
+    const bool copied = (request.flags & kCopied) != 0;
+    if (copied ? !map().holds(request.chunk, options_.number) : !is_primary(request.chunk))
+      return reply(call, Status::kStale);
+    if (request.verb == Verb::kWrite || request.verb == Verb::kFill) return take_piece(call);
+    if (!has(request.chunk)) return reply(call, Status::kWait);
+    switch (request.verb) {
+      case Verb::kPull: return pull(call);
+      case Verb::kPush: return change(call, is_book(request.chunk) ? book_->push(request, call.body) : shard_.push(request, call.body));
+      case Verb::kApply: return change(call, is_book(request.chunk) ? book_->apply(request) : shard_.apply(request));
+      case Verb::kRecords: return give_records(call);
+      case Verb::kRead: return give_piece(call);
+      case Verb::kLease:
+        if (!is_book(request.chunk)) return refuse(call, "leases are in the book");
+        waiting_.push_back({call, system_clock().now()});
+        return;
+      case Verb::kReport: return report(call);
+      default: return refuse(call, fmt::format("a server does not \"{}\"", to_string(request.verb)));
+    }
+  }
+
+  void pull(const Incoming& call) {
+    count_loss(call.request);
+    if (is_book(call.request.chunk)) {
+      if ((call.request.flags & kExact) != 0 && book_->floor() < call.request.step) return reply(call, Status::kWait);
+      return reply(call, Status::kDone, book_->buffers());
+    }
+    if ((call.request.flags & kExact) != 0 && shard_.floor(call.request.chunk) < call.request.step)
+      return reply(call, Status::kWait);
+    const Shard::View view = shard_.view(call.request.chunk);
+    Header header = call.request;
+    header.status = Status::kDone;
+    header.generation = map().generation;
+    header.version = view.version;
+    inbox_->reply_in_place(call.handle, header, std::as_bytes(view.parameters), *view.guard, view.limit);
+  }
+
+  void give_records(const Incoming& call) {
+    if (is_book(call.request.chunk)) return refuse(call, "the book has no gradients");
+    const std::vector<compute::BlockSum> records = shard_.records(call.request);
+    if (records.empty()) return refuse(call, "lanes of this step are missing");
+    reply(call, Status::kDone, std::as_bytes(std::span(records)));
+  }
+
+  // Applied here: it is acknowledged when the copies have it, too.
+  void change(const Incoming& call, Status status) {
+    Header header = call.request;
+    header.status = status;
+    header.generation = map().generation;
+    header.version = version(header.chunk);
+    const bool applied = status == Status::kDone || status == Status::kLate || status == Status::kDuplicate;
+    // What was seen before may be on its way to a copy still: the answer goes behind it.
+    if (!applied || (call.request.flags & kCopied) != 0) {
+      MUSTER_FAILPOINT("server.copy.before_reply");
+      return inbox_->reply(call.handle, header, {});
+    }
+    auto pending = std::make_shared<Pending>();
+    pending->handle = call.handle;
+    pending->reply = header;
+    MUSTER_FAILPOINT("server.push.before_copies");
+    for_each_copy(header.chunk, [&](Copy& copy) {
+      Outgoing out{pending, call.request, call.body, {}};
+      out.header.flags |= kCopied;
+      copy.queue.push_back(std::move(out));
+      ++pending->waits_for;
+    });
+    if (pending->waits_for == 0) inbox_->reply(call.handle, header, {});
+  }
+
+  // A state that comes in pieces: `first` is where in it this one stands, `second` how long it is.
+  void take_piece(const Incoming& call) {
+    const Header& request = call.request;
+    if (request.first > request.second || call.body.size() > request.second - request.first)
+      return refuse(call, "a piece lies outside of its state");
+    std::vector<std::byte>& state = arriving_[request.chunk];
+    if (request.first == 0) state.clear();
+    if (state.size() != request.first) return refuse(call, "a piece of a state is missing");
+    state.insert(state.end(), call.body.begin(), call.body.end());
+    if (state.size() < request.second) return reply(call, Status::kDone);
+    try {
+      write(request.chunk, state);
+    } catch (const Error& error) {
+      arriving_.erase(request.chunk);
+      return refuse(call, error.message());
+    }
+    arriving_.erase(request.chunk);
+    if (request.verb == Verb::kFill) {
+      lacking_.erase(request.chunk);
+      say_if_filled();
+      return reply(call, Status::kDone);
+    }
+    auto pending = std::make_shared<Pending>();
+    pending->handle = call.handle;
+    pending->reply = request;
+    pending->reply.version = version(request.chunk);
+    fill_copies(request.chunk, pending);
+    if (pending->waits_for == 0) reply(call, Status::kDone);
+  }
+
+  void give_piece(const Incoming& call) {
+    const std::vector<std::byte> state = read(call.request.chunk);
+    if (call.request.first > state.size()) return refuse(call, "the state is shorter");
+    const std::span<const std::byte> rest = std::span(state).subspan(call.request.first);
+    Header header = call.request;
+    header.status = Status::kDone;
+    header.generation = map().generation;
+    header.version = version(header.chunk);
+    header.second = state.size();
+    inbox_->reply(call.handle, header, rest.first(std::min(rest.size(), plan_.limits().most_body)));
+  }
+
+  // Leases that could not be given wait for the book to change, but not for long.
+  void answer_waiting() {
+    const auto now = system_clock().now();
+    std::erase_if(waiting_, [&](const Waiting& waiting) {
+      const Header& request = waiting.call.request;
+      if (!book_ || !is_primary(book_chunk_)) {
+        reply(waiting.call, Status::kStale);
+        return true;
+      }
+      std::optional<Book::Answer> answer = book_->lease(request);
+      if (!answer && now - waiting.since < kLongAnswer) return false;
+      if (!answer) {
+        reply(waiting.call, Status::kWait);
+        return true;
+      }
+      answer->header.verb = request.verb;
+      answer->header.chunk = request.chunk;
+      answer->header.client = request.client;
+      answer->header.step = request.step;
+      answer->header.generation = map().generation;
+      std::span<const std::byte> body;
+      if (answer->result) body = std::as_bytes(std::span(&*answer->result, 1));
+      inbox_->reply(waiting.call.handle, answer->header, body);
+      return true;
+    });
+  }
+
+  void report(const Incoming& call) {
+    Json json{{"server", options_.number}, {"attempt", options_.attempt}, {"generation", map().generation}};
+    std::uint64_t lost = 0;
+    for (const auto& [chunk, loss] : losses_)
+      lost += loss.most;
+    json["lost_updates"] = lost;
+    if (book_) {
+      const BookCounts& counts = book_->counts();
+      json["updates"] = counts.updates;
+      json["dropped"] = counts.dropped;
+      json["repeated"] = counts.repeated;
+      json["staleness"] = counts.staleness;
+      json["floor"] = book_->floor();
+    }
+    const std::string text = json.dump();
+    reply(call, Status::kDone, std::as_bytes(std::span(text)));
+  }
+
+  // --- Copies.
+
+  template <typename Function>
+  void for_each_copy(std::uint32_t chunk, const Function& function) {
+    for (const control::ChunkHolder& holder : map().chunks[chunk]) {
+      if (holder.server != options_.number) function(copies_[holder.server]);
+    }
+  }
+
+  bool copying() const {
+    return std::any_of(copies_.begin(), copies_.end(),
+                       [](const auto& copy) { return !copy.second.queue.empty() || !copy.second.flying.empty(); });
+  }
+
+  void queue_fill(Copy& copy, std::uint32_t chunk, const std::shared_ptr<Pending>& pending) {
+    const auto state = std::make_shared<std::vector<std::byte>>(read(chunk));
+    const std::size_t most = plan_.limits().most_body;
+    for (std::size_t at = 0; at == 0 || at < state->size(); at += most) {
+      Outgoing out;
+      out.header.verb = Verb::kFill;
+      out.header.chunk = chunk;
+      out.header.flags = kCopied;
+      out.header.first = at;
+      out.header.second = state->size();
+      out.owned = state;
+      out.body = std::span(*state).subspan(at, std::min(most, state->size() - at));
+      if (pending) {
+        out.pending = pending;
+        ++pending->waits_for;
+      }
+      copy.queue.push_back(std::move(out));
+    }
+  }
+
+  void fill_copies(std::uint32_t chunk, const std::shared_ptr<Pending>& pending) {
+    for_each_copy(chunk, [&](Copy& copy) { queue_fill(copy, chunk, pending); });
+  }
+
+  void settle(const std::shared_ptr<Pending>& pending) {
+    if (!pending) return;
+    if (--pending->waits_for > 0 || !pending->to_answer) return;
+    pending->to_answer = false;
+    if (pending->stale) pending->reply.status = Status::kStale;
+    pending->reply.generation = map().generation;
+    MUSTER_FAILPOINT("server.push.before_reply");
+    inbox_->reply(pending->handle, pending->reply, pending->body);
+  }
+
+  void send_to_copies() {
+    for (auto& [server, copy] : copies_) {
+      if (copy.queue.empty() && copy.flying.empty()) continue;
+      try {
+        exchange(server, copy);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kPeerLost && error.kind() != ErrorKind::kTimeout &&
+            error.kind() != ErrorKind::kMismatch)
+          throw;
+        // Lost, or not there yet: the next map tells. Until then nothing is acknowledged that it should have; what was
+        // under way goes first when it is back.
+        copy.connection.reset();
+        copy.failed = system_clock().now();
+        while (!copy.flying.empty()) {
+          copy.queue.push_front(std::move(copy.flying.back().second));
+          copy.flying.pop_back();
+        }
+      }
+    }
+  }
+
+  void exchange(std::uint32_t server, Copy& copy) {
+    if (!copy.connection) {
+      if (system_clock().now() - copy.failed < kRetry || map().servers[server].address.empty()) return;
+      copy.connection = connect(map().servers[server].address);
+    }
+    while (!copy.flying.empty() && copy.connection->done(copy.flying.front().first)) {
+      const Header reply = copy.connection->wait(copy.flying.front().first, Deadline::after(kConnectTimeout));
+      Outgoing sent = std::move(copy.flying.front().second);
+      copy.flying.pop_front();
+      taken(copy, std::move(sent), reply);
+    }
+    while (!copy.queue.empty()) {
+      Outgoing& next = copy.queue.front();
+      next.header.generation = map().generation;
+      const std::optional<Connection::Call> call = copy.connection->try_start(next.header, next.body, {});
+      if (!call) break;
+      copy.flying.emplace_back(*call, std::move(next));
+      copy.queue.pop_front();
+    }
+  }
+
+  // What a copy has answered.
+  void taken(Copy& copy, Outgoing sent, const Header& reply) {
+    const std::uint32_t chunk = sent.header.chunk;
+    if (reply.status == Status::kDone || reply.status == Status::kDuplicate || reply.status == Status::kLate)
+      return settle(sent.pending);
+    look_for_map(system_clock().now());
+    if (!is_primary(chunk)) {
+      if (sent.pending) sent.pending->stale = true;
+      return settle(sent.pending);
+    }
+    // It had a later map than this server, or has not got the chunk: it gets the chunk as it is now, which includes
+    // what it has missed, and all that comes after it.
+    queue_fill(copy, chunk, sent.pending);
+    settle(sent.pending);
+  }
+
+  // --- Maps.
+
+  void change_map(const control::ServerMap& before) {
+    const control::ServerMap& now = map();
+    forget_changed_servers(before);
+    lacking_.clear();
+    for (std::uint32_t chunk = 0; chunk < now.chunks.size(); ++chunk) {
+      if (!now.holds(chunk, options_.number)) {
+        if (!is_book(chunk)) shard_.drop(chunk);
+        if (is_book(chunk)) book_.reset();
+        continue;
+      }
+      for (const control::ChunkHolder& holder : now.chunks[chunk]) {
+        if (holder.server == options_.number && holder.filling && !had(before, chunk)) lacking_.insert(chunk);
+      }
+      if (is_primary(chunk) && has(chunk)) refill(before, chunk);
+    }
+    say_if_filled();
+  }
+
+  // Whether this server had the chunk by the map before.
+  bool had(const control::ServerMap& before, std::uint32_t chunk) const {
+    return before.holds(chunk, options_.number) && has(chunk);
+  }
+
+  // Copies that are new, or that followed another primary, get the chunk as it is.
+  void refill(const control::ServerMap& before, std::uint32_t chunk) {
+    const bool was_primary = before.primary(chunk) == options_.number;
+    for (const control::ChunkHolder& holder : map().chunks[chunk]) {
+      if (holder.server == options_.number) continue;
+      const bool followed = was_primary && before.holds(chunk, holder.server) && same_process(before, holder.server);
+      if (!followed) queue_fill(copies_[holder.server], chunk, nullptr);
+    }
+  }
+
+  bool same_process(const control::ServerMap& before, std::uint32_t server) const {
+    return server < before.servers.size() && before.servers[server] == map().servers[server];
+  }
+
+  // Nobody waits any more for those who are gone.
+  void forget_changed_servers(const control::ServerMap& before) {
+    for (auto& [server, copy] : copies_) {
+      if (same_process(before, server) && !map().servers[server].address.empty()) continue;
+      Copy gone = std::exchange(copy, Copy{});
+      for (auto& [call, out] : gone.flying)
+        settle(out.pending);
+      for (Outgoing& out : gone.queue)
+        settle(out.pending);
+    }
+  }
+
+  void say_if_filled() {
+    const std::vector<std::uint32_t> filling = map().filling();
+    if (!lacking_.empty() || said_ == map().generation) return;
+    if (std::find(filling.begin(), filling.end(), options_.number) == filling.end()) return;
+    said_ = map().generation;
+    options_.store->set(filled_key(map().generation, options_.number), "1");
+  }
+
+  // --- What was lost, and what is kept for that case.
+
+  struct Loss {
+    std::uint64_t restored = 0;  // version
+    std::uint64_t most = 0;      // updates that a client was told of and that are gone
+  };
+
+  void count_loss(const Header& request) {
+    if ((request.flags & kSeen) == 0) return;
+    const auto loss = losses_.find(request.chunk);
+    if (loss == losses_.end() || request.first <= loss->second.restored) return;
+    loss->second.most = std::max(loss->second.most, request.first - loss->second.restored);
+    options_.tell(fmt::format("server {}: {} acknowledged updates of chunk {} are lost, since version {}",
+                              options_.number, loss->second.most, request.chunk, loss->second.restored));
+  }
+
+  void load_snapshots() {
+    for (Snapshot& snapshot : read_snapshots(plan_.folder, options_.number)) {
+      write(snapshot.chunk, snapshot.state);
+      losses_[snapshot.chunk] = {version(snapshot.chunk), 0};
+    }
+  }
+
+  // One chunk at a time, so that nobody waits long.
+  void write_snapshots(Clock::Instant now) {
+    if (now < next_snapshot_) return;
+    const std::uint32_t chunk = snapshot_chunk_;
+    snapshot_chunk_ = (chunk + 1) % (book_chunk_ + 1);
+    if (snapshot_chunk_ == 0)
+      next_snapshot_ = now + std::chrono::duration_cast<Clock::Instant::duration>(
+                                 std::chrono::duration<double>(plan_.snapshot_seconds));
+    if (!has(chunk) || !is_primary(chunk)) return;
+    try {
+      write_snapshot(plan_.folder, options_.number, {chunk, read(chunk)});
+    } catch (const Error& error) {
+      options_.tell(fmt::format("server {}: no snapshot of chunk {}: {}", options_.number, chunk, error.message()));
+    }
+  }
+
+  void write_events() {
+    if (!book_ || !plan_.events) return;
+    const std::string events = book_->take_events();
+    if (!events.empty()) append_file(std::filesystem::path(plan_.folder) / "server_events.jsonl", events);
+  }
+
+  struct Waiting {
+    Incoming call;
+    Clock::Instant since;
+  };
+
+  // Constant after construction.
+  const ServerOptions options_;
+  const ServerPlan plan_;
+  std::atomic<bool> stopping_ = false;
+  // What moves.
+  ServerMaps maps_;
+  std::unique_ptr<Inbox> inbox_;
+  Shard shard_;
+  const std::uint32_t book_chunk_;
+  std::optional<Book> book_;
+  std::map<std::uint32_t, Copy> copies_;                     // by server
+  std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // states of which pieces are missing
+  std::set<std::uint32_t> lacking_;                          // chunks that this server is to be filled with
+  std::vector<Waiting> waiting_;
+  std::uint64_t said_ = 0;  // generation in which this server said that it is filled
+  Clock::Instant looked_{};
+  std::map<std::uint32_t, Loss> losses_;
+  std::uint32_t snapshot_chunk_ = 0;
+  Clock::Instant next_snapshot_{};
+};
+
+Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {
+}
+Server::~Server() = default;
+
+const std::string& Server::address() const {
+  return state_->address();
+}
+void Server::run() {
+  state_->run();
+}
+void Server::stop() {
+  state_->stop();
+}
+
+}  // namespace muster::strategies

@@ -1,0 +1,66 @@
+// A parameter server: one shard of a job's chunks, served until told to stop. A process of its own, or a thread of a
+// worker.
+//
+// It finds the other servers through the job's store: "map/<generation>" (control/server_map.h). As the primary of a
+// chunk it orders the updates, sends each to the chunk's copies and answers when all of them have it: what was
+// acknowledged survives the loss of all holders but one. What comes by an older map than its own is refused; what comes
+// by a later one makes it look for that map. Nothing in here waits for another process: whoever is slow, stopped or
+// dead holds up only what depends on it, until the next map.
+//
+// Thread safety: run() is one thread; stop() and address() may be called from any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "muster/comm/store.h"
+#include "muster/strategies/parameter_server/server_plan.h"
+#include "muster/strategies/parameter_server/shard.h"
+#include "muster/strategies/parameter_server/transport.h"
+
+namespace muster::strategies {
+
+struct ServerOptions {
+  std::uint32_t number = 0;
+  std::uint32_t attempt = 0;  // how many servers had this number before
+  std::shared_ptr<comm::Store> store;
+  // Makes the way in for `memory_bytes` of chunks; empty: through shared memory.
+  std::function<std::unique_ptr<Inbox>(const TransportLimits& limits, std::size_t memory_bytes)> make_inbox{};
+  // A connection to the server at `address` as client `client`; empty: through shared memory.
+  std::function<std::unique_ptr<Connection>(const std::string& address, std::uint32_t client, const Deadline& deadline)>
+      connect{};
+  // How long the job's first worker may take to leave the plan.
+  std::chrono::nanoseconds patience = std::chrono::seconds(120);
+  // What happened, for people.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
+};
+
+class Server {
+ public:
+  // Waits for the plan, takes its memory, loads its snapshot if one was lost, and says where it is to be found.
+  // Throws kTimeout, kResource, kDamaged.
+  explicit Server(ServerOptions options);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server();
+
+  const std::string& address() const;
+  // Serves until stop().
+  void run();
+  void stop();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+// Keys of the job's store.
+std::string server_key(std::uint32_t number, std::uint32_t attempt);
+std::string map_key(std::uint64_t generation);
+std::string filled_key(std::uint64_t generation, std::uint32_t server);
+
+}  // namespace muster::strategies

@@ -1,0 +1,217 @@
+#include "muster/strategies/parameter_server/server_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr const char* kWhere = "the plan of the parameter server";
+constexpr std::size_t kPiece = 48 * 1024;  // of the text, in one value of the store
+constexpr std::array kConsistencies{Consistency::kBsp, Consistency::kAsp, Consistency::kSsp, Consistency::kBackup};
+
+template <typename Options>
+Json moments_json(const char* name, const Options& o) {
+  return {{"name", name}, {"lr", o.lr}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}, {"decay", o.weight_decay}};
+}
+
+struct OptimizerWriter {
+  Json operator()(const compute::Sgd& o) const {
+    return {{"name", "sgd"},           {"lr", o.lr},       {"momentum", o.momentum}, {"dampening", o.dampening},
+            {"decay", o.weight_decay}, {"nesterov", o.nesterov}};
+  }
+  Json operator()(const compute::Adam& o) const { return moments_json("adam", o); }
+  Json operator()(const compute::AdamW& o) const { return moments_json("adamw", o); }
+  Json operator()(const compute::Lamb& o) const { return moments_json("lamb", o); }
+  Json operator()(const compute::Lars& o) const {
+    return {{"name", "lars"},   {"lr", o.lr},   {"momentum", o.momentum}, {"decay", o.weight_decay},
+            {"trust", o.trust}, {"eps", o.eps}, {"nesterov", o.nesterov}};
+  }
+};
+
+Json optimizer_json(const compute::OptimizerOptions& options) {
+  return std::visit(OptimizerWriter{}, options);
+}
+
+template <typename Options>
+Options moments_from(const Json& json) {
+  Options options;
+  options.lr = json_get<double>(json, "lr", kWhere);
+  options.beta1 = json_get<double>(json, "beta1", kWhere);
+  options.beta2 = json_get<double>(json, "beta2", kWhere);
+  options.eps = json_get<double>(json, "eps", kWhere);
+  options.weight_decay = json_get<double>(json, "decay", kWhere);
+  return options;
+}
+
+compute::OptimizerOptions optimizer_from(const Json& json) {
+  const auto name = json_get<std::string>(json, "name", kWhere);
+  if (name == "adam") return moments_from<compute::Adam>(json);
+  if (name == "adamw") return moments_from<compute::AdamW>(json);
+  if (name == "lamb") return moments_from<compute::Lamb>(json);
+  const auto number = [&](const char* key) { return json_get<double>(json, key, kWhere); };
+  if (name == "lars") {
+    return compute::Lars{number("lr"),    number("momentum"), number("decay"),
+                         number("trust"), number("eps"),      json_get<bool>(json, "nesterov", kWhere)};
+  }
+  if (name != "sgd") throw Error(ErrorKind::kDamaged, fmt::format("no optimizer \"{}\"", name), kWhere);
+  return compute::Sgd{number("lr"), number("momentum"), number("dampening"), number("decay"),
+                      json_get<bool>(json, "nesterov", kWhere)};
+}
+
+}  // namespace
+
+std::string_view to_string(Consistency consistency) {
+  switch (consistency) {
+    case Consistency::kBsp: return "bsp";
+    case Consistency::kAsp: return "asp";
+    case Consistency::kSsp: return "ssp";
+    case Consistency::kBackup: return "backup";
+  }
+  return "unknown";
+}
+
+std::vector<std::string> consistency_names() {
+  std::vector<std::string> names;
+  for (const Consistency consistency : kConsistencies)
+    names.emplace_back(to_string(consistency));
+  return names;
+}
+
+Consistency parse_consistency(std::string_view name) {
+  for (const Consistency consistency : kConsistencies) {
+    if (to_string(consistency) == name) return consistency;
+  }
+  const std::vector<std::string> names = consistency_names();
+  throw Error(ErrorKind::kInvalidInput, fmt::format("no consistency \"{}\"{}", name, did_you_mean(std::string(name), names)),
+              {}, fmt::format("There are {}.", join_words(names)));
+}
+
+std::vector<ServerChunk> ServerPlan::chunks() const {
+  const std::vector<model::Block>& blocks = layout.blocks();
+  const bool whole_tensors = compute::make_optimizer(optimizer)->needs_norms();
+  std::vector<ServerChunk> chunks;
+  for (std::size_t index = 0; index < blocks.size(); ++index) {
+    const model::Block& block = blocks[index];
+    const bool goes_on = whole_tensors && index > 0 && blocks[index - 1].tensor == block.tensor;
+    const bool fits = !chunks.empty() && block.end - chunks.back().begin <= chunk_floats;
+    if (!goes_on && !fits)
+      chunks.push_back({{index, index}, block.begin, block.begin, block.tensor, block.tensor});
+    ServerChunk& chunk = chunks.back();
+    chunk.blocks.last = index + 1;
+    chunk.end = block.end;
+    chunk.last_tensor = block.tensor + 1;
+  }
+  return chunks;
+}
+
+Consistency ServerPlan::consistency_at(std::uint64_t step) const {
+  Consistency found = phases.front().consistency;
+  for (const Phase& phase : phases) {
+    if (phase.step <= step) found = phase.consistency;
+  }
+  return found;
+}
+
+TransportLimits ServerPlan::limits() const {
+  std::size_t floats = 0;
+  for (const ServerChunk& chunk : chunks())
+    floats = std::max(floats, chunk.floats());
+  TransportLimits limits;
+  // Longer states are sent in pieces.
+  limits.most_body = std::max(floats * sizeof(float) + layout.tensors().size(), buffers.bytes) + 4096;
+  limits.clients = static_cast<int>(workers + servers);
+  return limits;
+}
+
+std::string ServerPlan::to_text() const {
+  Json tensors = Json::array();
+  // In the order of registration, which is how a layout is made.
+  for (auto tensor = layout.tensors().rbegin(); tensor != layout.tensors().rend(); ++tensor)
+    tensors.push_back({tensor->name, tensor->shape, tensor->trainable});
+  Json slots = Json::array();
+  for (const compute::BufferSlot& slot : buffers.slots)
+    slots.push_back({slot.name, static_cast<int>(slot.dtype), slot.shape, slot.bytes});
+  Json tensor_rules = Json::array();
+  for (const compute::TensorRule& rule : rules)
+    tensor_rules.push_back({rule.weight_decay, rule.adapt, rule.trainable, rule.lr_factor});
+  Json phase_list = Json::array();
+  for (const Phase& phase : phases)
+    phase_list.push_back({phase.step, to_string(phase.consistency)});
+  const Json json{{"tensors", tensors},
+                  {"buffers", slots},
+                  {"rules", tensor_rules},
+                  {"optimizer", optimizer_json(optimizer)},
+                  {"chunk_floats", chunk_floats},
+                  {"lanes", lanes},
+                  {"phases", phase_list},
+                  {"bound", bound},
+                  {"backups", backups},
+                  {"staleness_rate", staleness_rate},
+                  {"workers", workers},
+                  {"servers", servers},
+                  {"copies", copies},
+                  {"snapshot_seconds", snapshot_seconds},
+                  {"folder", folder},
+                  {"events", events}};
+  return json.dump();
+}
+
+ServerPlan ServerPlan::from_text(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    ServerPlan plan;
+    std::vector<model::TensorInfo> tensors;
+    for (const Json& tensor : json.at("tensors"))
+      tensors.push_back({tensor.at(0), tensor.at(1), tensor.at(2)});
+    plan.layout = model::FlatLayout(tensors);
+    for (const Json& slot : json.at("buffers"))
+      plan.buffers.add(slot.at(0), static_cast<model::Dtype>(slot.at(1).get<int>()), slot.at(2), slot.at(3));
+    for (const Json& rule : json.at("rules"))
+      plan.rules.push_back({rule.at(0), rule.at(1), rule.at(2), rule.at(3)});
+    plan.phases.clear();
+    for (const Json& phase : json.at("phases"))
+      plan.phases.push_back({phase.at(0), parse_consistency(phase.at(1).get<std::string>())});
+    plan.optimizer = optimizer_from(json.at("optimizer"));
+    plan.chunk_floats = json.at("chunk_floats");
+    plan.lanes = json.at("lanes");
+    plan.bound = json.at("bound");
+    plan.backups = json.at("backups");
+    plan.staleness_rate = json.at("staleness_rate");
+    plan.workers = json.at("workers");
+    plan.servers = json.at("servers");
+    plan.copies = json.at("copies");
+    plan.snapshot_seconds = json.at("snapshot_seconds");
+    plan.folder = json.at("folder");
+    plan.events = json.at("events");
+    if (plan.phases.empty() || plan.rules.size() != plan.layout.tensors().size())
+      throw Error(ErrorKind::kDamaged, "phases or rules are missing", kWhere);
+    return plan;
+  } catch (const Json::exception& error) {
+    throw Error(ErrorKind::kDamaged, error.what(), kWhere);
+  }
+}
+
+void put_plan(comm::Store& store, const ServerPlan& plan) {
+  const std::string text = plan.to_text();
+  std::size_t pieces = 0;
+  for (std::size_t at = 0; at < text.size(); at += kPiece)
+    store.set(fmt::format("plan/{}", pieces++), text.substr(at, kPiece));
+  store.set("plan/count", std::to_string(pieces));
+}
+
+ServerPlan get_plan(comm::Store& store, const Deadline& deadline) {
+  const std::string count = store.get("plan/count", deadline);
+  std::string text;
+  for (int piece = 0; piece < std::atoi(count.c_str()); ++piece)
+    text += store.get(fmt::format("plan/{}", piece), deadline);
+  return ServerPlan::from_text(text);
+}
+
+}  // namespace muster::strategies

@@ -1,0 +1,87 @@
+// What the servers of a job have to know: the model's layout, its optimizer, how it is cut into chunks, and in which
+// manner lanes become updates. The first worker makes it and leaves it in the job's store; from there on it is constant.
+//
+// A chunk is a range of whole blocks of the flat layout, the unit that is placed on servers, pulled and pushed. The
+// book (book.h) is one chunk more, the last: it has no parameters and says what has been applied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "muster/base/deadline.h"
+#include "muster/comm/store.h"
+#include "muster/compute/buffer_layout.h"
+#include "muster/compute/optimizer.h"
+#include "muster/compute/slice_update.h"
+#include "muster/model/flat_layout.h"
+#include "muster/strategies/parameter_server/transport.h"
+
+namespace muster::strategies {
+
+// How lanes become updates.
+enum class Consistency : std::uint8_t {
+  kBsp,     // all lanes of a step together, by the tree: the bits of shared_sync
+  kAsp,     // each lane for itself, as it comes
+  kSsp,     // the same, but nobody runs more than `bound` steps ahead of the slowest
+  kBackup,  // a step goes without its last `backups` lanes
+};
+std::string_view to_string(Consistency consistency);
+std::vector<std::string> consistency_names();
+// Throws Error{kInvalidInput} that lists the names.
+Consistency parse_consistency(std::string_view name);
+// Whether the lanes of a step are kept until all that count are there.
+inline bool is_synchronous(Consistency consistency) {
+  return consistency == Consistency::kBsp || consistency == Consistency::kBackup;
+}
+
+// From `step` on, until the next phase.
+struct Phase {
+  std::uint64_t step = 0;
+  Consistency consistency = Consistency::kBsp;
+};
+
+struct ServerChunk {
+  compute::BlockRange blocks;
+  std::uint64_t begin = 0;  // floats of the flat array
+  std::uint64_t end = 0;
+  std::uint32_t first_tensor = 0;
+  std::uint32_t last_tensor = 0;  // one past
+  std::size_t floats() const { return end - begin; }
+};
+
+struct ServerPlan {
+  model::FlatLayout layout;
+  compute::BufferLayout buffers;
+  compute::OptimizerOptions optimizer;
+  std::vector<compute::TensorRule> rules;  // one per tensor of the layout
+  std::size_t chunk_floats = 256 * 1024;
+  std::uint32_t lanes = 1;  // most of a step
+  std::vector<Phase> phases{{}};
+  std::uint64_t bound = 0;        // of ssp
+  std::uint32_t backups = 0;      // of backup
+  bool staleness_rate = false;    // an update that comes n versions late has 1/n of the rate
+  std::uint32_t workers = 1;      // most; clients 0 .. workers-1
+  std::uint32_t servers = 1;      // most; as clients of each other they follow
+  std::uint32_t copies = 1;       // of every chunk
+  double snapshot_seconds = 0;    // how often a server writes its chunks down; 0: never
+  std::string folder{};           // for snapshots and events; empty: none
+  bool events = false;            // write down what the book decides
+
+  // The chunks of the layout. Tensors stay whole where the optimizer needs their norms.
+  std::vector<ServerChunk> chunks() const;
+  Consistency consistency_at(std::uint64_t step) const;
+  TransportLimits limits() const;
+
+  std::string to_text() const;
+  // Throws kDamaged.
+  static ServerPlan from_text(const std::string& text);
+};
+
+// Leaves the plan in the store, where get_plan() finds it.
+void put_plan(comm::Store& store, const ServerPlan& plan);
+ServerPlan get_plan(comm::Store& store, const Deadline& deadline);
+
+}  // namespace muster::strategies

@@ -1,0 +1,263 @@
+#include "muster/strategies/parameter_server/shard.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "muster/base/check.h"
+#include "muster/strategies/parameter_server/chunk_state.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr std::size_t kGuardBytes = 64;  // a line of the cache for each
+
+std::size_t align(std::size_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+// A pointer by which a flat array would be seen of which only the part from `begin` on is there.
+const float* as_flat(const void* part, std::uint64_t begin) {
+  return reinterpret_cast<const float*>(reinterpret_cast<std::uintptr_t>(part) - begin * sizeof(float));
+}
+
+std::size_t slots_of(const ServerPlan& plan) {
+  return static_cast<std::size_t>(compute::make_optimizer(plan.optimizer)->slots());
+}
+
+}  // namespace
+
+struct Shard::Held {
+  ChunkHistory history;
+  std::atomic<std::uint64_t>* guard = nullptr;
+  std::array<std::vector<std::uint64_t>, 2> updates;  // per tensor of the layout, of either buffer
+  // Lanes of a step that is not closed.
+  std::uint64_t kept_step = 0;
+  std::uint64_t kept = 0;                          // mask
+  std::vector<std::vector<std::uint8_t>> present;  // by lane
+  std::optional<std::uint64_t> reduced;            // mask: their sum stands in the next buffer
+};
+
+std::size_t Shard::memory_bytes(const ServerPlan& plan) {
+  return align(plan.chunks().size() * kGuardBytes) +
+         2 * (1 + slots_of(plan)) * align(plan.layout.size() * sizeof(float));
+}
+
+Shard::Shard(const ServerPlan& plan, std::span<std::byte> memory)
+    : plan_(plan),
+      chunks_(plan.chunks()),
+      optimizer_(compute::make_optimizer(plan.optimizer)),
+      slots_(static_cast<std::size_t>(optimizer_->slots())),
+      memory_(memory),
+      lanes_(plan.lanes),
+      records_(plan.layout.blocks().size()),
+      norms_(plan.layout.blocks().size()),
+      present_(plan.layout.tensors().size()) {
+  MUSTER_CHECK(memory.size() >= memory_bytes(plan), "too little memory for a shard");
+}
+
+Shard::~Shard() = default;
+
+// Of either buffer: parameters, then slots.
+compute::Version Shard::flat(Held& held, std::uint64_t version) const {
+  const std::size_t stride = align(plan_.layout.size() * sizeof(float));
+  std::byte* base = memory_.data() + align(chunks_.size() * kGuardBytes) + (version & 1) * (1 + slots_) * stride;
+  compute::Version found;
+  found.parameters = {reinterpret_cast<float*>(base), plan_.layout.size()};
+  for (std::size_t slot = 0; slot < slots_; ++slot)
+    found.state[slot] = {reinterpret_cast<float*>(base + (1 + slot) * stride), plan_.layout.size()};
+  found.updates = held.updates[version & 1];
+  return found;
+}
+
+Shard::View Shard::view(std::uint32_t chunk) const {
+  Held& held = *held_.at(chunk);
+  const std::uint64_t version = held.history.version;
+  return {flat(held, version).parameters.subspan(chunks_[chunk].begin, chunks_[chunk].floats()), version, held.guard,
+          version + 2};
+}
+
+std::uint64_t Shard::version(std::uint32_t chunk) const {
+  return held_.at(chunk)->history.version;
+}
+
+// Readers of the version before the present one are told that its memory is written now.
+void Shard::begin_next(Held& held) const {
+  held.guard->store(held.history.version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void Shard::mark_present(const ServerChunk& chunk, const Header& header, std::span<const std::byte> body,
+                         std::span<std::uint8_t> present) const {
+  const std::size_t tensors = chunk.last_tensor - chunk.first_tensor;
+  if ((header.flags & kSomeAbsent) == 0) {
+    std::fill_n(present.begin() + chunk.first_tensor, tensors, std::uint8_t{1});
+  } else {
+    std::memcpy(present.data() + chunk.first_tensor, body.data() + chunk.floats() * sizeof(float), tensors);
+  }
+}
+
+void Shard::update(Held& held, const ServerChunk& chunk, std::span<const compute::LaneGradient> lanes, double rate,
+                   double scale) {
+  const compute::Version current = flat(held, held.history.version);
+  const compute::Version next = flat(held, held.history.version + 1);
+  const compute::UpdateRule rule{optimizer_.get(), rate, {}, plan_.rules};
+  compute::Verdict verdict;
+  verdict.gradient_scale = static_cast<float>(scale);
+  if (optimizer_->needs_norms())
+    compute::measure_slice(plan_.layout, lanes, rule, verdict, chunk.blocks, current, next, norms_);
+  compute::update_slice(plan_.layout, lanes, rule, verdict, chunk.blocks, current, next, norms_);
+  // A tensor may begin in an earlier chunk, perhaps of another server: each counts for itself.
+  for (std::uint32_t tensor = chunk.first_tensor; tensor < chunk.last_tensor; ++tensor) {
+    const bool changes = plan_.rules[tensor].trainable &&
+                         std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return lane.present[tensor] != 0; });
+    next.updates[tensor] = current.updates[tensor] + (changes ? 1 : 0);
+  }
+  ++held.history.version;
+}
+
+Status Shard::push(const Header& header, std::span<const std::byte> body) {
+  const ServerChunk& chunk = chunks_[header.chunk];
+  Held& held = *held_.at(header.chunk);
+  const std::size_t marks = (header.flags & kSomeAbsent) == 0 ? 0 : chunk.last_tensor - chunk.first_tensor;
+  const auto lanes = static_cast<std::uint32_t>(header.first);
+  const bool own = (header.flags & kOwnUpdate) != 0;
+  if (body.size() != chunk.floats() * sizeof(float) + marks || (!own && (header.lane >= lanes || lanes > plan_.lanes)))
+    return Status::kRefused;
+  AppliedSet& applied = own ? held.history.own[header.client] : held.history.lanes;
+  const std::uint64_t step = own ? header.id : header.step;
+  if (step >= applied.floor() + AppliedSet::kFarthest) return Status::kRefused;
+  if (applied.contains(step, own ? 0 : header.lane)) {
+    return (header.flags & kKept) != 0 ? Status::kLate : Status::kDuplicate;
+  }
+  if ((header.flags & kKept) != 0) {
+    if (held.kept_step != header.step) {
+      held.kept_step = header.step;
+      held.kept = 0;
+      held.reduced.reset();
+    }
+    if ((held.kept >> header.lane & 1) != 0) return Status::kDuplicate;
+    std::memcpy(lane_floats(header.lane) + chunk.begin, body.data(), chunk.floats() * sizeof(float));
+    held.present.resize(plan_.lanes);
+    held.present[header.lane].resize(plan_.layout.tensors().size());
+    mark_present(chunk, header, body, held.present[header.lane]);
+    held.kept |= std::uint64_t{1} << header.lane;
+    return Status::kDone;
+  }
+  mark_present(chunk, header, body, present_);
+  double rate = header.rate;
+  if (plan_.staleness_rate && held.history.version > header.version + 1)
+    rate /= static_cast<double>(held.history.version - header.version);
+  begin_next(held);
+  held.reduced.reset();
+  const compute::LaneGradient lane{as_flat(body.data(), chunk.begin), present_.data()};
+  update(held, chunk, std::span(&lane, 1), rate, header.scale);
+  applied.add(step, own ? 0 : header.lane, own ? 1 : lanes);
+  return Status::kDone;
+}
+
+float* Shard::lane_floats(std::uint32_t lane) {
+  if (!lanes_[lane]) lanes_[lane] = comm::SharedRegion::create(plan_.layout.size() * sizeof(float), {.shared = false});
+  return reinterpret_cast<float*>(lanes_[lane]->bytes().data());
+}
+
+std::vector<compute::LaneGradient> Shard::lanes_of(const Held& held, std::uint64_t mask) const {
+  std::vector<compute::LaneGradient> lanes;
+  for (std::uint32_t lane = 0; lane < plan_.lanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    lanes.push_back({reinterpret_cast<const float*>(lanes_[lane]->bytes().data()), held.present[lane].data()});
+  }
+  return lanes;
+}
+
+void Shard::reduce(Held& held, const ServerChunk& chunk, std::uint64_t step, std::uint64_t mask) {
+  MUSTER_CHECK(held.kept_step == step && (held.kept & mask) == mask, "lanes are missing");
+  begin_next(held);
+  compute::reduce_slice(plan_.layout, lanes_of(held, mask), chunk.blocks, flat(held, held.history.version + 1), records_);
+  held.reduced = mask;
+}
+
+std::vector<compute::BlockSum> Shard::records(const Header& header) {
+  const ServerChunk& chunk = chunks_[header.chunk];
+  Held& held = *held_.at(header.chunk);
+  const std::uint64_t mask = header.second;
+  if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return {};
+  reduce(held, chunk, header.step, mask);
+  return {records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.first),
+          records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.last)};
+}
+
+Status Shard::apply(const Header& header) {
+  const ServerChunk& chunk = chunks_[header.chunk];
+  Held& held = *held_.at(header.chunk);
+  const std::uint64_t mask = header.second;
+  if (header.step < held.history.lanes.floor()) return Status::kDuplicate;
+  if ((header.flags & kSkipped) == 0) {
+    if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return Status::kRefused;
+    if (held.reduced != mask) reduce(held, chunk, header.step, mask);
+    update(held, chunk, lanes_of(held, mask), header.rate, header.scale);
+  }
+  held.reduced.reset();
+  held.kept = 0;
+  held.history.lanes.close(header.step);
+  return Status::kDone;
+}
+
+std::vector<std::byte> Shard::read(std::uint32_t chunk) const {
+  const ServerChunk& place = chunks_[chunk];
+  Held& held = *held_.at(chunk);
+  const compute::Version now = flat(held, held.history.version);
+  std::vector<std::byte> state = pack_chunk(place, held.history, {now.parameters, now.state, now.updates}, slots_);
+  ByteWriter bytes;
+  bytes.put(static_cast<std::uint64_t>(state.size()));
+  bytes.put_all(std::span<const std::byte>(state));
+  bytes.put(held.kept_step);
+  bytes.put(held.kept);
+  for (std::uint32_t lane = 0; lane < plan_.lanes; ++lane) {
+    if ((held.kept >> lane & 1) == 0) continue;
+    bytes.put_all(std::span<const std::uint8_t>(held.present[lane])
+                      .subspan(place.first_tensor, place.last_tensor - place.first_tensor));
+    const auto* floats = reinterpret_cast<const float*>(lanes_[lane]->bytes().data());
+    bytes.put_all(std::span(floats + place.begin, place.floats()));
+  }
+  return bytes.take();
+}
+
+void Shard::write(std::uint32_t chunk, std::span<const std::byte> state) {
+  if (chunk >= chunks_.size()) throw Error(ErrorKind::kDamaged, "there is no such chunk");
+  auto held = std::make_unique<Held>();
+  for (std::vector<std::uint64_t>& updates : held->updates)
+    updates.resize(plan_.layout.tensors().size());
+  held->guard = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.data() + chunk * kGuardBytes);
+  // Whoever reads the chunk now reads something that is about to change.
+  held->guard->store(~std::uint64_t{0}, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Both buffers: what no update ever changes (frozen tensors) must be right in either.
+  ByteReader reader(state);
+  const std::span<const std::byte> packed = reader.take(reader.get<std::uint64_t>());
+  for (std::uint64_t buffer = 0; buffer < 2; ++buffer) {
+    const compute::Version to = flat(*held, buffer);
+    held->history = unpack_chunk(chunks_[chunk], packed, {to.parameters, to.state, to.updates}, slots_);
+  }
+  read_kept(*held, chunks_[chunk], reader);
+  held->guard->store(held->history.version, std::memory_order_release);
+  held_[chunk] = std::move(held);
+}
+
+
+// Lanes of a step that was not closed when the state was read.
+void Shard::read_kept(Held& held, const ServerChunk& chunk, ByteReader& reader) {
+  held.kept_step = reader.get<std::uint64_t>();
+  held.kept = reader.get<std::uint64_t>();
+  if (plan_.lanes < 64 && held.kept >> plan_.lanes != 0) throw Error(ErrorKind::kDamaged, "a chunk has too many lanes");
+  held.present.resize(plan_.lanes);
+  for (std::uint32_t lane = 0; lane < plan_.lanes; ++lane) {
+    if ((held.kept >> lane & 1) == 0) continue;
+    held.present[lane].resize(plan_.layout.tensors().size());
+    reader.get_all(std::span(held.present[lane]).subspan(chunk.first_tensor, chunk.last_tensor - chunk.first_tensor));
+    reader.get_all(std::span(lane_floats(lane) + chunk.begin, chunk.floats()));
+  }
+  reader.expect_end();
+}
+
+}  // namespace muster::strategies
