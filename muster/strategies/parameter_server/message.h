@@ -55,7 +55,7 @@ struct Header {
   std::uint64_t second = 0;
   std::uint64_t bytes = 0;  // of the body; set by the transport
 };
-static_assert(sizeof(Header) == 104 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 96 && std::is_trivially_copyable_v<Header>);
 
 std::string_view to_string(Verb verb);
 std::string_view to_string(Status status);
