@@ -287,10 +287,14 @@ class ShmConnection final : public Connection {
   }
 
   void pause(const Deadline& deadline) override {
-    if (collect() || reclaim() || !free_.empty()) return;
-    sleep_until([this] { return something_is_new(); }, Doorbell::kAnything, deadline);
     collect();
-    reclaim();
+    const bool nothing_to_come = free_.size() == calls_of_slots_.size();
+    if (!reclaim() && !news_ && !nothing_to_come) {
+      sleep_until([this] { return something_is_new(); }, Doorbell::kAnything, deadline);
+      collect();
+      reclaim();
+    }
+    news_ = false;
   }
 
  private:
@@ -370,16 +374,14 @@ class ShmConnection final : public Connection {
     pending.header.bytes = 0;
   }
 
-  // Finishes all calls that were answered; whether there was one.
-  bool collect() {
-    bool any = false;
+  // Finishes all calls that were answered.
+  void collect() {
     for (std::size_t slot = 0; slot < calls_of_slots_.size(); ++slot) {
       const Call call = calls_of_slots_[slot];
       if (call == 0 || !replied(call, static_cast<int>(slot))) continue;
       finish(find(call));
-      any = true;
+      news_ = true;
     }
-    return any;
   }
 
   // Takes back what earlier connections left; whether there was something.
@@ -443,6 +445,7 @@ class ShmConnection final : public Connection {
   std::vector<int> held_;             // slots with calls of earlier connections that the server may still be at
   std::vector<Call> calls_of_slots_;  // 0: none under way
   std::map<Call, Pending> calls_;     // under way, or finished and not waited for yet
+  bool news_ = false;                 // calls were finished that nobody asked for: pause() need not wait
   Clock::Instant last_look_{};
 };
 
