@@ -1,0 +1,253 @@
+// A client's end. One thread reads the stream and one writes it; the thread of the Connection meets them at queues
+// only, so that no call of it waits for the network but those that say so.
+#include <chrono>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "muster/base/check.h"
+#include "muster/comm/copy.h"
+#include "muster/strategies/parameter_server/grpc_transport.h"
+#include "muster/strategies/parameter_server/grpc_wire.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr std::chrono::hours kLongestWait{1};
+
+std::chrono::nanoseconds left(const Deadline& deadline) {
+  return std::min<std::chrono::nanoseconds>(deadline.remaining(), kLongestWait);
+}
+
+std::shared_ptr<grpc::Channel> connect_channel(const std::string& address, const Deadline& deadline) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMostFrame);
+  arguments.SetMaxSendMessageSize(kMostFrame);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttpFrame);
+  // A connection of its own: one that broke does not delay the next.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  for (grpc_connectivity_state state = channel->GetState(true); state != GRPC_CHANNEL_READY;
+       state = channel->GetState(true)) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN)
+      throw Error(ErrorKind::kPeerLost, "nobody serves there", address);
+    if (!channel->WaitForStateChange(state, std::chrono::system_clock::now() + left(deadline)))
+      throw Error(ErrorKind::kTimeout, "the deadline passed: the server cannot be reached", address);
+  }
+  return channel;
+}
+
+class GrpcConnection final : public Connection {
+ public:
+  GrpcConnection(const std::string& address, const std::string& token, std::uint32_t client,
+                 const TransportLimits& limits, const Deadline& deadline)
+      : address_(address), limits_(limits), channel_(connect_channel(address, deadline)) {
+    context_.AddMetadata(kTokenKey, token);
+    context_.AddMetadata(kClientKey, std::to_string(client));
+    stream_ = wire::ParameterServer::NewStub(channel_)->Calls(&context_);
+    reader_ = std::thread([this] { run(); });
+    try {
+      wait_until_accepted(deadline);
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  ~GrpcConnection() override { stop(); }
+
+  std::optional<Call> try_start(const Header& request, std::span<const std::byte> body,
+                                std::span<std::byte> reply) override {
+    MUSTER_CHECK(body.size() <= limits_.most_body, "a request has at most most_body bytes");
+    collect();
+    if (under_way_ >= limits_.window) {
+      throw_if_ended();
+      return std::nullopt;
+    }
+    throw_if_ended();
+    const Call call = next_++;
+    calls_.emplace(call, Pending{reply, false, {}});
+    ++under_way_;
+    out_.put(call, request, body);
+    return call;
+  }
+
+  bool done(Call call) override {
+    collect();
+    const Pending& pending = find(call);
+    if (!pending.finished) throw_if_ended();
+    return pending.finished;
+  }
+
+  Header wait(Call call, const Deadline& deadline) override {
+    collect();
+    while (!find(call).finished) {
+      if (!sleep(deadline))
+        throw Error(ErrorKind::kTimeout, "the deadline passed: the server has not answered", address_);
+      collect();
+    }
+    const Pending finished = find(call);
+    calls_.erase(call);
+    if (finished.header.bytes > finished.reply.size())
+      throw Error(ErrorKind::kDamaged,
+                  fmt::format("a reply of {} bytes where at most {} were expected", finished.header.bytes,
+                              finished.reply.size()),
+                  address_);
+    return finished.header;
+  }
+
+  void pause(const Deadline& deadline) override {
+    collect();
+    if (!news_ && under_way_ > 0) {
+      sleep(deadline);
+      collect();
+    }
+    news_ = false;
+  }
+
+ private:
+  struct Pending {
+    std::span<std::byte> reply;
+    bool finished;
+    Header header;  // once it is finished
+  };
+
+  Pending& find(Call call) {
+    const auto found = calls_.find(call);
+    MUSTER_CHECK(found != calls_.end(), "no such call");
+    return found->second;
+  }
+
+  // The reader's thread; the writer's is inside it, so that the stream is finished after both.
+  void run() {
+    std::thread writer([this] {
+      wire::Frame frame;
+      while (out_.take(frame) && stream_->Write(frame)) {
+      }
+    });
+    stream_->WaitForInitialMetadata();
+    if (context_.GetServerInitialMetadata().contains(kReadyKey)) {
+      const MutexLock lock(mutex_);
+      accepted_ = true;
+      changed_.notify_one();
+    }
+    const std::string damage = read();
+    if (!damage.empty()) context_.TryCancel();
+    out_.close();
+    writer.join();
+    const grpc::Status status = stream_->Finish();
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    status_ = status;
+    reason_ = damage.empty() ? status.error_message() : damage;
+    changed_.notify_one();
+  }
+
+  // Until the stream ends. What was wrong with it, if something was.
+  std::string read() {
+    FrameJoiner joiner(limits_.most_body);
+    wire::Frame frame;
+    try {
+      while (stream_->Read(&frame)) {
+        std::optional<Framed> message = joiner.add(frame.header(), frame.body());
+        if (!message) continue;
+        const MutexLock lock(mutex_);
+        arrived_.push_back(std::move(*message));
+        changed_.notify_one();
+      }
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+  void stop() {
+    context_.TryCancel();
+    out_.close();
+    reader_.join();
+  }
+
+  void wait_until_accepted(const Deadline& deadline) {
+    const MutexLock lock(mutex_);
+    while (!accepted_ && !ended_ && !deadline.passed())
+      changed_.wait_for(mutex_, left(deadline));
+    if (accepted_) return;
+    if (!ended_) throw Error(ErrorKind::kTimeout, "the deadline passed: the server has not answered", address_);
+    if (status_.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+        status_.error_code() == grpc::StatusCode::INVALID_ARGUMENT)
+      throw Error(ErrorKind::kInvalidInput, "the server refused the connection: " + reason_, address_);
+    throw Error(ErrorKind::kPeerLost, "the server ended the connection: " + reason_, address_);
+  }
+
+  // Puts replies where they belong.
+  void collect() {
+    std::deque<Framed> arrived;
+    {
+      const MutexLock lock(mutex_);
+      arrived.swap(arrived_);
+    }
+    for (const Framed& message : arrived) {
+      const auto found = calls_.find(message.call);
+      if (found == calls_.end() || found->second.finished) continue;
+      Pending& pending = found->second;
+      pending.header = message.header;
+      pending.finished = true;
+      if (message.body.size() <= pending.reply.size())
+        comm::copy_bytes(pending.reply.data(), message.body.data(), message.body.size());
+      --under_way_;
+      news_ = true;
+    }
+  }
+
+  // Until something arrives; false at the deadline. Throws kPeerLost when nothing will.
+  bool sleep(const Deadline& deadline) {
+    const MutexLock lock(mutex_);
+    while (arrived_.empty() && !ended_ && !deadline.passed())
+      changed_.wait_for(mutex_, left(deadline));
+    if (!arrived_.empty()) return true;
+    if (ended_) throw_lost();
+    return false;
+  }
+
+  void throw_if_ended() {
+    const MutexLock lock(mutex_);
+    if (ended_ && arrived_.empty()) throw_lost();
+  }
+  [[noreturn]] void throw_lost() const MUSTER_REQUIRES(mutex_) {
+    throw Error(ErrorKind::kPeerLost, fmt::format("the connection ended{}{}", reason_.empty() ? "" : ": ", reason_),
+                address_);
+  }
+
+  const std::string address_;
+  const TransportLimits limits_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<wire::Frame, wire::Frame>> stream_;
+  Outbox out_;
+  std::thread reader_;
+
+  // The Connection's own thread.
+  Call next_ = 1;
+  int under_way_ = 0;
+  std::map<Call, Pending> calls_;  // under way, or finished and not waited for yet
+  bool news_ = false;              // calls were finished that nobody asked for: pause() need not wait
+
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Framed> arrived_ MUSTER_GUARDED_BY(mutex_);
+  bool accepted_ MUSTER_GUARDED_BY(mutex_) = false;
+  bool ended_ MUSTER_GUARDED_BY(mutex_) = false;
+  grpc::Status status_ MUSTER_GUARDED_BY(mutex_);
+  std::string reason_ MUSTER_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<Connection> connect_grpc(const std::string& address, const std::string& token, std::uint32_t client,
+                                         const TransportLimits& limits, const Deadline& deadline) {
+  require_local(address);
+  return std::make_unique<GrpcConnection>(address, token, client, limits, deadline);
+}
+
+}  // namespace muster::strategies

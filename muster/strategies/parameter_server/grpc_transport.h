@@ -1,0 +1,29 @@
+// Calls through gRPC streams, for a parameter server and clients that share no memory with it.
+//
+// One stream per connection, on which messages travel as raw bytes in frames of up to 1 MiB (frames.h), many calls at
+// once. Only loopback addresses and Unix sockets are listened on; nothing is encrypted, since the bytes stay inside the
+// kernel. Who does not have the token gets nothing but a refusal, and who sends nonsense loses its stream.
+// A reply in place is copied by the server, at once. No torch here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "muster/strategies/parameter_server/transport.h"
+
+namespace muster::strategies {
+
+// Listens on `listen`: "127.0.0.1:0" (port 0: any free one), "[::1]:0", "unix:PATH", "unix-abstract:NAME". Throws
+// kInvalidInput for any other place, kIo when it cannot be had, kResource. A client that connects again takes the place
+// of its stream before: between two sockets nobody can tell whether the other end still lives.
+std::unique_ptr<Inbox> make_grpc_inbox(const TransportLimits& limits, std::size_t memory_bytes,
+                                       const std::string& listen, const std::string& token);
+
+// Throws kPeerLost (nobody serves there), kInvalidInput (address, token or number refused), kTimeout. `limits` as the
+// server has them: who has more calls under way than it allows loses the stream.
+std::unique_ptr<Connection> connect_grpc(const std::string& address, const std::string& token, std::uint32_t client,
+                                         const TransportLimits& limits, const Deadline& deadline);
+
+}  // namespace muster::strategies

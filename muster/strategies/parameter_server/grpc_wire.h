@@ -1,0 +1,95 @@
+// What both ends of the gRPC transport share. For grpc_inbox.cpp and grpc_connection.cpp only: it brings gRPC's
+// headers.
+#pragma once
+
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/mutex.h"
+#include "muster/strategies/parameter_server/frames.h"
+#include "parameter_server.grpc.pb.h"
+
+namespace muster::strategies {
+
+namespace wire = muster::parameter_server::v1;
+
+constexpr const char* kTokenKey = "muster-token";
+constexpr const char* kClientKey = "muster-client";
+constexpr const char* kReadyKey = "muster-ready";
+constexpr const char* kGrpcPlace = "parameter server";
+// Frames of HTTP/2: the default of 16 KiB costs a third of the rate on loopback.
+constexpr int kHttpFrame = 1 << 20;
+
+// Throws kInvalidInput for what is not a Unix socket or a numeric address of the loopback interface with a port. A name
+// is not taken: what it leads to may change.
+inline void require_local(const std::string& address) {
+  for (const std::string_view scheme : {"unix:", "unix-abstract:"})
+    if (address.starts_with(scheme) && address.size() > scheme.size()) return;
+  const std::size_t colon = address.rfind(':');
+  if (colon != std::string::npos && colon + 1 < address.size()) {
+    const std::string host = address.substr(0, colon);
+    const std::string_view digits = std::string_view(address).substr(colon + 1);
+    std::uint16_t port = 0;
+    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    in_addr four{};
+    const bool loopback =
+        host == "[::1]" || (::inet_pton(AF_INET, host.c_str(), &four) == 1 && ntohl(four.s_addr) >> 24 == 127);
+    if (loopback && failure == std::errc() && end == digits.data() + digits.size()) return;
+  }
+  throw Error(
+      ErrorKind::kInvalidInput, fmt::format("\"{}\" is no place on this machine", address), kGrpcPlace,
+      "Servers listen on loopback or a Unix socket: 127.0.0.1:PORT, [::1]:PORT, unix:PATH, unix-abstract:NAME.");
+}
+
+// Frames that wait to be written. Any number of threads put messages in; one takes frames out.
+class Outbox {
+ public:
+  void put(std::uint64_t call, const Header& header, std::span<const std::byte> body) {
+    std::deque<wire::Frame> frames;
+    cut_into_frames(call, header, body, [&](std::string_view head, std::span<const std::byte> part) {
+      wire::Frame& frame = frames.emplace_back();
+      frame.set_header(head.data(), head.size());
+      frame.set_body(part.data(), part.size());
+    });
+    const MutexLock lock(mutex_);
+    if (closed_) return;
+    for (wire::Frame& frame : frames)
+      frames_.push_back(std::move(frame));
+    changed_.notify_one();
+  }
+
+  // False once it is closed.
+  bool take(wire::Frame& frame) {
+    const MutexLock lock(mutex_);
+    while (frames_.empty() && !closed_)
+      changed_.wait(mutex_);
+    if (closed_) return false;
+    frame = std::move(frames_.front());
+    frames_.pop_front();
+    return true;
+  }
+
+  void close() {
+    const MutexLock lock(mutex_);
+    closed_ = true;
+    changed_.notify_one();
+  }
+
+ private:
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<wire::Frame> frames_ MUSTER_GUARDED_BY(mutex_);
+  bool closed_ MUSTER_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace muster::strategies

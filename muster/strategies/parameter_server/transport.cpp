@@ -1,0 +1,18 @@
+#include "muster/strategies/parameter_server/transport.h"
+
+#include "muster/base/error.h"
+
+namespace muster::strategies {
+
+Connection::Call Connection::start(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
+                                   const Deadline& deadline) {
+  for (;;) {
+    if (const std::optional<Call> call = try_start(request, body, reply)) return *call;
+    if (deadline.passed())
+      throw Error(ErrorKind::kTimeout, "the deadline passed, and no call under way has been answered",
+                  "parameter server");
+    pause(deadline);
+  }
+}
+
+}  // namespace muster::strategies
