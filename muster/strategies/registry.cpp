@@ -8,6 +8,7 @@
 #include "muster/base/text.h"
 #include "muster/strategies/all_reduce/all_reduce.h"
 #include "muster/strategies/local_sgd/local_sgd.h"
+#include "muster/strategies/parameter_server/parameter_server.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 namespace muster::strategies {
@@ -22,6 +23,7 @@ constexpr std::array kStrategies{
     Entry{"shared_sync", make_shared_sync},
     Entry{"all_reduce", make_all_reduce},
     Entry{"local_sgd", make_local_sgd},
+    Entry{"parameter_server", make_parameter_server},
 };
 
 }  // namespace

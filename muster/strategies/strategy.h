@@ -27,6 +27,7 @@
 #include "muster/compute/slice_update.h"
 #include "muster/data/lane_plan.h"
 #include "muster/model/flat_layout.h"
+#include "muster/strategies/parameter_server/consistency.h"
 
 namespace muster::strategies {
 
@@ -76,7 +77,21 @@ struct LocalSgdOptions {
   bool average_state = true;         // average the optimizer's state too; false: each worker keeps its own
 };
 
-// A worker whose fellows may be lost and replaced while it trains (shared_sync alone): somebody outside watches the
+// parameter_server alone (parameter_server/parameter_server.h).
+struct ParameterServerOptions {
+  std::vector<Phase> phases{{}};
+  int servers = 0;              // processes that somebody else has started; 0: every worker serves a part
+  int copies = 1;               // of every chunk, on different servers
+  std::uint64_t staleness = 3;  // ssp: steps that a worker may be ahead of the slowest
+  int backups = 1;              // backup: lanes that a step does not wait for
+  bool staleness_rate = false;  // an update that comes n versions late has 1/n of the learning rate
+  std::size_t chunk_bytes = std::size_t{1} << 20;
+  double snapshot_seconds = 0;  // how often servers write their chunks to `folder`; 0: never
+  std::string folder{};         // for snapshots and events; empty: none
+  bool events = false;          // write down what was leased and applied (server_events.jsonl)
+};
+
+// A worker whose fellows may be lost and replaced while it trains (shared_sync and parameter_server): somebody outside watches the
 // processes and decides who is a member (launch/supervisor.h).
 struct Supervised {
   std::shared_ptr<comm::Store> store;  // of the job
@@ -107,7 +122,11 @@ struct StrategyOptions {
   Claims claims = Claims::kStatic;  // shared_sync alone: elsewhere a worker's lanes are its own
   AllReduceOptions all_reduce{};
   LocalSgdOptions local_sgd{};
+  ParameterServerOptions parameter_server{};
   std::optional<Supervised> supervised{};  // then `group` is not used
+  // For strategies whose updates are made elsewhere: what the rules given to commit() are made of.
+  compute::OptimizerOptions optimizer{};
+  std::vector<compute::TensorRule> rules{};
 };
 
 class Strategy {
@@ -144,6 +163,9 @@ class Strategy {
   virtual void write_note(const std::string& /*text*/) {}
   virtual std::string note() const { return {}; }
 
+  // The rule of the step that begins next, for strategies that update before commit(). Optimizer and rules of tensors
+  // are those of StrategyOptions; the rate and clipping may change.
+  virtual void announce_rule(const compute::UpdateRule& /*rule*/) {}
   // Starts the step that `plan` describes; a step that was begun and not committed is forgotten.
   // REQUIRES: plan.at is the committed cursor.
   virtual void begin_step(const data::StepPlan& plan) = 0;

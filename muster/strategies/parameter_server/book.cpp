@@ -27,6 +27,7 @@ Book::Answer Book::answer(Grant grant) const {
   Answer answer;
   answer.header.flags = static_cast<std::uint32_t>(grant);
   answer.header.version = counts_.updates;
+  answer.header.id = done_.floor();
   return answer;
 }
 
@@ -188,6 +189,12 @@ Status Book::push(const Header& header, std::span<const std::byte> body) {
     return Status::kDone;
   }
   note_wishes(entry.report);
+  if ((header.flags & kSkipped) != 0) {
+    ++counts_.skipped;
+    done_.add(header.step, header.lane, lanes);
+    event("skip", header, 0);
+    return Status::kDone;
+  }
   const std::uint64_t staleness = counts_.updates - std::min(header.version, counts_.updates);
   ++counts_.staleness[std::min<std::uint64_t>(staleness, BookCounts::kStaleness - 1)];
   ++counts_.updates;

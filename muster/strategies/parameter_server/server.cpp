@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -149,7 +151,11 @@ class Server::State {
     if (copied ? !map().holds(request.chunk, options_.number) : !is_primary(request.chunk))
       return reply(call, Status::kStale);
     if (request.verb == Verb::kWrite || request.verb == Verb::kFill) return take_piece(call);
-    if (!has(request.chunk)) return reply(call, Status::kWait);
+    if (!has(request.chunk)) {
+      // Of a job that begins it will come; of a server that was lost it will not.
+      const bool lost = options_.attempt > 0 && map().copies == 1;
+      return lost ? refuse(call, "it was lost with its server, and there is no snapshot") : reply(call, Status::kWait);
+    }
     switch (request.verb) {
       case Verb::kPull: return pull(call);
       case Verb::kPush: return change(call, is_book(request.chunk) ? book_->push(request, call.body) : shard_.push(request, call.body));
@@ -293,6 +299,7 @@ class Server::State {
       json["updates"] = counts.updates;
       json["dropped"] = counts.dropped;
       json["repeated"] = counts.repeated;
+      json["skipped"] = counts.skipped;
       json["staleness"] = counts.staleness;
       json["floor"] = book_->floor();
     }
@@ -507,7 +514,8 @@ class Server::State {
   void write_events() {
     if (!book_ || !plan_.events) return;
     const std::string events = book_->take_events();
-    if (!events.empty()) append_file(std::filesystem::path(plan_.folder) / "server_events.jsonl", events);
+    if (!events.empty())
+      std::ofstream(std::filesystem::path(plan_.folder) / "server_events.jsonl", std::ios::app) << events;
   }
 
   struct Waiting {

@@ -1,20 +1,17 @@
 #include "muster/strategies/parameter_server/server_plan.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/base/text.h"
 
 namespace muster::strategies {
 namespace {
 
 constexpr const char* kWhere = "the plan of the parameter server";
 constexpr std::size_t kPiece = 48 * 1024;  // of the text, in one value of the store
-constexpr std::array kConsistencies{Consistency::kBsp, Consistency::kAsp, Consistency::kSsp, Consistency::kBackup};
 
 template <typename Options>
 Json moments_json(const char* name, const Options& o) {
@@ -66,32 +63,6 @@ compute::OptimizerOptions optimizer_from(const Json& json) {
 }
 
 }  // namespace
-
-std::string_view to_string(Consistency consistency) {
-  switch (consistency) {
-    case Consistency::kBsp: return "bsp";
-    case Consistency::kAsp: return "asp";
-    case Consistency::kSsp: return "ssp";
-    case Consistency::kBackup: return "backup";
-  }
-  return "unknown";
-}
-
-std::vector<std::string> consistency_names() {
-  std::vector<std::string> names;
-  for (const Consistency consistency : kConsistencies)
-    names.emplace_back(to_string(consistency));
-  return names;
-}
-
-Consistency parse_consistency(std::string_view name) {
-  for (const Consistency consistency : kConsistencies) {
-    if (to_string(consistency) == name) return consistency;
-  }
-  const std::vector<std::string> names = consistency_names();
-  throw Error(ErrorKind::kInvalidInput, fmt::format("no consistency \"{}\"{}", name, did_you_mean(std::string(name), names)),
-              {}, fmt::format("There are {}.", join_words(names)));
-}
 
 std::vector<ServerChunk> ServerPlan::chunks() const {
   const std::vector<model::Block>& blocks = layout.blocks();

@@ -81,6 +81,10 @@ std::uint64_t Shard::version(std::uint32_t chunk) const {
   return held_.at(chunk)->history.version;
 }
 
+std::uint64_t Shard::floor(std::uint32_t chunk) const {
+  return held_.at(chunk)->history.lanes.floor();
+}
+
 // Readers of the version before the present one are told that its memory is written now.
 void Shard::begin_next(Held& held) const {
   held.guard->store(held.history.version + 1, std::memory_order_relaxed);
@@ -201,6 +205,25 @@ Status Shard::apply(const Header& header) {
   held.kept = 0;
   held.history.lanes.close(header.step);
   return Status::kDone;
+}
+
+std::span<const std::byte> Shard::packed_part(std::span<const std::byte> state) {
+  ByteReader reader(state);
+  const auto length = reader.get<std::uint64_t>();
+  return reader.take(length);
+}
+
+std::vector<std::byte> Shard::first_state(std::span<const std::byte> packed) {
+  ByteWriter bytes;
+  bytes.put(static_cast<std::uint64_t>(packed.size()));
+  bytes.put_all(packed);
+  bytes.put(std::uint64_t{0});  // no step of which lanes are kept
+  bytes.put(std::uint64_t{0});
+  return bytes.take();
+}
+
+void Shard::drop(std::uint32_t chunk) {
+  held_.erase(chunk);
 }
 
 std::vector<std::byte> Shard::read(std::uint32_t chunk) const {

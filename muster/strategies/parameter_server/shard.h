@@ -46,6 +46,8 @@ class Shard {
   // REQUIRES, of all that follow unless they say else: has(chunk).
   View view(std::uint32_t chunk) const;
   std::uint64_t version(std::uint32_t chunk) const;
+  // All steps below are closed.
+  std::uint64_t floor(std::uint32_t chunk) const;
 
   // kPush. Gives kDone, kDuplicate, kLate or kRefused (a body of the wrong length).
   Status push(const Header& header, std::span<const std::byte> body);
@@ -58,7 +60,10 @@ class Shard {
   // for write(). Throws kDamaged.
   std::vector<std::byte> read(std::uint32_t chunk) const;
   void write(std::uint32_t chunk, std::span<const std::byte> state);
-  void drop(std::uint32_t chunk) { held_.erase(chunk); }
+  void drop(std::uint32_t chunk);
+  // Of such a state: what chunk_state.h packs; and back, without lanes that are kept.
+  static std::span<const std::byte> packed_part(std::span<const std::byte> state);
+  static std::vector<std::byte> first_state(std::span<const std::byte> packed);
 
  private:
   struct Held;

@@ -1,34 +1,20 @@
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
-#include "muster/base/process.h"
 #include "muster/comm/arena.h"
-#include "muster/comm/connect.h"
-#include "muster/strategies/shared_sync/arena_access.h"
+#include "muster/strategies/members/host_members.h"
 #include "muster/strategies/shared_sync/host_layout.h"
 
 namespace muster::strategies {
 namespace {
 
 constexpr std::chrono::seconds kStartTimeout{60};
-constexpr std::uint64_t kGeneration = 1;
-constexpr std::chrono::milliseconds kHeartbeat{100};
-// How long a worker waits for the supervisor's decision before it looks whether there still is one.
-constexpr std::chrono::milliseconds kDecisionTime{200};
-constexpr std::int64_t kBeforeTheFirstStep = -1;  // of failpoints
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
 enum Phase : int { kReduced = 1, kMeasured = 2 };
@@ -44,7 +30,10 @@ class SharedSync final : public Strategy {
   using Views = std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2>;
 
  public:
-  explicit SharedSync(StrategyOptions options) : options_(std::move(options)), arena_(open()) {
+  explicit SharedSync(StrategyOptions options)
+      : options_(std::move(options)),
+        members_(options_.supervised, options_.group, arena_options()),
+        arena_(members_.arena()) {
     for (std::size_t buffer = 0; buffer < 2; ++buffer) {
       versions_[buffer] = carve_version(options_, arena_.version(buffer));
       // The model sees its parameters through a mapping that cannot be written.
@@ -52,11 +41,7 @@ class SharedSync final : public Strategy {
     }
     for (std::size_t lane = 0; lane < options_.lanes; ++lane)
       lanes_.push_back(carve_lane(options_, arena_.lane(static_cast<int>(lane))));
-    if (options_.supervised) return;
-    members_.group = options_.group;
-    if (options_.group.rank() == 0) arena_.begin_generation(kGeneration, all_ranks());
-    arena_.enter(kGeneration, Deadline::after(kStartTimeout));
-    take_share();
+    if (!members_.supervised()) take_share();
   }
 
   std::array<std::span<const float>, 2> parameter_versions() override { return {view(0), view(1)}; }
@@ -74,16 +59,12 @@ class SharedSync final : public Strategy {
             cursor_};
   }
 
-  std::size_t state_bytes() const override { return members_.leads() ? arena_.region()->bytes().size() : 0; }
+  std::size_t state_bytes() const override { return members_.members().leads() ? arena_.region()->bytes().size() : 0; }
   void restore(const CommittedState& state) override;
   void meet() override;
-  Members members() const override { return members_; }
+  Members members() const override { return members_.members(); }
   std::optional<StepOutcome> rejoin() override;
-  std::chrono::nanoseconds abandoned_for() const override {
-    const std::int64_t since = abandoned_since_.load();
-    return since == 0 ? std::chrono::nanoseconds(0)
-                      : system_clock().now().time_since_epoch() - std::chrono::nanoseconds(since);
-  }
+  std::chrono::nanoseconds abandoned_for() const override { return members_.abandoned_for(); }
   void begin(comm::Activity activity) override { arena_.board().begin(activity); }
   void write_note(const std::string& text) override { arena_.write_note(text); }
   std::string note() const override { return arena_.note(); }
@@ -106,19 +87,16 @@ class SharedSync final : public Strategy {
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
 
  private:
-  comm::Arena open();
-  // Whether it is this worker that writes the state before the first step.
-  bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
-  std::uint64_t all_ranks() const {
-    const int ranks = options_.group.size();
-    return ranks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1;
+  comm::ArenaOptions arena_options() const {
+    comm::ArenaOptions wanted;
+    wanted.lanes = static_cast<int>(options_.lanes);
+    wanted.version_bytes = version_bytes(options_);
+    wanted.lane_bytes = lane_bytes(options_);
+    return wanted;
   }
-  // Which lanes and which slice are this worker's among the present members.
-  void take_share();
-  void gather_members();
-  void enter_next();
-  void decide_on_members();
-  void give_signs_of_life(const std::stop_token& stop);
+  // Which slice is this worker's among the present members.
+  std::optional<StepOutcome> enter_generation();
+  void take_share() { slice_ = slice_of(options_.layout, members_.index(), members_.workers()); }
   std::span<const float> view(std::size_t buffer) const {
     const auto offset =
         reinterpret_cast<const std::byte*>(versions_[buffer].state.parameters.data()) - arena_.version(buffer).data();
@@ -136,17 +114,12 @@ class SharedSync final : public Strategy {
 
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
-  comm::Arena arena_;
+  HostMembers members_;
+  comm::Arena& arena_;
   std::array<HostVersion, 2> versions_;
   Views views_;
   std::vector<HostLane> lanes_;
-  // Of the present members.
-  Members members_;
-  std::uint64_t first_generation_ = 0;  // that this worker was in
-  std::size_t index_ = 0;               // of this worker among them
-  std::size_t workers_ = 1;
-  compute::BlockRange slice_;
-  std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
+  compute::BlockRange slice_;  // of the present members
   // Of this worker.
   std::optional<Uncertain> uncertain_;
   data::Cursor cursor_;
@@ -154,116 +127,24 @@ class SharedSync final : public Strategy {
   std::size_t next_lane_ = 0;        // static claims: the next to try
   std::optional<std::size_t> held_;  // claimed and not finished
   double waited_ = 0;
-  std::optional<FailpointScope> scope_;
-  std::atomic<std::int64_t> abandoned_since_{0};  // of the monotonic clock, in ns; 0: it is not
-  std::jthread heartbeat_;                        // the last member: it is stopped before anything it uses goes
 };
 
-comm::Arena SharedSync::open() {
-  comm::ArenaOptions wanted;
-  wanted.ranks = options_.supervised ? options_.supervised->seats : options_.group.size();
-  wanted.lanes = static_cast<int>(options_.lanes);
-  wanted.version_bytes = version_bytes(options_);
-  wanted.lane_bytes = lane_bytes(options_);
-  if (!options_.supervised) return open_arena(options_.group, wanted);
-  return open_arena(*options_.supervised, wanted, Deadline::after(options_.supervised->patience));
-}
-
-void SharedSync::take_share() {
-  // Of the arena's ranks some may be empty; members are counted in the order of their ranks.
-  const std::uint64_t below = (std::uint64_t{1} << arena_.board().self()) - 1;
-  index_ = static_cast<std::size_t>(std::popcount(arena_.members() & below));
-  workers_ = static_cast<std::size_t>(std::popcount(arena_.members()));
-  slice_ = slice_of(options_.layout, index_, workers_);
-}
-
-// The members of a generation as a group, and who of them is the longest there.
-void SharedSync::gather_members() {
-  const Supervised& supervised = *options_.supervised;
-  comm::GroupOptions group;
-  group.rank = static_cast<int>(index_);
-  group.size = static_cast<int>(workers_);
-  group.store = supervised.store;
-  group.name = fmt::format("generation-{}", arena_.generation());
-  group.backend = "shm";
-  group.interruption = [this] { arena_.throw_if_superseded(); };
-  members_.group = comm::make_group(group);
-  std::vector<std::int64_t> since(workers_);
-  const auto own = static_cast<std::int64_t>(first_generation_);
-  members_.group.all_gather(std::span(&own, 1), std::span(since));
-  members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
-  members_.generation = arena_.generation();
-}
-
 void SharedSync::meet() {
-  if (!options_.supervised) return;
-  scope_.emplace(options_.supervised->seat, kBeforeTheFirstStep, options_.supervised->attempt);
-  server_ = serve_arena(*options_.supervised, arena_);
-  arena_.ask_to_enter();
-  // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
-  outlive_parent();
-  heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
-  rejoin();
-}
-
-void SharedSync::give_signs_of_life(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(mutex);
-  do {
-    arena_.beat();
-    if (!arena_.abandoned())
-      abandoned_since_ = 0;
-    else if (abandoned_since_ == 0)
-      abandoned_since_ = system_clock().now().time_since_epoch().count();
-  } while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); }));
-}
-
-void SharedSync::enter_next() {
-  const Deadline deadline = Deadline::after(options_.supervised->patience);
-  for (;;) {
-    try {
-      return arena_.enter_next(
-          Deadline::after(std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || deadline.passed()) throw;
-    }
-    if (arena_.abandoned()) decide_on_members();
-  }
-}
-
-// What the supervisor would do if there were one: everybody who lives is a member.
-void SharedSync::decide_on_members() {
-  const ProcessId self = this_process();
-  if (!arena_.take_charge(self)) return;  // somebody else does
-  std::uint64_t living = 0;
-  for (int seat = 0; seat < arena_.options().ranks; ++seat) {
-    const std::optional<ProcessId> occupant = arena_.board().occupant(seat);
-    if (occupant && state_of(*occupant) != ProcessState::kGone) living |= std::uint64_t{1} << seat;
-  }
-  // Another worker may have done it a moment ago.
-  const std::uint64_t generation = arena_.committed().generation;
-  if (generation == arena_.generation() || arena_.present_members() != living)
-    arena_.begin_generation(generation + 1, living);
-  arena_.leave_charge(self);
+  if (!members_.supervised()) return;
+  members_.meet();
+  enter_generation();
 }
 
 std::optional<StepOutcome> SharedSync::rejoin() {
-  if (!options_.supervised) return Strategy::rejoin();
+  if (!members_.supervised()) return Strategy::rejoin();
   held_.reset();
   step_.reset();
-  for (;;) {
-    enter_next();
-    if (first_generation_ == 0) first_generation_ = arena_.generation();
-    take_share();
-    try {
-      gather_members();
-      break;
-    } catch (const Error& error) {
-      // Somebody was lost while we met, or somebody came: there will be another generation.
-      if (error.kind() != ErrorKind::kPeerLost) throw;
-    }
-  }
+  members_.rejoin();
+  return enter_generation();
+}
+
+std::optional<StepOutcome> SharedSync::enter_generation() {
+  take_share();
   std::optional<StepOutcome> committed;
   if (uncertain_ && arena_.step() > uncertain_->step) {
     committed = uncertain_->outcome;
@@ -278,13 +159,13 @@ void SharedSync::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");
   const Deadline deadline = Deadline::after(kStartTimeout);
-  const bool fixed = !options_.supervised;
-  MUSTER_CHECK(fixed || !founds() || arena_.generation() == 0, "under a supervisor restore() comes before meet()");
-  if (!fixed && founds()) arena_.set_first_step(state.cursor.step);
+  const bool fixed = !members_.supervised();
+  MUSTER_CHECK(fixed || !members_.founds() || arena_.generation() == 0, "under a supervisor restore() comes before meet()");
+  if (!fixed && members_.founds()) arena_.set_first_step(state.cursor.step);
   if (fixed) options_.group.barrier(deadline);
   // Both versions: what no step ever changes (frozen tensors) must be right in either.
   for (HostVersion& version : versions_) {
-    if (!founds()) break;
+    if (!members_.founds()) break;
     std::ranges::copy(state.parameters, version.state.parameters.begin());
     for (std::size_t slot = 0; slot < version.state.state.size(); ++slot)
       std::ranges::copy(state.state[slot], version.state.state[slot].begin());
@@ -302,17 +183,16 @@ void SharedSync::begin_step(const data::StepPlan& plan) {
   // A lane that was begun and given up is anybody's again.
   if (held_) arena_.release(static_cast<int>(*held_));
   held_.reset();
-  if (options_.supervised)
-    scope_.emplace(options_.supervised->seat, static_cast<std::int64_t>(plan.at.step), options_.supervised->attempt);
+  members_.enter_step(static_cast<std::int64_t>(plan.at.step));
   cursor_ = plan.at;
   step_ = plan;
-  next_lane_ = index_;
+  next_lane_ = members_.index();
   waited_ = 0;
 }
 
 std::vector<std::size_t> SharedSync::expected_lanes(const data::StepPlan& plan) const {
   std::vector<std::size_t> lanes;
-  for (std::size_t lane = index_; lane < plan.lanes.size(); lane += workers_)
+  for (std::size_t lane = members_.index(); lane < plan.lanes.size(); lane += members_.workers())
     lanes.push_back(lane);
   return lanes;
 }
@@ -321,13 +201,13 @@ std::optional<std::size_t> SharedSync::claim() {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before claim()");
   const std::size_t count = step_->lanes.size();
   // This worker's own lanes first: they were read ahead. A dynamic step then takes what others have not begun.
-  for (; !held_ && next_lane_ < count; next_lane_ += workers_) {
+  for (; !held_ && next_lane_ < count; next_lane_ += members_.workers()) {
     if (arena_.claim(static_cast<int>(next_lane_))) held_ = next_lane_;
   }
   // Under a supervisor a lane of a worker that was lost is anybody's as well. From the back: its owner comes to the
   // last lanes last, so what it has read ahead is not read in vain, and a worker that is helped often is helped with
   // the same lanes. Where data is local that is what keeps a helper from reading everybody's shards.
-  if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > kGeneration)) {
+  if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > HostMembers::kFirstGeneration)) {
     for (std::size_t lane = count; !held_ && lane-- > 0;) {
       if (arena_.claim(static_cast<int>(lane))) held_ = lane;
     }
@@ -363,7 +243,7 @@ StepOutcome SharedSync::commit(const compute::UpdateRule& rule, Deadline deadlin
       meet(kMeasured);
     }
     compute::update_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
-    if (index_ == 0) merge(count, next.buffers);
+    if (members_.index() == 0) merge(count, next.buffers);
   }
   // Before the commit: the lanes belong to the next step after it.
   StepOutcome outcome = summarize(verdict, count);

@@ -29,6 +29,9 @@ struct Training {
   std::optional<double> clip_norm{};
   strategies::AllReduceOptions all_reduce{};
   strategies::LocalSgdOptions local_sgd{};
+  strategies::ParameterServerOptions parameter_server{};
+  strategies::Claims claims = strategies::Claims::kStatic;
+  bool synchronized = false;  // the workers' states are made the same at the end
   int stop_rank = -1;  // asks to stop in its first step
   LaneWork work{};
   // Called by every worker after each of its steps, several at a time.
@@ -89,19 +92,26 @@ inline std::vector<Trained> train(const Training& training) {
   const auto optimizer = compute::make_optimizer(training.optimizer);
   std::vector<Trained> results(static_cast<std::size_t>(training.workers));
   run_group(training.workers, training.network, [&](int rank, comm::Group group) {
+    std::vector<compute::TensorRule> rules;
+    for (const model::TensorSlot& slot : training.layout.tensors())
+      rules.push_back({compute::weight_decay(training.optimizer), true, slot.trainable});
     strategies::StrategyOptions options{training.layout, one_mean_and_one_count(), optimizer->slots(),
                                         training.shape.lanes, group};
     options.all_reduce = training.all_reduce;
     options.local_sgd = training.local_sgd;
+    options.parameter_server = training.parameter_server;
+    options.claims = training.claims;
+    options.optimizer = training.optimizer;
+    options.rules = rules;
     const auto strategy = strategies::make_strategy(training.strategy, options);
     start(*strategy, options, rank);
-    std::vector<compute::TensorRule> rules;
-    for (const model::TensorSlot& slot : options.layout.tensors())
-      rules.push_back({compute::weight_decay(training.optimizer), true, slot.trainable});
+    const compute::UpdateRule rule{optimizer.get(), compute::base_lr(training.optimizer), training.clip_norm, rules};
+    strategy->meet();
     Trained& result = results[static_cast<std::size_t>(rank)];
     for (std::uint64_t step = 0; step < training.steps; ++step) {
       const strategies::CommittedState state = strategy->committed();
       const data::StepPlan plan = data::plan_step(state.cursor, training.shape);
+      strategy->announce_rule(rule);
       strategy->begin_step(plan);
       while (const auto lane = strategy->claim()) {
         training.work(options, state, plan, *lane, strategy->area(*lane));
@@ -114,14 +124,13 @@ inline std::vector<Trained> train(const Training& training) {
                                  .score = 1,
                                  .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0});
       }
-      const strategies::StepOutcome outcome =
-          strategy->commit({optimizer.get(), compute::base_lr(training.optimizer), training.clip_norm, rules},
-                           Deadline::after(std::chrono::seconds(60)));
+      const strategies::StepOutcome outcome = strategy->commit(rule, Deadline::after(std::chrono::seconds(60)));
       result.losses.push_back(outcome.loss);
       result.norms.push_back(outcome.gradient_norm);
       result.applied.push_back(outcome.applied);
       if (training.observe) training.observe(rank, *strategy, outcome);
     }
+    if (training.synchronized) strategy->synchronize(Deadline::after(std::chrono::seconds(60)));
     const strategies::CommittedState state = strategy->committed();
     result.parameters.assign(state.parameters.begin(), state.parameters.end());
     result.bits = bits_of(state);

@@ -1,4 +1,4 @@
-#include "muster/strategies/shared_sync/arena_access.h"
+#include "muster/strategies/members/arena_access.h"
 
 #include <unistd.h>
 

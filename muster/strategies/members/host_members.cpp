@@ -1,0 +1,149 @@
+#include "muster/strategies/members/host_members.h"
+
+#include <algorithm>
+#include <bit>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/clock.h"
+#include "muster/base/error.h"
+#include "muster/base/process.h"
+#include "muster/comm/connect.h"
+#include "muster/strategies/members/arena_access.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr std::chrono::seconds kStartTimeout{60};
+constexpr std::chrono::milliseconds kHeartbeat{100};
+// How long a worker waits for the supervisor's decision before it looks whether there still is one.
+constexpr std::chrono::milliseconds kDecisionTime{200};
+constexpr std::int64_t kBeforeTheFirstStep = -1;  // of failpoints
+
+comm::Arena open(const std::optional<Supervised>& supervised, comm::Group group, comm::ArenaOptions wanted) {
+  wanted.ranks = supervised ? supervised->seats : group.size();
+  if (!supervised) return open_arena(group, wanted);
+  return open_arena(*supervised, wanted, Deadline::after(supervised->patience));
+}
+
+}  // namespace
+
+HostMembers::HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group,
+                         comm::ArenaOptions wanted)
+    : supervised_(supervised), group_(group), arena_(open(supervised, group, wanted)) {
+  if (supervised_) return;
+  members_.group = group_;
+  if (group_.rank() == 0) arena_.begin_generation(kFirstGeneration, all_ranks());
+  arena_.enter(kFirstGeneration, Deadline::after(kStartTimeout));
+  take_place();
+}
+
+std::uint64_t HostMembers::all_ranks() const {
+  const int ranks = group_.size();
+  return ranks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1;
+}
+
+// Of the arena's ranks some may be empty; members are counted in the order of their ranks.
+void HostMembers::take_place() {
+  const std::uint64_t below = (std::uint64_t{1} << arena_.board().self()) - 1;
+  index_ = static_cast<std::size_t>(std::popcount(arena_.members() & below));
+  workers_ = static_cast<std::size_t>(std::popcount(arena_.members()));
+}
+
+// The members of a generation as a group, and who of them is the longest there.
+void HostMembers::gather() {
+  comm::GroupOptions group;
+  group.rank = static_cast<int>(index_);
+  group.size = static_cast<int>(workers_);
+  group.store = supervised_->store;
+  group.name = fmt::format("generation-{}", arena_.generation());
+  group.backend = "shm";
+  group.interruption = [this] { arena_.throw_if_superseded(); };
+  members_.group = comm::make_group(group);
+  std::vector<std::int64_t> since(workers_);
+  const auto own = static_cast<std::int64_t>(first_generation_);
+  members_.group.all_gather(std::span(&own, 1), std::span(since));
+  members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
+  members_.generation = arena_.generation();
+}
+
+void HostMembers::enter_step(std::int64_t step) {
+  if (supervised_) scope_.emplace(supervised_->seat, step, supervised_->attempt);
+}
+
+void HostMembers::meet() {
+  enter_step(kBeforeTheFirstStep);
+  server_ = serve_arena(*supervised_, arena_);
+  arena_.ask_to_enter();
+  // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
+  outlive_parent();
+  heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
+  rejoin();
+}
+
+void HostMembers::give_signs_of_life(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  do {
+    arena_.beat();
+    if (!arena_.abandoned())
+      abandoned_since_ = 0;
+    else if (abandoned_since_ == 0)
+      abandoned_since_ = system_clock().now().time_since_epoch().count();
+  } while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); }));
+}
+
+std::chrono::nanoseconds HostMembers::abandoned_for() const {
+  const std::int64_t since = abandoned_since_.load();
+  return since == 0 ? std::chrono::nanoseconds(0)
+                    : system_clock().now().time_since_epoch() - std::chrono::nanoseconds(since);
+}
+
+void HostMembers::enter_next() {
+  const Deadline deadline = Deadline::after(supervised_->patience);
+  for (;;) {
+    try {
+      return arena_.enter_next(
+          Deadline::after(std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout || deadline.passed()) throw;
+    }
+    if (arena_.abandoned()) decide_on_members();
+  }
+}
+
+// What the supervisor would do if there were one: everybody who lives is a member.
+void HostMembers::decide_on_members() {
+  const ProcessId self = this_process();
+  if (!arena_.take_charge(self)) return;  // somebody else does
+  std::uint64_t living = 0;
+  for (int seat = 0; seat < arena_.options().ranks; ++seat) {
+    const std::optional<ProcessId> occupant = arena_.board().occupant(seat);
+    if (occupant && state_of(*occupant) != ProcessState::kGone) living |= std::uint64_t{1} << seat;
+  }
+  // Another worker may have done it a moment ago.
+  const std::uint64_t generation = arena_.committed().generation;
+  if (generation == arena_.generation() || arena_.present_members() != living)
+    arena_.begin_generation(generation + 1, living);
+  arena_.leave_charge(self);
+}
+
+void HostMembers::rejoin() {
+  for (;;) {
+    enter_next();
+    if (first_generation_ == 0) first_generation_ = arena_.generation();
+    take_place();
+    try {
+      return gather();
+    } catch (const Error& error) {
+      // Somebody was lost while we met, or somebody came: there will be another generation.
+      if (error.kind() != ErrorKind::kPeerLost) throw;
+    }
+  }
+}
+
+}  // namespace muster::strategies

@@ -1,0 +1,237 @@
+// The strategy parameter_server with workers and servers as threads of one process.
+#include "muster/strategies/parameter_server/parameter_server.h"
+
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/base/random.h"
+#include "muster/base/temporary_folder.h"
+#include "support/errors.h"
+#include "unit/strategies/replica_training.h"
+
+namespace muster::strategies {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Trained;
+using testing::Training;
+
+// A gradient that depends on step, lane, position and the parameters, as a model's does.
+void compute_lane(const StrategyOptions& options, const CommittedState& state, const data::StepPlan& plan,
+                  std::size_t lane, const compute::LaneArea& area) {
+  RandomStream random({.seed = 5, .step = plan.at.step, .lane = lane});
+  std::fill(area.present.begin(), area.present.end(), 1);
+  for (std::size_t i = 0; i < options.layout.size(); ++i)
+    area.gradient[i] = 0.1F * state.parameters[i] + static_cast<float>(random.uniform() - 0.5);
+  for (std::size_t byte = 0; byte < 12; byte += 4) {
+    const auto mean = static_cast<float>(random.uniform());
+    std::memcpy(area.buffers.data() + byte, &mean, sizeof mean);
+  }
+}
+
+Training small(int workers, std::vector<Phase> phases) {
+  Training training;
+  training.strategy = "parameter_server";
+  training.workers = workers;
+  training.layout = model::FlatLayout({{"first", {70000}}, {"second", {300, 100}}, {"frozen", {9}, false}, {"last", {5}}});
+  training.shape = {.samples = 100, .batch = 30, .lanes = 5};
+  training.work = compute_lane;
+  training.synchronized = true;
+  training.parameter_server.phases = std::move(phases);
+  training.parameter_server.chunk_bytes = 64 * 1024;
+  return training;
+}
+
+Trained by_shared_sync(Training training) {
+  training.strategy = "shared_sync";
+  training.workers = 1;
+  return testing::train(training).front();
+}
+
+std::vector<Phase> only(Consistency consistency) {
+  return {{0, consistency}};
+}
+
+class Bsp : public ::testing::TestWithParam<compute::OptimizerOptions> {};
+
+TEST_P(Bsp, GivesTheBitsOfSharedSyncWithAnyNumberOfWorkersAndServers) {
+  for (const int workers : {1, 2, 3}) {
+    Training training = small(workers, only(Consistency::kBsp));
+    training.optimizer = GetParam();
+    training.clip_norm = 50;
+    const Trained expected = by_shared_sync(training);
+    const std::vector<Trained> results = testing::train(training);
+    EXPECT_TRUE(results.front() == expected) << workers << " workers";
+    for (const Trained& result : results)
+      EXPECT_EQ(result.parameters, expected.parameters) << workers << " workers";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, Bsp,
+                         ::testing::Values(compute::OptimizerOptions(compute::Sgd{.lr = 0.1, .momentum = 0.9}),
+                                           compute::OptimizerOptions(compute::Adam{}),
+                                           compute::OptimizerOptions(compute::Lamb{}),
+                                           compute::OptimizerOptions(compute::Lars{})));
+
+TEST(ParameterServerBsp, CopiesAndDynamicClaimsChangeNoBit) {
+  Training training = small(3, only(Consistency::kBsp));
+  const Trained expected = by_shared_sync(training);
+  training.parameter_server.copies = 2;
+  training.claims = Claims::kDynamic;
+  EXPECT_TRUE(testing::train(training).front() == expected);
+}
+
+TEST(ParameterServerBsp, AGradientThatIsNotFiniteSkipsTheStepEverywhere) {
+  Training training = small(2, only(Consistency::kBsp));
+  training.work = [](const auto& options, const auto& state, const auto& plan, std::size_t lane, const auto& area) {
+    compute_lane(options, state, plan, lane, area);
+    if (plan.at.step == 2 && lane == 4) area.gradient[7] = std::numeric_limits<float>::quiet_NaN();
+  };
+  const Trained expected = by_shared_sync(training);
+  EXPECT_FALSE(expected.applied[2]);
+  EXPECT_TRUE(testing::train(training).front() == expected);
+}
+
+TEST(ParameterServerBsp, ATensorWithoutAGradientIsLeftAlone) {
+  Training training = small(2, only(Consistency::kBsp));
+  training.work = [](const auto& options, const auto& state, const auto& plan, std::size_t lane, const auto& area) {
+    compute_lane(options, state, plan, lane, area);
+    area.present[1] = plan.at.step % 2 == 0 && lane == 3 ? 1 : 0;
+  };
+  EXPECT_TRUE(testing::train(training).front() == by_shared_sync(training));
+}
+
+// With plain SGD and gradients that do not depend on the parameters the order of updates does not matter: the sum of
+// all lanes of all steps is what a single process comes to.
+void constant_lane(const StrategyOptions& options, const CommittedState&, const data::StepPlan& plan, std::size_t lane,
+                   const compute::LaneArea& area) {
+  std::fill(area.present.begin(), area.present.end(), 1);
+  // Powers of two: sums of them are exact in any order.
+  const float value = std::ldexp(1.0F, static_cast<int>((plan.at.step * 5 + lane) % 8));
+  std::fill_n(area.gradient.begin(), options.layout.size(), value);
+}
+
+class Asynchronous : public ::testing::TestWithParam<Consistency> {};
+
+TEST_P(Asynchronous, EveryLaneIsAppliedExactlyOnce) {
+  Training training = small(3, only(GetParam()));
+  training.optimizer = compute::Sgd{.lr = 0.5};
+  training.work = constant_lane;
+  training.steps = 20;
+  double sum = 0;
+  data::Cursor cursor;
+  for (std::uint64_t step = 0; step < training.steps; ++step) {
+    const data::StepPlan plan = data::plan_step(cursor, training.shape);
+    for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane)
+      sum += std::ldexp(1.0, static_cast<int>((step * 5 + lane) % 8));
+    cursor = plan.next;
+  }
+  for (const Trained& result : testing::train(training))
+    EXPECT_EQ(result.parameters[0], static_cast<float>(-0.5 * sum));
+}
+
+TEST_P(Asynchronous, OfOneWorkerItIsSgdOverTheLanes) {
+  Training training = small(1, only(GetParam()));
+  const Trained result = testing::train(training).front();
+  // One lane a step, with the same lanes one after the other, is the same training.
+  std::vector<float> expected(training.layout.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] = static_cast<float>(i % 100) * 0.01F;
+  std::vector<float> velocity(expected.size());
+  data::Cursor cursor;
+  for (std::uint64_t step = 0; step < training.steps; ++step) {
+    const data::StepPlan plan = data::plan_step(cursor, training.shape);
+    for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+      RandomStream random({.seed = 5, .step = step, .lane = lane});
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const float gradient = 0.1F * expected[i] + static_cast<float>(random.uniform() - 0.5);
+        velocity[i] = 0.9F * velocity[i] + gradient;
+        expected[i] -= 0.1F * velocity[i];
+      }
+    }
+    cursor = plan.next;
+  }
+  const model::TensorSlot& first = training.layout.tensors().back();
+  ASSERT_EQ(first.name, "first");
+  // The first step of momentum is the gradient itself, as in torch; the slots begin at zero here as there.
+  for (std::uint64_t i = first.offset; i < first.offset + first.count; ++i)
+    ASSERT_NEAR(result.parameters[i], expected[i], 1e-4) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Asynchronous, ::testing::Values(Consistency::kAsp, Consistency::kSsp),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+TEST(ParameterServerPhases, AspThenBspAppliesEveryLaneOnce) {
+  Training training = small(2, parse_phases("asp:4, bsp"));
+  training.optimizer = compute::Sgd{.lr = 0.5};
+  training.work = constant_lane;
+  const float by_one = by_shared_sync(training).parameters[0];
+  for (const Trained& result : testing::train(training))
+    EXPECT_EQ(result.parameters[0], by_one);
+}
+
+TEST(ParameterServerBackup, AStepIsTheMeanOfTheLanesThatCame) {
+  Training training = small(2, only(Consistency::kBackup));
+  training.parameter_server.backups = 2;
+  training.optimizer = compute::Sgd{.lr = 1};
+  training.steps = 6;
+  training.shape = {.samples = 60, .batch = 10, .lanes = 5};
+  // Every lane has the same mean gradient, weighted by its share: whichever three of five come, the mean is 1.
+  training.work = [](const auto& options, const auto&, const auto& plan, std::size_t lane, const auto& area) {
+    std::fill(area.present.begin(), area.present.end(), 1);
+    std::fill_n(area.gradient.begin(), options.layout.size(), static_cast<float>(plan.weight(lane)));
+  };
+  for (const Trained& result : testing::train(training))
+    EXPECT_NEAR(result.parameters[0], -6, 1e-5);
+}
+
+TEST(ParameterServerStop, AWishReachesAllInTheSameStep) {
+  for (const Consistency consistency : {Consistency::kBsp, Consistency::kAsp}) {
+    Training training = small(3, only(consistency));
+    training.stop_rank = 1;
+    std::mutex mutex;
+    std::map<int, std::uint64_t> first;
+    training.observe = [&](int rank, const Strategy& strategy, const StepOutcome& outcome) {
+      const std::scoped_lock lock(mutex);
+      if (outcome.stop) first.try_emplace(rank, strategy.committed().cursor.step);
+    };
+    testing::train(training);
+    std::set<std::uint64_t> steps;
+    for (const auto& [rank, step] : first)
+      steps.insert(step);
+    EXPECT_EQ(first.size(), 3U) << to_string(consistency);
+    EXPECT_EQ(steps.size(), 1U) << to_string(consistency);
+  }
+}
+
+TEST(ParameterServerOptions, ContradictionsAreRefusedWithARemedy) {
+  const auto make = [](const ParameterServerOptions& wanted) {
+    StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 2};
+    options.rules.resize(1);
+    options.parameter_server = wanted;
+    return make_parameter_server(options);
+  };
+  testing::expect_error(ErrorKind::kInvalidInput, "as many servers as copies", [&] { make({.copies = 2}); });
+  testing::expect_error(ErrorKind::kUnsupported, "muster train", [&] { make({.servers = 2}); });
+  testing::expect_error(ErrorKind::kInvalidInput, "fewer than there are lanes",
+                        [&] { make({.phases = {{0, Consistency::kBackup}}, .backups = 2}); });
+}
+
+TEST(Phases, AreReadFromOneLine) {
+  const std::vector<Phase> phases = parse_phases("asp:200, ssp:50,bsp");
+  ASSERT_EQ(phases.size(), 3U);
+  EXPECT_EQ(phases[0].consistency, Consistency::kAsp);
+  EXPECT_EQ(phases[1].step, 200U);
+  EXPECT_EQ(phases[2].step, 250U);
+  for (const char* wrong : {"", "asp:0,bsp", "asp:x,bsp", "asp,bsp", "asp:3", "bps", "bsp,", "asp:-1,bsp"})
+    EXPECT_THROW(parse_phases(wrong), Error) << wrong;
+}
+
+}  // namespace
+}  // namespace muster::strategies
