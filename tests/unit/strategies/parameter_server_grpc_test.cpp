@@ -288,7 +288,7 @@ class Pusher {
   }
 
   void do_harm(RandomStream& chance) {
-    switch (chance.below(60)) {
+    switch (chance.below(40)) {
       case 0:
         return proxy_.cut();
       case 1:
@@ -314,7 +314,7 @@ class Pusher {
 };
 
 TEST(GrpcTransport, UpdatesAreAppliedOnceThroughANetworkThatLosesAndAlters) {
-  constexpr std::uint64_t kUpdates = 300;
+  constexpr std::uint64_t kUpdates = 150;
   const auto inbox = make_inbox("grpc");
   FaultProxy proxy(port_of(inbox->address()));
   Counter counter;
