@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "muster/base/clock.h"

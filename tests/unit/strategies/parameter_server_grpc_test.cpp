@@ -1,0 +1,338 @@
+// What comes over a socket: strangers, nonsense, and networks that lose, break and alter what they carry.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "muster/base/files.h"
+#include "muster/base/random.h"
+#include "muster/strategies/parameter_server/frames.h"
+#include "parameter_server.grpc.pb.h"
+#include "support/errors.h"
+#include "support/fault_proxy.h"
+#include "support/sandbox.h"
+#include "unit/strategies/transports.h"
+
+namespace muster::strategies {
+namespace {
+
+namespace wire = muster::parameter_server::v1;
+using muster::testing::expect_error;
+using muster::testing::FaultProxy;
+
+std::uint16_t port_of(const std::string& address) {
+  return static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+}
+
+void expect_served(Connection& connection) {
+  std::vector<std::byte> reply(300);
+  connection.wait(connection.start({.verb = Verb::kPush}, bytes_of(300, 7), reply, soon()), soon());
+  EXPECT_TRUE(reply == bytes_of(300, 7));
+}
+
+std::vector<wire::Frame> frames_of(std::uint64_t call, std::size_t size) {
+  std::vector<wire::Frame> frames;
+  const std::vector<std::byte> body = bytes_of(size, static_cast<int>(call));
+  cut_into_frames(call, {.verb = Verb::kPush}, body, [&](std::string_view header, std::span<const std::byte> part) {
+    wire::Frame& frame = frames.emplace_back();
+    frame.set_header(header.data(), header.size());
+    frame.set_body(part.data(), part.size());
+  });
+  return frames;
+}
+
+TEST(Frames, ComeTogetherAgain) {
+  FrameJoiner joiner(5 * kMostFrameBody);
+  std::uint64_t call = 0;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kMostFrameBody - 1, kMostFrameBody, kMostFrameBody + 1,
+                                 3 * kMostFrameBody, 5 * kMostFrameBody}) {
+    ++call;
+    const std::vector<wire::Frame> frames = frames_of(call, size);
+    EXPECT_EQ(frames.size(), std::max<std::size_t>(1, (size + kMostFrameBody - 1) / kMostFrameBody));
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      EXPECT_LE(frames[i].ByteSizeLong(), kMostFrame);
+      const std::optional<Framed> message = joiner.add(frames[i].header(), frames[i].body());
+      ASSERT_EQ(message.has_value(), i + 1 == frames.size());
+      if (!message) continue;
+      EXPECT_EQ(message->call, call);
+      EXPECT_EQ(message->header.bytes, size);
+      EXPECT_TRUE(message->body == bytes_of(size, static_cast<int>(call)));
+    }
+  }
+}
+
+TEST(Frames, EveryFlippedBitIsFound) {
+  const wire::Frame frame = frames_of(1, 100)[0];
+  const std::string whole = frame.header() + frame.body();
+  for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string altered = whole;
+    altered[bit / 8] = static_cast<char>(altered[bit / 8] ^ (1 << bit % 8));
+    FrameJoiner joiner(1000);
+    EXPECT_THROW(joiner.add(altered.substr(0, frame.header().size()), altered.substr(frame.header().size())), Error);
+  }
+}
+
+TEST(Frames, NonsenseIsRefused) {
+  const wire::Frame small = frames_of(1, 100)[0];
+  const std::vector<wire::Frame> large = frames_of(2, 3 * kMostFrameBody);
+  const auto refused = [](const std::vector<wire::Frame>& frames, const std::string& words) {
+    FrameJoiner joiner(3 * kMostFrameBody);
+    expect_error(ErrorKind::kDamaged, words, [&] {
+      for (const wire::Frame& frame : frames)
+        joiner.add(frame.header(), frame.body());
+    });
+  };
+  wire::Frame broken;
+  refused({broken}, "header of 0 bytes");
+  broken.set_header(std::string(120, 'x'));
+  refused({broken}, "does not begin");
+  broken = small;
+  broken.set_body(small.body().substr(1));
+  refused({broken}, "altered");
+  refused({large[1]}, "part 1 of a message where part 0 was due");
+  refused({large[0], large[2]}, "part 2 of a message where part 1 was due");
+  refused({large[0], large[0]}, "part 0");
+  refused({large[0], frames_of(3, 3 * kMostFrameBody)[1]}, "in the middle of");
+  refused(frames_of(4, 3 * kMostFrameBody + 1), "at most");
+}
+
+TEST(GrpcTransport, ListensOnThisMachineOnly) {
+  for (const std::string place :
+       {"0.0.0.0:0", "[::]:0", "192.168.1.1:80", "localhost:0", "dns:///127.0.0.1:0", "ipv4:0.0.0.0:0", "127.0.0.1",
+        "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:1x", "", ":80", "unix:", "*:0", "127.0.0.1.example.org:80"}) {
+    expect_error(ErrorKind::kInvalidInput, "Unix socket", [&] { make_grpc_inbox(kLimits, 0, place, kToken); });
+    expect_error(ErrorKind::kInvalidInput, "Unix socket", [&] { connect_grpc(place, kToken, 0, kLimits, soon()); });
+  }
+}
+
+TEST(GrpcTransport, TwoServersNeverShareAPort) {
+  const auto inbox = make_inbox("grpc");
+  expect_error(ErrorKind::kIo, "cannot listen", [&] { make_grpc_inbox(kLimits, 0, inbox->address(), kToken); });
+}
+
+TEST(GrpcTransport, ServesOnUnixSockets) {
+  const muster::testing::TemporaryFolder folder;
+  for (const std::string& place : {"unix:" + (folder / "socket").string(),
+                                   std::string("unix-abstract:muster-test-") + folder.path().filename().string()}) {
+    const auto inbox = make_grpc_inbox(kLimits, 0, place, kToken);
+    EXPECT_EQ(inbox->address(), place);
+    const Serving serving(*inbox, echo);
+    expect_served(*connect("grpc", inbox->address()));
+  }
+  EXPECT_THAT(folder.names(), ::testing::IsEmpty());
+}
+
+TEST(GrpcTransport, WhoHasNoTokenGetsNothing) {
+  const auto inbox = make_inbox("grpc");
+  const Serving serving(*inbox, [](Inbox& box, const Incoming& call) { echo(box, call); });
+  for (const std::string& token : {std::string(64, 'b'), std::string(63, 'a'), std::string(65, 'a')})
+    expect_error(ErrorKind::kInvalidInput, "token", [&] { connect_grpc(inbox->address(), token, 0, kLimits, soon()); });
+  expect_served(*connect("grpc", inbox->address()));
+}
+
+TEST(GrpcTransport, ANewStreamTakesTheOldOnesPlace) {
+  const auto inbox = make_inbox("grpc");
+  const Serving serving(*inbox, echo);
+  const auto old = connect("grpc", inbox->address(), 1);
+  expect_served(*old);
+  const auto fresh = connect("grpc", inbox->address(), 1);
+  expect_served(*fresh);
+  expect_error(ErrorKind::kPeerLost, "", [&] {
+    for (int i = 0; i < 1000; ++i)
+      expect_served(*old);
+  });
+  expect_served(*fresh);
+}
+
+// Bytes that are no gRPC at all.
+TEST(GrpcTransport, GarbageOnThePortHarmsNobody) {
+  const auto inbox = make_inbox("grpc");
+  const Serving serving(*inbox, echo);
+  const auto connection = connect("grpc", inbox->address());
+  std::string noise(20'000, '\0');
+  RandomStream chance({.seed = 3});
+  for (char& byte : noise)
+    byte = static_cast<char>(chance.next_u32());
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  std::vector<FileDescriptor> open;  // some are left open, as a slow attacker would
+  for (const std::string& bytes :
+       {noise, std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(4096, '\xff'), preface + noise,
+        preface + std::string("\xff\xff\xff\x00\x00\x00\x00\x00\x01", 9) + noise,
+        preface + std::string("\x00\x00\x00\x04\x00\x00\x00\x00\x00", 9) + std::string("\x00\x00\x04\x01", 4)}) {
+    FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port_of(inbox->address()));
+    ASSERT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    open.push_back(std::move(socket));
+    expect_served(*connection);
+  }
+  open.clear();
+  expect_served(*connection);
+  expect_served(*connect("grpc", inbox->address(), 1));
+}
+
+// A client with the token that does not keep to the contract loses its stream.
+TEST(GrpcTransport, BadFramesEndTheirStreamAndNoOther) {
+  const auto inbox = make_inbox("grpc");
+  const auto good = connect("grpc", inbox->address(), 1);
+  const auto stub =
+      wire::ParameterServer::NewStub(grpc::CreateChannel(inbox->address(), grpc::InsecureChannelCredentials()));
+  const auto ends = [&](const std::vector<wire::Frame>& frames) {
+    grpc::ClientContext context;
+    context.AddMetadata("muster-token", kToken);
+    context.AddMetadata("muster-client", "0");
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    const auto stream = stub->Calls(&context);
+    for (const wire::Frame& frame : frames)
+      if (!stream->Write(frame)) break;
+    wire::Frame reply;
+    while (stream->Read(&reply)) {
+    }
+    const grpc::Status status = stream->Finish();
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  };
+  const auto several = [](std::initializer_list<std::uint64_t> calls) {
+    std::vector<wire::Frame> frames;
+    for (const std::uint64_t call : calls)
+      frames.push_back(frames_of(call, 10)[0]);
+    return frames;
+  };
+  ends({wire::Frame()});
+  ends(frames_of(1, kLimits.most_body + 1));
+  ends({frames_of(1, kLimits.most_body)[1]});
+  ends(several({1, 1}));           // doubled
+  ends(several({2}));              // one was lost
+  ends(several({1, 2, 3, 4, 5}));  // more than the window
+  wire::Frame huge;
+  huge.set_body(std::string(5 << 20, 'x'));
+  ends({huge});
+  EXPECT_FALSE(inbox->next(Deadline::after(std::chrono::milliseconds(20))));
+  const Serving serving(*inbox, echo);
+  expect_served(*good);
+}
+
+// Counts updates by their ids, as a server of parameters does.
+class Counter {
+ public:
+  void operator()(Inbox& inbox, const Incoming& call) {
+    Header reply = call.request;
+    if (!(std::vector<std::byte>(call.body.begin(), call.body.end()) ==
+          bytes_of(call.body.size(), static_cast<int>(call.request.id))))
+      ++wrong_;
+    const bool fresh = seen_.insert(call.request.id).second;
+    if (fresh) ++applied_[call.request.id];
+    reply.status = fresh ? Status::kDone : Status::kDuplicate;
+    duplicates_ += fresh ? 0 : 1;
+    inbox.reply(call.handle, reply, {});
+  }
+  const std::map<std::uint64_t, int>& applied() const { return applied_; }
+  int duplicates() const { return duplicates_; }
+  int wrong() const { return wrong_; }
+
+ private:
+  std::set<std::uint64_t> seen_;
+  std::map<std::uint64_t, int> applied_;
+  int duplicates_ = 0;
+  int wrong_ = 0;
+};
+
+// Sends updates through a proxy, and those again whose fate is unknown.
+class Pusher {
+ public:
+  Pusher(FaultProxy& proxy, std::uint64_t updates) : proxy_(proxy) {
+    for (std::uint64_t id = 1; id <= updates; ++id)
+      unacknowledged_.insert(id);
+  }
+
+  void run(RandomStream& chance) {
+    while (!unacknowledged_.empty()) {
+      try {
+        const auto connection =
+            connect_grpc(proxy_.address(), kToken, 0, kLimits, Deadline::after(std::chrono::milliseconds(500)));
+        while (!unacknowledged_.empty())
+          push_some(*connection, chance);
+      } catch (const Error& error) {
+        EXPECT_TRUE(error.retryable()) << error.what();
+        ++failures_;
+      }
+    }
+  }
+  int failures() const { return failures_; }
+
+ private:
+  void push_some(Connection& connection, RandomStream& chance) {
+    const Deadline deadline = Deadline::after(std::chrono::milliseconds(200));
+    std::map<std::uint64_t, Connection::Call> calls;
+    for (const std::uint64_t id : unacknowledged_) {
+      if (calls.size() == 4) break;
+      const std::size_t size = chance.below(40'000);
+      calls[id] = connection.start({.verb = Verb::kPush, .id = id}, bytes_of(size, static_cast<int>(id)), {}, deadline);
+      do_harm(chance);
+    }
+    for (const auto& [id, call] : calls) {
+      const Status status = connection.wait(call, deadline).status;
+      EXPECT_TRUE(status == Status::kDone || status == Status::kDuplicate);
+      unacknowledged_.erase(id);
+    }
+  }
+
+  void do_harm(RandomStream& chance) {
+    switch (chance.below(40)) {
+      case 0:
+        return proxy_.cut();
+      case 1:
+        return proxy_.swallow(FaultProxy::Direction::kToServer);
+      case 2:
+        return proxy_.swallow(FaultProxy::Direction::kToClient);
+      case 3:
+        return proxy_.flip(FaultProxy::Direction::kToServer);
+      case 4:
+        return proxy_.flip(FaultProxy::Direction::kToClient);
+      case 5:
+        return proxy_.delay(std::chrono::milliseconds(1));
+      case 6:
+        return proxy_.delay(std::chrono::milliseconds(0));
+      default:
+        return;
+    }
+  }
+
+  FaultProxy& proxy_;
+  std::set<std::uint64_t> unacknowledged_;
+  int failures_ = 0;
+};
+
+TEST(GrpcTransport, UpdatesAreAppliedOnceThroughANetworkThatLosesAndAlters) {
+  constexpr std::uint64_t kUpdates = 150;
+  const auto inbox = make_inbox("grpc");
+  FaultProxy proxy(port_of(inbox->address()));
+  Counter counter;
+  RandomStream chance({.seed = 8});
+  Pusher pusher(proxy, kUpdates);
+  {
+    const Serving serving(*inbox, std::ref(counter));
+    pusher.run(chance);
+  }
+  std::map<std::uint64_t, int> once;
+  for (std::uint64_t id = 1; id <= kUpdates; ++id)
+    once[id] = 1;
+  EXPECT_EQ(counter.applied(), once);
+  EXPECT_EQ(counter.wrong(), 0);
+  // Else the network did no harm, and nothing was tested.
+  EXPECT_GE(pusher.failures(), 5);
+  EXPECT_GE(counter.duplicates(), 1);
+}
+
+}  // namespace
+}  // namespace muster::strategies
