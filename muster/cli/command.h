@@ -22,6 +22,7 @@ void add_scale(CLI::App& app);
 void add_stop(CLI::App& app);
 void add_set(CLI::App& app);
 void add_attach(CLI::App& app, Outcome& outcome);
+void add_server(CLI::App& app);
 void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
 void add_chaos(CLI::App& app, Outcome& outcome);

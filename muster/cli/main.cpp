@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
   muster::cli::add_stop(app);
   muster::cli::add_set(app);
   muster::cli::add_attach(app, outcome);
+  muster::cli::add_server(app);
   muster::cli::add_logs(app);
   muster::cli::add_ledger(app, outcome);
   muster::cli::add_chaos(app, outcome);

@@ -168,6 +168,30 @@ void ProgressView::warned(const std::string& message) {
   std::fflush(err_);
 }
 
+namespace {
+
+// What parameter servers have counted: how old gradients were, and what was lost or dropped.
+std::string describe_servers(const Json& counted) {
+  std::uint64_t updates = 0;
+  double sum = 0;
+  std::string histogram;
+  const Json staleness = counted.value("staleness", Json::array());
+  for (std::size_t age = 0; age < staleness.size(); ++age) {
+    const auto count = staleness[age].get<std::uint64_t>();
+    if (count == 0) continue;
+    updates += count;
+    sum += static_cast<double>(age) * static_cast<double>(count);
+    if (histogram.size() < 100)
+      histogram += fmt::format("{}{}: {}", histogram.empty() ? "" : ", ", age, grouped(count));
+  }
+  return fmt::format(
+      "servers: {} updates, staleness {:.2f} in the mean ({}); {} lanes dropped, {} sent twice, {} updates lost",
+      grouped(updates), updates > 0 ? sum / static_cast<double>(updates) : 0.0, histogram, counted.value("dropped", 0),
+      counted.value("repeated", 0), counted.value("lost_updates", 0));
+}
+
+}  // namespace
+
 void ProgressView::finished(const trainer::TrainingResult& r, const std::string& resume_command) {
   using End = trainer::TrainingResult::End;
   const std::lock_guard lock(mutex_);
@@ -191,6 +215,7 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
   emit(fmt::format("last checkpoint {}; best at step {} (validation loss {:.4f})", r.checkpoint.string(), r.best_step,
                    r.best_loss));
   emit("test " + describe(r.test));
+  if (!r.counted.empty()) emit(describe_servers(Json::parse(r.counted)));
   Json row{{"event", "finished"},
            {"run", r.run.string()},
            {"checkpoint", r.checkpoint.string()},
@@ -207,6 +232,7 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
            {"weights", r.weights_hash}};
   for (const trainer::Metric& metric : r.test.metrics)
     row["test_" + metric.name] = number(metric.value);
+  if (!r.counted.empty()) row["servers"] = Json::parse(r.counted);
   json(row);
 }
 

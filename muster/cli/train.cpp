@@ -76,8 +76,9 @@ void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::st
   const launch::Command command{own_program(), arguments, {}};
   const auto workers = static_cast<int>(resolved.job.parallel.workers.most);
   const std::chrono::duration<double> grace(resolved.job.checkpoint.grace_seconds);
-  // Where the state is shared a worker that is lost can be replaced; elsewhere the job ends with it.
-  if (resolved.job.parallel.strategy != "shared_sync") {
+  // Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
+  const std::string& strategy = resolved.job.parallel.strategy;
+  if (strategy != "shared_sync" && strategy != "parameter_server") {
     outcome.exit_code = watch_workers(command, workers, grace);
     return;
   }
@@ -109,7 +110,9 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
       return;
     }
   }
-  if (world.launcher == "muster" || resolved.job.parallel.workers.most == 1)
+  const auto& parallel = resolved.job.parallel;
+  const bool alone = parallel.workers.most == 1 && (parallel.strategy != "parameter_server" || parallel.servers == 0);
+  if (world.launcher == "muster" || alone)
     run_worker(flags, resolved, world, outcome);
   else
     run_workers(resolved, arguments, outcome);

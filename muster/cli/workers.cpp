@@ -106,6 +106,9 @@ launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const Sig
   options.liveness = std::chrono::duration_cast<std::chrono::nanoseconds>(job.liveness);
   options.hang = std::chrono::duration_cast<std::chrono::nanoseconds>(job.hang);
   if (job.describe_lane) options.describe_lane = job.describe_lane;
+  options.servers = job.servers;
+  options.server_command = {own_program(), {"server"}, {}};
+  options.workers_serve = job.workers_serve;
   options.tell = tell;
   options.requested_signal = [&signals] {
     if (signals.insisted()) return SIGKILL;
@@ -154,6 +157,10 @@ SupervisedJob supervised_job(const trainer::ResolvedJob& resolved) {
   job.grace = std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds);
   job.liveness = std::chrono::duration<double>(resolved.job.parallel.liveness_seconds);
   job.hang = std::chrono::duration<double>(resolved.job.parallel.hang_seconds);
+  if (resolved.job.parallel.strategy == "parameter_server") {
+    job.servers = static_cast<int>(resolved.job.parallel.servers);
+    job.workers_serve = job.servers == 0;
+  }
   job.describe_lane = [resolved](std::uint64_t step, int lane) {
     return fmt::format("samples {}",
                        fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));

@@ -29,6 +29,8 @@ struct SupervisedJob {
   std::chrono::duration<double> liveness{2};  // this and the next: launch/supervisor.h
   std::chrono::duration<double> hang{10};
   std::function<std::string(std::uint64_t step, int lane)> describe_lane;  // launch/supervisor.h
+  int servers = 0;                                                         // this and the next: launch/supervisor.h
+  bool workers_serve = false;
   // Makes the folder of the job's record, where the workers have none of their own to name.
   std::function<std::string()> make_run{};
 };

@@ -71,6 +71,18 @@ std::vector<std::uint32_t> ServerMap::lost() const {
   return found;
 }
 
+std::string server_key(std::uint32_t number, std::uint32_t attempt) {
+  return fmt::format("servers/{}-{}", number, attempt);
+}
+
+std::string map_key(std::uint64_t generation) {
+  return fmt::format("map/{}", generation);
+}
+
+std::string filled_key(std::uint64_t generation, std::uint32_t server) {
+  return fmt::format("filled/{}-{}", generation, server);
+}
+
 ServerMap first_map(std::uint32_t chunks, std::uint32_t copies, std::vector<ServerSeat> servers) {
   ServerMap map{1, copies, std::move(servers), {}};
   for (const std::vector<std::uint32_t>& holders : placement(chunks, copies, map.servers))
@@ -86,7 +98,8 @@ ServerMap next_map(const ServerMap& map, std::vector<ServerSeat> servers) {
   };
   const bool single = map.copies == 1;
   for (std::vector<ChunkHolder>& holders : next.chunks) {
-    std::erase_if(holders, [&](const ChunkHolder& holder) { return !same(holder.server) && (!single || holder.filling); });
+    std::erase_if(holders,
+                  [&](const ChunkHolder& holder) { return !same(holder.server) && (!single || holder.filling); });
     // Only one that has the chunk can be the primary.
     std::stable_partition(holders.begin(), holders.end(), [](const ChunkHolder& holder) { return !holder.filling; });
     if (!holders.empty() && holders.front().filling) holders.clear();

@@ -20,6 +20,7 @@
 #include "muster/launch/death_reason.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/local_workers.h"
+#include "muster/launch/server_keeper.h"
 
 namespace muster::launch {
 namespace {
@@ -85,6 +86,30 @@ struct Supervisor::State {
     if (!std::exchange(founded, true)) founder = index;
     seat.process.emplace(own);
     seat.started = system_clock().now();
+  }
+
+  // The servers of a job are found by its store, too.
+  void keep_servers() {
+    keeper.reset();
+    if (options.servers == 0 && !options.workers_serve) return;
+    ServerKeeperOptions wanted;
+    wanted.command = options.server_command;
+    wanted.servers = options.servers;
+    wanted.worker_seats = options.workers_serve ? options.seats : 0;
+    wanted.liveness = options.liveness;
+    wanted.tell = options.tell;
+    keeper.emplace(std::move(wanted), store_folder);
+  }
+
+  void look_after_servers() {
+    if (!keeper || finishing) return;
+    for (std::size_t index = 0; options.workers_serve && index < seats.size(); ++index) {
+      const Seat& seat = seats[index];
+      std::optional<std::uint32_t> attempt;
+      if (seat.process) attempt = static_cast<std::uint32_t>(seat.processes - 1);
+      keeper->set_worker(static_cast<std::uint32_t>(index), attempt);
+    }
+    keeper->look();
   }
 
   // As soon as the first worker has made it.
@@ -158,6 +183,7 @@ struct Supervisor::State {
     }
     store_folder = folder.path() / fmt::format("store-{}", ++foundings);
     store = comm::make_file_store(store_folder);
+    keep_servers();
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (index == dead_founder || !seats[index].process) continue;
       seats[index].evicted = true;
@@ -381,6 +407,7 @@ struct Supervisor::State {
       if (now) seat.doing = now->board().doing(seat.seat);
       report.seats.push_back(seat);
     }
+    if (keeper) report.servers = keeper->pids();
     options.report(report);
   }
 
@@ -394,6 +421,10 @@ struct Supervisor::State {
     std::vector<int> handles;
     for (const Seat& seat : seats)
       if (seat.process) handles.push_back(seat.process->handle());
+    if (keeper) {
+      for (const int handle : keeper->handles())
+        handles.push_back(handle);
+    }
     const bool told = std::all_of(handles.begin(), handles.end(), [](int handle) { return handle >= 0; });
     wait_for_an_end(handles, told ? kLookInterval : kPollInterval);
   }
@@ -474,6 +505,7 @@ struct Supervisor::State {
   std::map<LaneOfStep, int> deaths;
   std::optional<LaneOfStep> deadly;
   DeathReasons reasons;
+  std::optional<ServerKeeper> keeper;
   // the arena
   std::optional<comm::Arena> arena;
   std::optional<comm::RegionServer> server;
@@ -500,6 +532,7 @@ Supervisor::Supervisor(Command command, SupervisorOptions options) {
   TemporaryFolder folder(kFolderPrefix);
   const std::filesystem::path store = folder.path() / "store-0";
   state_ = std::make_unique<State>(std::move(command), std::move(options), std::move(folder), store);
+  state_->keep_servers();
 }
 
 Supervisor::Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store) {
@@ -520,6 +553,7 @@ int Supervisor::run() {
     state.bury_the_dead();
     state.throw_if_deadly();
     state.look_for_arena();
+    state.look_after_servers();
     state.kill_the_silent();
     state.kill_the_hung();
     const control::MembershipDecision decision = control::decide_members(state.view());

@@ -23,6 +23,7 @@
 #include "muster/comm/board.h"
 #include "muster/control/membership.h"
 #include "muster/launch/child_process.h"
+#include "muster/launch/server_keeper.h"
 
 namespace muster::launch {
 
@@ -40,7 +41,8 @@ struct SupervisorReport {
   std::uint64_t generation = 0;
   std::uint64_t step = 0;  // committed
   std::vector<Seat> seats;
-  std::string note;  // what the leader has left in the arena (comm/arena.h)
+  std::string note;                   // what the leader has left in the arena (comm/arena.h)
+  std::vector<std::int32_t> servers;  // processes of parameter servers
 };
 
 // What the job's owner wants now.
@@ -70,6 +72,11 @@ struct SupervisorOptions {
   std::function<std::string(std::uint64_t step, int lane)> describe_lane = [](std::uint64_t, int) {
     return std::string();
   };
+  // Parameter servers, of a job that has some: processes of `server_command`, or, with workers_serve, threads of the
+  // workers.
+  int servers = 0;
+  Command server_command{};
+  bool workers_serve = false;
   // What happened, for people.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };

@@ -87,14 +87,15 @@ struct ParameterServerOptions {
   bool staleness_rate = false;  // an update that comes n versions late has 1/n of the learning rate
   std::size_t chunk_bytes = std::size_t{1} << 20;
   double snapshot_seconds = 0;  // how often servers write their chunks to `folder`; 0: never
-  std::string folder{};         // for snapshots and events; empty: none
-  bool events = false;          // write down what was leased and applied (server_events.jsonl)
+  std::string folder{};         // for snapshots; empty: none
+  std::string event_log{};      // file in which is written down what was leased and applied; empty: none
 };
 
-// A worker whose fellows may be lost and replaced while it trains (shared_sync and parameter_server): somebody outside watches the
-// processes and decides who is a member (launch/supervisor.h).
+// A worker whose fellows may be lost and replaced while it trains (shared_sync and parameter_server): somebody outside
+// watches the processes and decides who is a member (launch/supervisor.h).
 struct Supervised {
   std::shared_ptr<comm::Store> store;  // of the job
+  std::string folder{};                // of the store, where it has one
   int seat = 0;                        // this worker's place, of `seats`
   int seats = 1;
   bool founder = false;  // makes the arena; the others find it
@@ -194,6 +195,10 @@ class Strategy {
   // committed version may become the other one. Every worker calls it, between steps. Nothing to do for strategies
   // whose steps do so. Throws as commit().
   virtual void synchronize(Deadline) {}
+
+  // What the strategy has counted beside the steps, as a JSON object; empty: nothing. Any worker may ask, between
+  // steps.
+  virtual std::string counted() { return {}; }
 };
 
 }  // namespace muster::strategies

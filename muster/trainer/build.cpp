@@ -50,6 +50,17 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.local_sgd.outer_lr = job.parallel.outer_lr;
   options.local_sgd.outer_momentum = job.parallel.outer_momentum;
   options.local_sgd.average_state = job.parallel.average_state;
+  strategies::ParameterServerOptions& servers = options.parameter_server;
+  servers.phases = strategies::parse_phases(job.parallel.consistency);
+  servers.servers = static_cast<int>(job.parallel.servers);
+  servers.copies = static_cast<int>(job.parallel.copies);
+  servers.staleness = static_cast<std::uint64_t>(job.parallel.staleness);
+  servers.backups = static_cast<int>(job.parallel.backups);
+  servers.staleness_rate = job.parallel.staleness_rate;
+  servers.chunk_bytes = static_cast<std::size_t>(job.parallel.chunk_kb) << 10;
+  servers.snapshot_seconds = job.parallel.snapshot_seconds;
+  if (training.supervised) servers.folder = training.supervised->folder;
+  servers.event_log = job.parallel.event_log;
   options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }

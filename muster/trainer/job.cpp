@@ -120,7 +120,8 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
         "parallel.workers", fmt::format("{} workers cannot share {} lanes", job.parallel.workers.most, resolved.lanes),
         fmt::format("Lower parallel.workers, or set job.lanes to {} or more.", job.parallel.workers.most));
   }
-  if (job.parallel.workers.least != job.parallel.workers.most && job.parallel.strategy != "shared_sync") {
+  const bool replaces = job.parallel.strategy == "shared_sync" || job.parallel.strategy == "parameter_server";
+  if (job.parallel.workers.least != job.parallel.workers.most && !replaces) {
     throw schema.invalid(
         "parallel.workers",
         fmt::format("a range cannot go with {}: its number of workers is fixed", job.parallel.strategy),
@@ -253,6 +254,33 @@ void check_tuning(const Schema& schema, const Job& job) {
     throw schema.invalid("optimizer.init", fmt::format("torch.optim has no {}", name), "Use sgd, adam or adamw.");
 }
 
+void check_servers(const Schema& schema, const ResolvedJob& resolved) {
+  const Job& job = resolved.job;
+  if (job.parallel.strategy != "parameter_server") {
+    for (const char* key : {"consistency", "servers", "copies", "staleness", "backups", "staleness_rate", "chunk_kb",
+                            "snapshot_seconds", "event_log"}) {
+      if (schema.changed(fmt::format("parallel.{}", key)))
+        throw schema.invalid(fmt::format("parallel.{}", key), "has no effect without parameter servers",
+                             "Set parallel.strategy = \"parameter_server\", or remove the key.");
+    }
+    return;
+  }
+  std::vector<strategies::Phase> phases;
+  check_words(schema, "parallel.consistency", [&] { phases = strategies::parse_phases(job.parallel.consistency); });
+  const std::int64_t servers = job.parallel.servers == 0 ? job.parallel.workers.most : job.parallel.servers;
+  if (job.parallel.copies > servers)
+    throw schema.invalid("parallel.copies",
+                         fmt::format("{} copies cannot be on {} servers", job.parallel.copies, servers),
+                         "Copies are on different servers: raise parallel.servers, or lower the copies.");
+  const bool backup = std::any_of(phases.begin(), phases.end(), [](const strategies::Phase& phase) {
+    return phase.consistency == strategies::Consistency::kBackup;
+  });
+  if (backup && static_cast<std::uint64_t>(job.parallel.backups) >= resolved.lanes)
+    throw schema.invalid("parallel.backups",
+                         fmt::format("{} of {} lanes cannot be left out", job.parallel.backups, resolved.lanes),
+                         "Lower it, or raise job.lanes.");
+}
+
 void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
   const Job& job = resolved.job;
   if (!job.parallel.sync_batch_norm) return;
@@ -340,6 +368,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   check_tuning(schema, job);
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
+  check_servers(schema, resolved);
   complete_optimizer(job);
   resolved.lr =
       job.optimizer.scaling == "linear"

@@ -135,6 +135,15 @@ struct Job {
     double outer_lr = 1;
     double outer_momentum = 0;
     bool average_state = true;
+    std::string consistency = "bsp";
+    std::int64_t servers = 1;
+    std::int64_t copies = 1;
+    std::int64_t staleness = 3;
+    std::int64_t backups = 1;
+    bool staleness_rate = false;
+    std::int64_t chunk_kb = 1024;
+    double snapshot_seconds = 0;
+    std::string event_log;
   } parallel;
 
   struct {

@@ -195,21 +195,22 @@ Schema job_schema(Job& job) {
   p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
   p.field("workers", &job.parallel.workers,
           "Worker processes on this machine. A range as \"1:4\" starts with the most, and muster scale changes it "
-          "(shared_sync).")
+          "(shared_sync, parameter_server).")
       .range(1, 64);
   p.field("claims", &job.parallel.claims,
           "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
       .one_of({"static", "dynamic"});
   p.field("liveness_seconds", &job.parallel.liveness_seconds,
-          "shared_sync: a worker without a sign of life for so long is killed and replaced.")
+          "shared_sync, parameter_server: a worker without a sign of life for so long is killed and replaced.")
       .range(0.5, 3600);
-  p.field(
-       "hang_seconds", &job.parallel.hang_seconds,
-       "shared_sync: a worker that computes one lane for longer than this, and than ten steps usually take, is killed "
-       "and replaced.")
+  p.field("hang_seconds", &job.parallel.hang_seconds,
+          "shared_sync, parameter_server: a worker that computes one lane for longer than this, and than ten steps "
+          "usually "
+          "take, is killed and replaced.")
       .range(0.5, 86400);
   p.field("orphan_seconds", &job.parallel.orphan_seconds,
-          "shared_sync: workers whose coordinator was killed go on for so long; muster attach takes them over. Then "
+          "shared_sync, parameter_server: workers whose coordinator was killed go on for so long; muster attach takes "
+          "them over. Then "
           "they write a checkpoint and end.")
       .range(0, 86400);
   p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
@@ -226,6 +227,32 @@ Schema job_schema(Job& job) {
       .range(0, 0.999);
   p.field("average_state", &job.parallel.average_state,
           "local_sgd: average the optimizer's state too; false: each worker keeps its own.");
+  p.field(
+      "consistency", &job.parallel.consistency,
+      "parameter_server: how lanes become updates: bsp (all of a step together), asp (each as it comes), ssp (as it "
+      "comes, nobody more than `staleness` steps ahead), backup (a step goes without its last lanes). Several with "
+      "their steps: \"asp:200, bsp\".");
+  p.field("servers", &job.parallel.servers,
+          "parameter_server: processes that hold the model; 0: every worker holds a part.")
+      .range(0, 64);
+  p.field("copies", &job.parallel.copies,
+          "parameter_server: of every part of the model, on different servers; all but one of them may be lost.")
+      .range(1, 64);
+  p.field("staleness", &job.parallel.staleness,
+          "parameter_server, ssp: steps that a worker may be ahead of the slowest.")
+      .range(0, kMany);
+  p.field("backups", &job.parallel.backups, "parameter_server, backup: lanes of a step that are not waited for.")
+      .range(1, 63);
+  p.field("staleness_rate", &job.parallel.staleness_rate,
+          "parameter_server, asp and ssp: an update that comes n versions late has 1/n of the learning rate.");
+  p.field("chunk_kb", &job.parallel.chunk_kb, "parameter_server: size of the parts that the model is cut into.")
+      .range(64, 1 << 16);
+  p.field("snapshot_seconds", &job.parallel.snapshot_seconds,
+          "parameter_server, copies = 1: how often a server writes its part down, for the one that replaces it; 0: "
+          "never.")
+      .range(0, 86400);
+  p.field("event_log", &job.parallel.event_log,
+          "parameter_server: file for what was leased and applied, one JSON object a line.");
 
   Section& c = schema.section("checkpoint", "What survives when everything dies.");
   c.field("every_steps", &job.checkpoint.every_steps,

@@ -86,9 +86,8 @@ struct Session::State {
         clip_norm(options.clip_norm),
         frozen(options.tuning, *module),
         binding(std::move(module)),
-        strategy(strategies::make_strategy(
-            options.strategy, {binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes, options.group,
-                               options.claims, options.all_reduce, options.local_sgd, options.supervised})) {
+        rules(tensor_rules(compute::weight_decay(optimizer_options))),
+        strategy(strategies::make_strategy(options.strategy, strategy_options(optimizer_options))) {
     compute::validate(options.schedule);
     if (options.verify_rate > 0 && !strategy->shares_lanes())
       throw Error(ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options.strategy), {},
@@ -100,17 +99,34 @@ struct Session::State {
                   "Use the strategy all_reduce with as many lanes as workers, or plain batch norm.");
     }
     compute::set_threads(options.threads);
-    set_rules(compute::weight_decay(optimizer_options));
     adopt_module();
   }
 
-  void set_rules(double weight_decay) {
-    rules.clear();
+  std::vector<compute::TensorRule> tensor_rules(double weight_decay) const {
+    std::vector<compute::TensorRule> made;
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
-      rules.push_back(
+      made.push_back(
           {exempt ? 0 : weight_decay, !exempt, slot.trainable, compute::lr_factor(options.tuning, slot.name)});
     }
+    return made;
+  }
+
+  strategies::StrategyOptions strategy_options(const compute::OptimizerOptions& optimizer_options) const {
+    strategies::StrategyOptions made{binding.layout(), binding.buffer_layout(), optimizer->slots(), lanes};
+    made.group = options.group;
+    made.claims = options.claims;
+    made.all_reduce = options.all_reduce;
+    made.local_sgd = options.local_sgd;
+    made.parameter_server = options.parameter_server;
+    made.supervised = options.supervised;
+    made.optimizer = optimizer_options;
+    made.rules = rules;
+    return made;
+  }
+
+  compute::UpdateRule rule() const {
+    return {optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), clip_norm, rules};
   }
 
   // The first version is what the module holds.
@@ -179,6 +195,7 @@ struct Session::State {
     plan = feed->order().plan(cursor);
     next_to_verify = 0;
     frozen.enter_epoch(cursor.epoch);
+    strategy->announce_rule(rule());
     strategy->begin_step(*plan);
     feed->forget_before(cursor.step);
     read_ahead();
@@ -334,8 +351,7 @@ struct Session::State {
 
   void commit() {
     const Stopwatch watch(times.update);
-    compute::UpdateRule rule{optimizer.get(), compute::lr_at(options.schedule, base_lr, cursor.step), clip_norm, rules};
-    count(strategy->commit(rule, Deadline::after(options.step_timeout)));
+    count(strategy->commit(rule(), Deadline::after(options.step_timeout)));
     times.wait += outcome.waited;
     times.update -= outcome.waited;
     plan.reset();
@@ -375,10 +391,10 @@ struct Session::State {
   double base_lr;
   std::optional<double> clip_norm;
   bool meets_in_lanes = false;  // a lane of one worker waits for the lanes of all others
-  std::vector<compute::TensorRule> rules;
   // the model and its state
   FrozenParts frozen;  // before the binding, which looks at what trains at all
   compute::ModuleBinding binding;
+  std::vector<compute::TensorRule> rules;  // the same between two calls of change_optimizer()
   std::unique_ptr<strategies::Strategy> strategy;
   data::Cursor cursor;
   bool met = false;  // one of those who train
@@ -495,13 +511,17 @@ void Session::change_optimizer(const compute::OptimizerOptions& optimizer, const
   state_->optimizer = std::move(made);
   state_->base_lr = compute::base_lr(optimizer);
   state_->clip_norm = clip_norm;
-  state_->set_rules(compute::weight_decay(optimizer));
+  state_->rules = state_->tensor_rules(compute::weight_decay(optimizer));
 }
 
 void Session::synchronize() {
   state_->abandon();
   state_->strategy->synchronize(Deadline::after(state_->options.step_timeout));
   state_->show_committed();
+}
+
+std::string Session::counted() {
+  return state_->strategy->counted();
 }
 
 const data::Cursor& Session::cursor() const {

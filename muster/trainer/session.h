@@ -65,6 +65,7 @@ struct SessionOptions {
   double verify_rate = 0;
   strategies::AllReduceOptions all_reduce{};
   strategies::LocalSgdOptions local_sgd{};
+  strategies::ParameterServerOptions parameter_server{};
   std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
 };
 
@@ -150,6 +151,8 @@ class Session {
   // Makes the state of all workers the same, where the strategy lets them go apart between steps (local_sgd): before an
   // evaluation, a checkpoint or the end. Every worker calls it. Nothing to do for other strategies.
   void synchronize();
+  // strategies::Strategy::counted
+  std::string counted();
 
   // Committed steps and the place in the epoch.
   const data::Cursor& cursor() const;

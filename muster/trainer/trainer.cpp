@@ -218,7 +218,7 @@ class Training {
       options.tolerant = sets_.tolerant;
       options.first_generation = known_.ledger_generation;
       if (options_.resume) options.resumed_at = known_.first_step;
-      options.apart = job_.parallel.strategy == "local_sgd";
+      options.apart = job_.parallel.strategy == "local_sgd" || job_.parallel.strategy == "parameter_server";
       ledger_.emplace(options);
     }
     ledger_->enter(members.generation, session_.cursor().step);
@@ -535,16 +535,17 @@ class Training {
     const std::uint64_t in_epoch = before.position / resolved_.batch + 1;
     const std::uint64_t interval = (per_epoch + kMetricRowsPerEpoch - 1) / kMetricRowsPerEpoch;
     if (in_epoch % interval == 0 || in_epoch == per_epoch || !outcome.applied) {
-      write_metrics({{"event", "step"},
-                     {"epoch", before.epoch},
-                     {"step", before.step + 1},
-                     {"loss", outcome.loss},
-                     {task_->score_name(), outcome.score / static_cast<double>(outcome.samples)},
-                     {"lr", begun_->lr},
-                     {"gradient_norm", outcome.gradient_norm},
-                     {"samples", outcome.samples},
-                     {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
-                     {"skipped", progress_.skipped}});
+      write_metrics(
+          {{"event", "step"},
+           {"epoch", before.epoch},
+           {"step", before.step + 1},
+           {"loss", outcome.loss},
+           {task_->score_name(), outcome.score / static_cast<double>(std::max<std::uint64_t>(outcome.samples, 1))},
+           {"lr", begun_->lr},
+           {"gradient_norm", outcome.gradient_norm},
+           {"samples", outcome.samples},
+           {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
+           {"skipped", progress_.skipped}});
     }
     TrainingObserver::Step event;
     event.epoch = before.epoch;
@@ -701,6 +702,15 @@ class Training {
     for (const Metric& metric : result.test.metrics)
       row["test_" + metric.name] = metric.value;
     write_metrics(row);
+    tell_counted(result);
+  }
+
+  // What servers have counted, where there are some.
+  void tell_counted(TrainingResult& result) {
+    if (!leads()) return;
+    result.counted = session_.counted();
+    if (result.counted.empty()) return;
+    write_metrics({{"event", "counted"}, {"step", session_.cursor().step}, {"counted", Json::parse(result.counted)}});
   }
 
   void warn(const std::string& message) {

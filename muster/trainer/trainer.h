@@ -99,7 +99,8 @@ struct TrainingResult {
   double seconds = 0;  // of training steps, in this process
   double samples_per_s = 0;
   std::string weights_hash;
-  bool leads = true;  // this worker speaks for all
+  std::string counted;  // strategies::Strategy::counted
+  bool leads = true;    // this worker speaks for all
 };
 
 // Nothing is written before the job, its data and its model have been found good. Throws Error.

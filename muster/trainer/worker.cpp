@@ -59,6 +59,7 @@ Worker connect_worker(const launch::World& world) {
 strategies::Supervised supervised_worker(const launch::World& world) {
   strategies::Supervised supervised;
   supervised.store = comm::make_file_store(world.store);
+  supervised.folder = world.store;
   supervised.seat = world.rank;
   supervised.seats = world.size;
   supervised.attempt = world.attempt;

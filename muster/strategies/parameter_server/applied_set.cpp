@@ -51,7 +51,8 @@ void AppliedSet::save(ByteWriter& to) const {
 AppliedSet AppliedSet::load(ByteReader& from) {
   AppliedSet set(from.get<std::uint64_t>());
   const auto count = from.get<std::uint64_t>();
-  if (count > kFarthest || count > from.left()) throw Error(ErrorKind::kDamaged, "a set of applied updates is too long");
+  if (count > kFarthest || count > from.left())
+    throw Error(ErrorKind::kDamaged, "a set of applied updates is too long");
   for (std::uint64_t i = 0; i < count; ++i) {
     Step step;
     step.mask = from.get<std::uint64_t>();

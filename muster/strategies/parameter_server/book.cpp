@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::size_t kClosedSteps = 256;  // of closed steps, for workers that ask late
 
-std::uint64_t all_lanes(std::uint32_t lanes) {
-  return lanes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << lanes) - 1;
-}
-
 }  // namespace
 
 Book::Book(const ServerPlan& plan) : plan_(plan), buffers_(plan.buffers.bytes) {
@@ -32,9 +28,9 @@ Book::Answer Book::answer(Grant grant) const {
 }
 
 void Book::event(const char* what, const Header& header, std::uint64_t number) {
-  if (!plan_.events) return;
-  events_ += fmt::format("{{\"event\":\"{}\",\"worker\":{},\"step\":{},\"lane\":{},\"floor\":{},\"number\":{}}}\n", what,
-                         header.client, header.step, header.lane, done_.floor(), number);
+  if (plan_.event_log.empty()) return;
+  events_ += fmt::format("{{\"event\":\"{}\",\"worker\":{},\"step\":{},\"lane\":{},\"floor\":{},\"number\":{}}}\n",
+                         what, header.client, header.step, header.lane, done_.floor(), number);
 }
 
 std::string Book::take_events() {
@@ -51,8 +47,10 @@ std::optional<Book::Answer> Book::lease(const Header& request) {
   highest_ = std::max(highest_, request.step);
   switch (static_cast<Want>(request.flags)) {
     case Want::kLane:
-    case Want::kOwnLane: return lease_lane(request);
-    case Want::kCommitted: return commit_step(request);
+    case Want::kOwnLane:
+      return lease_lane(request);
+    case Want::kCommitted:
+      return commit_step(request);
     case Want::kSettled:
       if (done_.floor() < request.step) return std::nullopt;
       return answer(Grant::kClosed);
@@ -62,10 +60,13 @@ std::optional<Book::Answer> Book::lease(const Header& request) {
 
 bool Book::may_begin(std::uint64_t step) const {
   switch (plan_.consistency_at(step)) {
-    case Consistency::kAsp: break;
-    case Consistency::kSsp: return step <= done_.floor() + plan_.bound;
+    case Consistency::kAsp:
+      break;
+    case Consistency::kSsp:
+      return step <= done_.floor() + plan_.bound;
     case Consistency::kBsp:
-    case Consistency::kBackup: return step <= done_.floor();
+    case Consistency::kBackup:
+      return step <= done_.floor();
   }
   // A synchronous step before this one has to be over.
   return !is_synchronous(plan_.consistency_at(done_.floor())) || step <= done_.floor();
@@ -158,8 +159,8 @@ StepResult Book::with_wishes(StepResult result, std::uint64_t step) const {
 
 Status Book::push(const Header& header, std::span<const std::byte> body) {
   const auto lanes = static_cast<std::uint32_t>(header.first);
-  if (lanes == 0 || lanes > plan_.lanes || header.lane >= lanes || body.size() != sizeof(LaneEntry) + plan_.buffers.bytes ||
-      header.step >= done_.floor() + AppliedSet::kFarthest)
+  if (lanes == 0 || lanes > plan_.lanes || header.lane >= lanes ||
+      body.size() != sizeof(LaneEntry) + plan_.buffers.bytes || header.step >= done_.floor() + AppliedSet::kFarthest)
     return Status::kRefused;
   leases_.erase({header.step, header.lane});
   const bool synchronous = (header.flags & kKept) != 0;

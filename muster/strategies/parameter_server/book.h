@@ -10,7 +10,8 @@
 //   kLease   step, first = lanes of the step, second = place of the worker | workers << 32, version = the workers'
 //            generation; flags: what it wants (Want). The answer: status kDone with a Grant in flags, lane, second =
 //            mask of lanes, version = updates so far, id = the floor; a StepResult as body with kClosed
-//   kPush    step, lane, first = lanes, version = the book's when the lane was leased; flags kKept, kSkipped; body: LaneEntry,
+//   kPush    step, lane, first = lanes, version = the book's when the lane was leased; flags kKept, kSkipped; body:
+//   LaneEntry,
 //            then the lane's buffers
 //   kApply   step, second = mask, scale = norm of the gradient, flags kSkipped
 //
@@ -69,7 +70,7 @@ struct BookCounts {
   static constexpr std::size_t kStaleness = 64;  // the last counts all above, too
 
   std::uint64_t updates = 0;
-  std::uint64_t dropped = 0;  // lanes that came too late, of backup steps
+  std::uint64_t dropped = 0;   // lanes that came too late, of backup steps
   std::uint64_t repeated = 0;  // pushes of lanes that were in the book
   std::uint64_t skipped = 0;   // lanes whose gradient was not finite
   std::array<std::uint64_t, kStaleness> staleness{};
@@ -99,7 +100,7 @@ class Book {
   static std::vector<std::byte> first_state(const ServerPlan& plan, std::uint64_t step,
                                             std::span<const std::byte> buffers);
 
-  // What was decided since the last call, one JSON object a line; nothing unless plan.events.
+  // What was decided since the last call, one JSON object a line; nothing unless plan.event_log.
   std::string take_events();
 
  private:

@@ -28,8 +28,8 @@ std::vector<std::byte> pack_chunk(const ServerChunk& chunk, const ChunkHistory& 
                                   std::size_t slots) {
   ByteWriter bytes;
   history.save(bytes);
-  bytes.put_all(std::span<const std::uint64_t>(
-      from.updates.subspan(chunk.first_tensor, chunk.last_tensor - chunk.first_tensor)));
+  bytes.put_all(
+      std::span<const std::uint64_t>(from.updates.subspan(chunk.first_tensor, chunk.last_tensor - chunk.first_tensor)));
   bytes.put_all(std::span<const float>(from.parameters.subspan(chunk.begin, chunk.floats())));
   for (std::size_t slot = 0; slot < slots; ++slot)
     bytes.put_all(std::span<const float>(from.state[slot].subspan(chunk.begin, chunk.floats())));

@@ -130,8 +130,9 @@ Header Client::finish(Ticket ticket, const Deadline& deadline) {
   Flight& flight = flights_.at(ticket);
   const auto waiting_for = [&] {
     const std::optional<std::uint32_t> server = map().primary(flight.request.chunk);
-    return fmt::format("no answer to \"{}\" of chunk {} from {}", to_string(flight.request.verb), flight.request.chunk,
-                       server ? fmt::format("parameter server {}", *server) : "any parameter server: all copies are lost");
+    return fmt::format(
+        "no answer to \"{}\" of chunk {} from {}", to_string(flight.request.verb), flight.request.chunk,
+        server ? fmt::format("parameter server {}", *server) : "any parameter server: all copies are lost");
   };
   for (;;) {
     if (!flight.answer && flight.call) {
@@ -144,7 +145,8 @@ Header Client::finish(Ticket ticket, const Deadline& deadline) {
           if (deadline.passed()) throw Error(ErrorKind::kTimeout, waiting_for());
           options_.interruption();
           look_for_map();
-          if (map().primary(flight.request.chunk) == flight.server && links_[flight.server].seat == map().servers[flight.server])
+          if (map().primary(flight.request.chunk) == flight.server &&
+              links_[flight.server].seat == map().servers[flight.server])
             continue;
         }
         drop(flight.server);
@@ -153,7 +155,8 @@ Header Client::finish(Ticket ticket, const Deadline& deadline) {
     if (flight.answer) {
       const Header answer = *flight.answer;
       const bool lease = answer.verb == Verb::kLease && answer.status == Status::kWait;
-      if (answer.status == Status::kDone || answer.status == Status::kDuplicate || answer.status == Status::kLate || lease) {
+      if (answer.status == Status::kDone || answer.status == Status::kDuplicate || answer.status == Status::kLate ||
+          lease) {
         note_version(answer);
         flights_.erase(ticket);
         return answer;

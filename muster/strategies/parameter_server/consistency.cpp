@@ -28,10 +28,14 @@ std::string_view trimmed(std::string_view text) {
 
 std::string_view to_string(Consistency consistency) {
   switch (consistency) {
-    case Consistency::kBsp: return "bsp";
-    case Consistency::kAsp: return "asp";
-    case Consistency::kSsp: return "ssp";
-    case Consistency::kBackup: return "backup";
+    case Consistency::kBsp:
+      return "bsp";
+    case Consistency::kAsp:
+      return "asp";
+    case Consistency::kSsp:
+      return "ssp";
+    case Consistency::kBackup:
+      return "backup";
   }
   return "unknown";
 }
@@ -48,8 +52,9 @@ Consistency parse_consistency(std::string_view name) {
     if (to_string(consistency) == name) return consistency;
   }
   const std::vector<std::string> names = consistency_names();
-  throw Error(ErrorKind::kInvalidInput, fmt::format("no consistency \"{}\"{}", name, did_you_mean(std::string(name), names)),
-              {}, fmt::format("There are {}.", join_words(names)));
+  throw Error(ErrorKind::kInvalidInput,
+              fmt::format("no consistency \"{}\"{}", name, did_you_mean(std::string(name), names)), {},
+              fmt::format("There are {}.", join_words(names)));
 }
 
 std::vector<Phase> parse_phases(std::string_view text) {

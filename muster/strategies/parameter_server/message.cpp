@@ -14,8 +14,6 @@ std::string_view to_string(Verb verb) {
       return "read";
     case Verb::kWrite:
       return "write";
-    case Verb::kReplicate:
-      return "replicate";
     case Verb::kFill:
       return "fill";
     case Verb::kRecords:

@@ -14,17 +14,17 @@ namespace muster::strategies {
 
 enum class Verb : std::uint32_t {
   kNone = 0,
-  kPull,       // a chunk's parameters, as they are now
-  kPush,       // an update of a chunk
-  kRead,       // a chunk's whole state: for checkpoints
-  kWrite,      // a chunk's whole state, once: the first values, or a checkpoint's
-  kFill,       // primary to copy: a chunk's whole state
-  kRecords,    // block sums of a step whose lanes are all there
-  kApply,      // the verdict on a step
-  kPullRows,   // rows of a table
-  kPushRows,   // gradients of rows of a table
-  kLease,      // the next thing to do, please
-  kReport,     // what a server has counted
+  kPull,      // a chunk's parameters, as they are now
+  kPush,      // an update of a chunk
+  kRead,      // a chunk's whole state: for checkpoints
+  kWrite,     // a chunk's whole state, once: the first values, or a checkpoint's
+  kFill,      // primary to copy: a chunk's whole state
+  kRecords,   // block sums of a step whose lanes are all there
+  kApply,     // the verdict on a step
+  kPullRows,  // rows of a table
+  kPushRows,  // gradients of rows of a table
+  kLease,     // the next thing to do, please
+  kReport,    // what a server has counted
 };
 
 enum class Status : std::uint32_t {

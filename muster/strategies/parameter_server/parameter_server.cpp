@@ -31,8 +31,7 @@ constexpr std::chrono::seconds kLeaseTimeout{600};  // for others' lanes: what h
 // A server in a thread of this process, until the end of the scope.
 class ServerThread {
  public:
-  explicit ServerThread(ServerOptions options)
-      : server_(std::move(options)), thread_([this] { server_.run(); }) {}
+  explicit ServerThread(ServerOptions options) : server_(std::move(options)), thread_([this] { server_.run(); }) {}
   ServerThread(const ServerThread&) = delete;
   ServerThread& operator=(const ServerThread&) = delete;
   ~ServerThread() { server_.stop(); }
@@ -76,6 +75,7 @@ class ParameterServer final : public Strategy {
   void finish(std::size_t lane, const compute::LaneReport& report) override;
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
   void synchronize(Deadline deadline) override;
+  std::string counted() override;
 
  private:
   std::shared_ptr<comm::Store> find_store();
@@ -205,7 +205,7 @@ ServerPlan ParameterServer::make_plan() const {
   plan.copies = static_cast<std::uint32_t>(wanted.copies);
   plan.snapshot_seconds = wanted.snapshot_seconds;
   plan.folder = wanted.folder;
-  plan.events = wanted.events;
+  plan.event_log = wanted.event_log;
   return plan;
 }
 
@@ -213,10 +213,10 @@ ServerPlan ParameterServer::make_plan() const {
 void ParameterServer::make_first_map() {
   std::vector<control::ServerSeat> seats;
   for (std::uint32_t server = 0; server < plan_.servers; ++server)
-    seats.push_back({store_->get(server_key(server, 0), Deadline::after(kStartTimeout)), 0});
+    seats.push_back({store_->get(control::server_key(server, 0), Deadline::after(kStartTimeout)), 0});
   const control::ServerMap map =
       control::first_map(static_cast<std::uint32_t>(chunks_.size()) + 1, plan_.copies, std::move(seats));
-  store_->set(map_key(map.generation), map.to_text());
+  store_->set(control::map_key(map.generation), map.to_text());
 }
 
 void ParameterServer::restore(const CommittedState& state) {
@@ -532,6 +532,16 @@ void ParameterServer::synchronize(Deadline deadline) {
   // Nobody goes on before all have read.
   comm::Group group = members_.members().group;
   group.barrier(deadline);
+}
+
+// Of the server that has the book.
+std::string ParameterServer::counted() {
+  std::vector<std::byte> text(4096);
+  Header request;
+  request.verb = Verb::kReport;
+  request.chunk = book();
+  const Header reply = client_.call(request, {}, text, Deadline::after(kCallTimeout));
+  return {reinterpret_cast<const char*>(text.data()), std::min<std::size_t>(reply.bytes, text.size())};
 }
 
 void validate(const StrategyOptions& options) {

@@ -25,7 +25,7 @@
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};       // for a new map, while nothing asks for it
+constexpr std::chrono::milliseconds kLook{20};        // for a new map, while nothing asks for it
 constexpr std::chrono::milliseconds kLongAnswer{20};  // a lease that cannot be given yet is answered with "wait"
 constexpr std::chrono::microseconds kIdle{2000};
 constexpr std::chrono::seconds kConnectTimeout{1};
@@ -44,7 +44,7 @@ struct Pending {
 struct Outgoing {
   std::shared_ptr<Pending> pending;
   Header header;
-  std::span<const std::byte> body;      // of the call, which is not answered before this is sent
+  std::span<const std::byte> body;                // of the call, which is not answered before this is sent
   std::shared_ptr<std::vector<std::byte>> owned;  // or of a state that is sent in pieces
 };
 
@@ -68,7 +68,7 @@ class Server::State {
         shard_(plan_, inbox_->memory()),
         book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())) {
     if (plan_.snapshot_seconds > 0 && options_.attempt > 0) load_snapshots();
-    options_.store->set(server_key(options_.number, options_.attempt), inbox_->address());
+    options_.store->set(control::server_key(options_.number, options_.attempt), inbox_->address());
   }
 
   const std::string& address() const { return inbox_->address(); }
@@ -108,9 +108,7 @@ class Server::State {
 
   bool is_book(std::uint32_t chunk) const { return chunk == book_chunk_; }
   bool has(std::uint32_t chunk) const { return is_book(chunk) ? book_.has_value() : shard_.has(chunk); }
-  std::vector<std::byte> read(std::uint32_t chunk) const {
-    return is_book(chunk) ? book_->read() : shard_.read(chunk);
-  }
+  std::vector<std::byte> read(std::uint32_t chunk) const { return is_book(chunk) ? book_->read() : shard_.read(chunk); }
   void write(std::uint32_t chunk, std::span<const std::byte> state) {
     if (!is_book(chunk)) return shard_.write(chunk, state);
     if (!book_) book_.emplace(plan_);
@@ -157,17 +155,24 @@ class Server::State {
       return lost ? refuse(call, "it was lost with its server, and there is no snapshot") : reply(call, Status::kWait);
     }
     switch (request.verb) {
-      case Verb::kPull: return pull(call);
-      case Verb::kPush: return change(call, is_book(request.chunk) ? book_->push(request, call.body) : shard_.push(request, call.body));
-      case Verb::kApply: return change(call, is_book(request.chunk) ? book_->apply(request) : shard_.apply(request));
-      case Verb::kRecords: return give_records(call);
-      case Verb::kRead: return give_piece(call);
+      case Verb::kPull:
+        return pull(call);
+      case Verb::kPush:
+        return change(call, is_book(request.chunk) ? book_->push(request, call.body) : shard_.push(request, call.body));
+      case Verb::kApply:
+        return change(call, is_book(request.chunk) ? book_->apply(request) : shard_.apply(request));
+      case Verb::kRecords:
+        return give_records(call);
+      case Verb::kRead:
+        return give_piece(call);
       case Verb::kLease:
         if (!is_book(request.chunk)) return refuse(call, "leases are in the book");
         waiting_.push_back({call, system_clock().now()});
         return;
-      case Verb::kReport: return report(call);
-      default: return refuse(call, fmt::format("a server does not \"{}\"", to_string(request.verb)));
+      case Verb::kReport:
+        return report(call);
+      default:
+        return refuse(call, fmt::format("a server does not \"{}\"", to_string(request.verb)));
     }
   }
 
@@ -194,30 +199,7 @@ class Server::State {
     reply(call, Status::kDone, std::as_bytes(std::span(records)));
   }
 
-  // Applied here: it is acknowledged when the copies have it, too.
-  void change(const Incoming& call, Status status) {
-    Header header = call.request;
-    header.status = status;
-    header.generation = map().generation;
-    header.version = version(header.chunk);
-    const bool applied = status == Status::kDone || status == Status::kLate || status == Status::kDuplicate;
-    // What was seen before may be on its way to a copy still: the answer goes behind it.
-    if (!applied || (call.request.flags & kCopied) != 0) {
-      MUSTER_FAILPOINT("server.copy.before_reply");
-      return inbox_->reply(call.handle, header, {});
-    }
-    auto pending = std::make_shared<Pending>();
-    pending->handle = call.handle;
-    pending->reply = header;
-    MUSTER_FAILPOINT("server.push.before_copies");
-    for_each_copy(header.chunk, [&](Copy& copy) {
-      Outgoing out{pending, call.request, call.body, {}};
-      out.header.flags |= kCopied;
-      copy.queue.push_back(std::move(out));
-      ++pending->waits_for;
-    });
-    if (pending->waits_for == 0) inbox_->reply(call.handle, header, {});
-  }
+  void change(const Incoming& call, Status status);
 
   // A state that comes in pieces: `first` is where in it this one stands, `second` how long it is.
   void take_piece(const Incoming& call) {
@@ -345,15 +327,7 @@ class Server::State {
     for_each_copy(chunk, [&](Copy& copy) { queue_fill(copy, chunk, pending); });
   }
 
-  void settle(const std::shared_ptr<Pending>& pending) {
-    if (!pending) return;
-    if (--pending->waits_for > 0 || !pending->to_answer) return;
-    pending->to_answer = false;
-    if (pending->stale) pending->reply.status = Status::kStale;
-    pending->reply.generation = map().generation;
-    MUSTER_FAILPOINT("server.push.before_reply");
-    inbox_->reply(pending->handle, pending->reply, pending->body);
-  }
+  void settle(const std::shared_ptr<Pending>& pending);
 
   void send_to_copies() {
     for (auto& [server, copy] : copies_) {
@@ -469,7 +443,7 @@ class Server::State {
     if (!lacking_.empty() || said_ == map().generation) return;
     if (std::find(filling.begin(), filling.end(), options_.number) == filling.end()) return;
     said_ = map().generation;
-    options_.store->set(filled_key(map().generation, options_.number), "1");
+    options_.store->set(control::filled_key(map().generation, options_.number), "1");
   }
 
   // --- What was lost, and what is kept for that case.
@@ -512,10 +486,9 @@ class Server::State {
   }
 
   void write_events() {
-    if (!book_ || !plan_.events) return;
+    if (!book_ || plan_.event_log.empty()) return;
     const std::string events = book_->take_events();
-    if (!events.empty())
-      std::ofstream(std::filesystem::path(plan_.folder) / "server_events.jsonl", std::ios::app) << events;
+    if (!events.empty()) std::ofstream(plan_.event_log, std::ios::app) << events;
   }
 
   struct Waiting {
@@ -533,9 +506,9 @@ class Server::State {
   Shard shard_;
   const std::uint32_t book_chunk_;
   std::optional<Book> book_;
-  std::map<std::uint32_t, Copy> copies_;                     // by server
+  std::map<std::uint32_t, Copy> copies_;                      // by server
   std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // states of which pieces are missing
-  std::set<std::uint32_t> lacking_;                          // chunks that this server is to be filled with
+  std::set<std::uint32_t> lacking_;                           // chunks that this server is to be filled with
   std::vector<Waiting> waiting_;
   std::uint64_t said_ = 0;  // generation in which this server said that it is filled
   Clock::Instant looked_{};
@@ -543,6 +516,41 @@ class Server::State {
   std::uint32_t snapshot_chunk_ = 0;
   Clock::Instant next_snapshot_{};
 };
+
+// Applied here: it is acknowledged when the copies have it, too.
+void Server::State::change(const Incoming& call, Status status) {
+  Header header = call.request;
+  header.status = status;
+  header.generation = map().generation;
+  header.version = version(header.chunk);
+  const bool applied = status == Status::kDone || status == Status::kLate || status == Status::kDuplicate;
+  // What was seen before may be on its way to a copy still: the answer goes behind it.
+  if (!applied || (call.request.flags & kCopied) != 0) {
+    MUSTER_FAILPOINT("server.copy.before_reply");
+    return inbox_->reply(call.handle, header, {});
+  }
+  auto pending = std::make_shared<Pending>();
+  pending->handle = call.handle;
+  pending->reply = header;
+  MUSTER_FAILPOINT("server.push.before_copies");
+  for_each_copy(header.chunk, [&](Copy& copy) {
+    Outgoing out{pending, call.request, call.body, {}};
+    out.header.flags |= kCopied;
+    copy.queue.push_back(std::move(out));
+    ++pending->waits_for;
+  });
+  if (pending->waits_for == 0) inbox_->reply(call.handle, header, {});
+}
+
+void Server::State::settle(const std::shared_ptr<Pending>& pending) {
+  if (!pending) return;
+  if (--pending->waits_for > 0 || !pending->to_answer) return;
+  pending->to_answer = false;
+  if (pending->stale) pending->reply.status = Status::kStale;
+  pending->reply.generation = map().generation;
+  MUSTER_FAILPOINT("server.push.before_reply");
+  inbox_->reply(pending->handle, pending->reply, pending->body);
+}
 
 Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {
 }

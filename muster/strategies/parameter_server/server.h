@@ -58,9 +58,4 @@ class Server {
   std::unique_ptr<State> state_;
 };
 
-// Keys of the job's store.
-std::string server_key(std::uint32_t number, std::uint32_t attempt);
-std::string map_key(std::uint64_t generation);
-std::string filled_key(std::uint64_t generation, std::uint32_t server);
-
 }  // namespace muster::strategies

@@ -6,7 +6,6 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
-#include "muster/strategies/parameter_server/server.h"
 
 namespace muster::strategies {
 namespace {
@@ -24,22 +23,10 @@ std::optional<std::string> value(comm::Store& store, const std::string& key) {
 
 }  // namespace
 
-std::string server_key(std::uint32_t number, std::uint32_t attempt) {
-  return fmt::format("servers/{}-{}", number, attempt);
-}
-
-std::string map_key(std::uint64_t generation) {
-  return fmt::format("map/{}", generation);
-}
-
-std::string filled_key(std::uint64_t generation, std::uint32_t server) {
-  return fmt::format("filled/{}-{}", generation, server);
-}
-
 bool ServerMaps::look() {
   std::optional<std::string> newest;
   for (std::uint64_t generation = map_.generation + 1;; ++generation) {
-    std::optional<std::string> text = value(*store_, map_key(generation));
+    std::optional<std::string> text = value(*store_, control::map_key(generation));
     if (!text) break;
     newest = std::move(text);
   }

@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/control/server_map.h"
 
 namespace muster::strategies {
 namespace {
@@ -15,12 +16,14 @@ constexpr std::size_t kPiece = 48 * 1024;  // of the text, in one value of the s
 
 template <typename Options>
 Json moments_json(const char* name, const Options& o) {
-  return {{"name", name}, {"lr", o.lr}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"eps", o.eps}, {"decay", o.weight_decay}};
+  return {{"name", name},     {"lr", o.lr},   {"beta1", o.beta1},
+          {"beta2", o.beta2}, {"eps", o.eps}, {"decay", o.weight_decay}};
 }
 
 struct OptimizerWriter {
   Json operator()(const compute::Sgd& o) const {
-    return {{"name", "sgd"},           {"lr", o.lr},       {"momentum", o.momentum}, {"dampening", o.dampening},
+    return {{"name", "sgd"},           {"lr", o.lr},
+            {"momentum", o.momentum},  {"dampening", o.dampening},
             {"decay", o.weight_decay}, {"nesterov", o.nesterov}};
   }
   Json operator()(const compute::Adam& o) const { return moments_json("adam", o); }
@@ -72,8 +75,7 @@ std::vector<ServerChunk> ServerPlan::chunks() const {
     const model::Block& block = blocks[index];
     const bool goes_on = whole_tensors && index > 0 && blocks[index - 1].tensor == block.tensor;
     const bool fits = !chunks.empty() && block.end - chunks.back().begin <= chunk_floats;
-    if (!goes_on && !fits)
-      chunks.push_back({{index, index}, block.begin, block.begin, block.tensor, block.tensor});
+    if (!goes_on && !fits) chunks.push_back({{index, index}, block.begin, block.begin, block.tensor, block.tensor});
     ServerChunk& chunk = chunks.back();
     chunk.blocks.last = index + 1;
     chunk.end = block.end;
@@ -130,7 +132,7 @@ std::string ServerPlan::to_text() const {
                   {"copies", copies},
                   {"snapshot_seconds", snapshot_seconds},
                   {"folder", folder},
-                  {"events", events}};
+                  {"event_log", event_log}};
   return json.dump();
 }
 
@@ -160,7 +162,7 @@ ServerPlan ServerPlan::from_text(const std::string& text) {
     plan.copies = json.at("copies");
     plan.snapshot_seconds = json.at("snapshot_seconds");
     plan.folder = json.at("folder");
-    plan.events = json.at("events");
+    plan.event_log = json.at("event_log");
     if (plan.phases.empty() || plan.rules.size() != plan.layout.tensors().size())
       throw Error(ErrorKind::kDamaged, "phases or rules are missing", kWhere);
     return plan;
@@ -174,6 +176,8 @@ void put_plan(comm::Store& store, const ServerPlan& plan) {
   std::size_t pieces = 0;
   for (std::size_t at = 0; at < text.size(); at += kPiece)
     store.set(fmt::format("plan/{}", pieces++), text.substr(at, kPiece));
+  store.set(control::kChunksKey, std::to_string(plan.chunks().size() + 1));
+  store.set(control::kCopiesKey, std::to_string(plan.copies));
   store.set("plan/count", std::to_string(pieces));
 }
 

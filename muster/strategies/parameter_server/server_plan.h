@@ -1,5 +1,6 @@
 // What the servers of a job have to know: the model's layout, its optimizer, how it is cut into chunks, and in which
-// manner lanes become updates. The first worker makes it and leaves it in the job's store; from there on it is constant.
+// manner lanes become updates. The first worker makes it and leaves it in the job's store; from there on it is
+// constant.
 //
 // A chunk is a range of whole blocks of the flat layout, the unit that is placed on servers, pulled and pushed. The
 // book (book.h) is one chunk more, the last: it has no parameters and says what has been applied.
@@ -39,15 +40,15 @@ struct ServerPlan {
   std::size_t chunk_floats = 256 * 1024;
   std::uint32_t lanes = 1;  // most of a step
   std::vector<Phase> phases{{}};
-  std::uint64_t bound = 0;        // of ssp
-  std::uint32_t backups = 0;      // of backup
-  bool staleness_rate = false;    // an update that comes n versions late has 1/n of the rate
-  std::uint32_t workers = 1;      // most; clients 0 .. workers-1
-  std::uint32_t servers = 1;      // most; as clients of each other they follow
-  std::uint32_t copies = 1;       // of every chunk
-  double snapshot_seconds = 0;    // how often a server writes its chunks down; 0: never
-  std::string folder{};           // for snapshots and events; empty: none
-  bool events = false;            // write down what the book decides
+  std::uint64_t bound = 0;      // of ssp
+  std::uint32_t backups = 0;    // of backup
+  bool staleness_rate = false;  // an update that comes n versions late has 1/n of the rate
+  std::uint32_t workers = 1;    // most; clients 0 .. workers-1
+  std::uint32_t servers = 1;    // most; as clients of each other they follow
+  std::uint32_t copies = 1;     // of every chunk
+  double snapshot_seconds = 0;  // how often a server writes its chunks down; 0: never
+  std::string folder{};         // for snapshots; empty: none
+  std::string event_log{};      // file for what the book decides; empty: none
 
   // The chunks of the layout. Tensors stay whole where the optimizer needs their norms.
   std::vector<ServerChunk> chunks() const;

@@ -113,8 +113,9 @@ void Shard::update(Held& held, const ServerChunk& chunk, std::span<const compute
   compute::update_slice(plan_.layout, lanes, rule, verdict, chunk.blocks, current, next, norms_);
   // A tensor may begin in an earlier chunk, perhaps of another server: each counts for itself.
   for (std::uint32_t tensor = chunk.first_tensor; tensor < chunk.last_tensor; ++tensor) {
-    const bool changes = plan_.rules[tensor].trainable &&
-                         std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return lane.present[tensor] != 0; });
+    const bool changes =
+        plan_.rules[tensor].trainable &&
+        std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return lane.present[tensor] != 0; });
     next.updates[tensor] = current.updates[tensor] + (changes ? 1 : 0);
   }
   ++held.history.version;
@@ -177,7 +178,8 @@ std::vector<compute::LaneGradient> Shard::lanes_of(const Held& held, std::uint64
 void Shard::reduce(Held& held, const ServerChunk& chunk, std::uint64_t step, std::uint64_t mask) {
   MUSTER_CHECK(held.kept_step == step && (held.kept & mask) == mask, "lanes are missing");
   begin_next(held);
-  compute::reduce_slice(plan_.layout, lanes_of(held, mask), chunk.blocks, flat(held, held.history.version + 1), records_);
+  compute::reduce_slice(plan_.layout, lanes_of(held, mask), chunk.blocks, flat(held, held.history.version + 1),
+                        records_);
   held.reduced = mask;
 }
 
@@ -266,7 +268,6 @@ void Shard::write(std::uint32_t chunk, std::span<const std::byte> state) {
   held->guard->store(held->history.version, std::memory_order_release);
   held_[chunk] = std::move(held);
 }
-
 
 // Lanes of a step that was not closed when the state was read.
 void Shard::read_kept(Held& held, const ServerChunk& chunk, ByteReader& reader) {

@@ -1,0 +1,182 @@
+#include "muster/launch/server_keeper.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/process.h"
+#include "muster/control/membership.h"
+
+namespace muster::launch {
+namespace {
+
+std::optional<std::string> value(comm::Store& store, const std::string& key) {
+  try {
+    return store.get(key, Deadline::after(std::chrono::nanoseconds(0)));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+struct ServerKeeper::Seat {
+  std::optional<ChildProcess> process;  // of a server that is a process of its own
+  bool there = false;                   // somebody serves here, or prepares to
+  std::uint32_t attempt = 0;            // of the one that is there
+  std::uint32_t processes = 0;          // so far
+  std::string address;                  // empty: it is not ready
+  int failures = 0;
+  Clock::Instant started{};
+  Clock::Instant failed{};
+  std::optional<Clock::Instant> stopped{};  // since when it was seen stopped
+};
+
+ServerKeeper::ServerKeeper(ServerKeeperOptions options, const std::filesystem::path& store_folder)
+    : options_(std::move(options)),
+      folder_(store_folder),
+      store_(comm::make_file_store(store_folder)),
+      seats_(static_cast<std::size_t>(std::max(options_.servers, options_.worker_seats))) {
+  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(options_.servers); ++number)
+    start(number);
+}
+
+ServerKeeper::~ServerKeeper() = default;
+
+void ServerKeeper::start(std::uint32_t number) {
+  Seat& seat = seats_[number];
+  Command own = options_.command;
+  own.environment["MUSTER_RANK"] = std::to_string(number);
+  own.environment["MUSTER_SIZE"] = std::to_string(seats_.size());
+  own.environment["MUSTER_STORE"] = folder_.string();
+  own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes);
+  own.own_group = true;
+  seat.process.emplace(own);
+  seat.there = true;
+  seat.attempt = seat.processes++;
+  seat.address.clear();
+  seat.started = system_clock().now();
+}
+
+void ServerKeeper::set_worker(std::uint32_t number, std::optional<std::uint32_t> attempt) {
+  Seat& seat = seats_[number];
+  if (seat.there == attempt.has_value() && (!attempt || seat.attempt == *attempt)) return;
+  seat.there = attempt.has_value();
+  seat.attempt = attempt.value_or(0);
+  seat.address.clear();
+}
+
+void ServerKeeper::bury_the_dead() {
+  const auto now = system_clock().now();
+  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(options_.servers); ++number) {
+    Seat& seat = seats_[number];
+    if (seat.process) {
+      const std::optional<Ending> ending = seat.process->poll();
+      if (!ending) continue;
+      options_.tell(
+          fmt::format("parameter server {} (pid {}) is lost: {}", number, seat.process->pid(), to_string(*ending)));
+      if (now - seat.started > control::kForgiven) seat.failures = 0;
+      ++seat.failures;
+      seat.failed = now;
+      seat.process.reset();
+      seat.there = false;
+      seat.address.clear();
+      seat.stopped.reset();
+    }
+    if (!seat.process && now - seat.failed >= control::back_off(seat.failures)) start(number);
+  }
+}
+
+// One that was stopped may wake up and write: it has to be dead before others take its place.
+void ServerKeeper::kill_the_stopped() {
+  const auto now = system_clock().now();
+  for (Seat& seat : seats_) {
+    if (!seat.process) continue;
+    if (state_of(process_of(seat.process->pid())) != ProcessState::kStopped) {
+      seat.stopped.reset();
+    } else if (!seat.stopped) {
+      seat.stopped = now;
+    } else if (now - *seat.stopped > options_.liveness) {
+      options_.tell(fmt::format("the parameter server of pid {} has been stopped for {:.1f} s: it is killed",
+                                seat.process->pid(), std::chrono::duration<double>(options_.liveness).count()));
+      seat.process->kill(SIGKILL);
+    }
+  }
+}
+
+void ServerKeeper::find_addresses() {
+  for (std::uint32_t number = 0; number < seats_.size(); ++number) {
+    Seat& seat = seats_[number];
+    if (!seat.there || !seat.address.empty()) continue;
+    seat.address = value(*store_, control::server_key(number, seat.attempt)).value_or("");
+  }
+}
+
+void ServerKeeper::publish(control::ServerMap map) {
+  store_->set(control::map_key(map.generation), map.to_text());
+  map_ = std::move(map);
+}
+
+void ServerKeeper::decide() {
+  std::vector<control::ServerSeat> seats;
+  for (const Seat& seat : seats_)
+    seats.push_back({seat.address, seat.attempt});
+  for (control::ServerSeat& seat : seats) {
+    if (seat.address.empty()) seat.attempt = 0;
+  }
+  if (!map_) {
+    const std::optional<std::string> chunks = value(*store_, control::kChunksKey);
+    const std::optional<std::string> copies = value(*store_, control::kCopiesKey);
+    // All that were started, so that nothing has to move at once.
+    const bool all = std::all_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
+      return !seat.address.empty() || (!seat.there && !seat.process);
+    });
+    const bool any = std::any_of(seats.begin(), seats.end(), [](const auto& seat) { return !seat.address.empty(); });
+    if (!chunks || !copies || !all || !any) return;
+    return publish(control::first_map(static_cast<std::uint32_t>(std::stoul(*chunks)),
+                                      static_cast<std::uint32_t>(std::stoul(*copies)), std::move(seats)));
+  }
+  if (seats != map_->servers) {
+    control::ServerMap next = control::next_map(*map_, std::move(seats));
+    const std::vector<std::uint32_t> lost = next.lost();
+    if (!lost.empty())
+      throw Error(ErrorKind::kPeerLost, fmt::format("all copies of {} chunks of the model are lost", lost.size()), {},
+                  "Start again with --resume: nothing that was committed to a checkpoint is lost. More copies "
+                  "(parallel.copies) survive more losses at once.");
+    return publish(std::move(next));
+  }
+  const std::vector<std::uint32_t> filling = map_->filling();
+  const bool filled = !filling.empty() && std::all_of(filling.begin(), filling.end(), [&](std::uint32_t server) {
+    return value(*store_, control::filled_key(map_->generation, server)).has_value();
+  });
+  if (filled) publish(control::settled_map(*map_));
+}
+
+void ServerKeeper::look() {
+  bury_the_dead();
+  kill_the_stopped();
+  find_addresses();
+  decide();
+}
+
+std::vector<int> ServerKeeper::handles() const {
+  std::vector<int> handles;
+  for (const Seat& seat : seats_) {
+    if (seat.process) handles.push_back(seat.process->handle());
+  }
+  return handles;
+}
+
+std::vector<std::int32_t> ServerKeeper::pids() const {
+  std::vector<std::int32_t> pids;
+  for (const Seat& seat : seats_)
+    pids.push_back(seat.process ? seat.process->pid() : 0);
+  return pids;
+}
+
+}  // namespace muster::launch

@@ -1,0 +1,71 @@
+// Keeps the parameter servers of a job: starts them, sees a death at once, replaces the process, and decides by pure
+// functions (control/server_map.h) which server holds what. Maps go into the job's store, where servers and workers
+// look for them.
+//
+// Servers that are threads of the workers live and die with those: whoever watches the workers tells of them.
+// Thread safety: one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/clock.h"
+#include "muster/comm/store.h"
+#include "muster/control/server_map.h"
+#include "muster/launch/child_process.h"
+
+namespace muster::launch {
+
+struct ServerKeeperOptions {
+  // Starts a server, which is told its number and how to find the others by MUSTER_RANK, MUSTER_SIZE, MUSTER_STORE and
+  // MUSTER_ATTEMPT. Not used when the workers serve.
+  Command command;
+  int servers = 0;                                              // processes of `command`
+  int worker_seats = 0;                                         // instead: seats of workers, each of which serves
+  std::chrono::nanoseconds liveness = std::chrono::seconds(2);  // a server that is stopped for so long is killed
+  // What happened, for people.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
+};
+
+class ServerKeeper {
+ public:
+  ServerKeeper(ServerKeeperOptions options, const std::filesystem::path& store_folder);
+  ServerKeeper(const ServerKeeper&) = delete;
+  ServerKeeper& operator=(const ServerKeeper&) = delete;
+  ~ServerKeeper();
+
+  // A worker's seat, where workers serve: the process on it, by how many were there before; nothing: nobody.
+  void set_worker(std::uint32_t seat, std::optional<std::uint32_t> attempt);
+
+  // Looks after the servers; to be called every few milliseconds. Throws kPeerLost when all copies of a chunk are lost.
+  void look();
+
+  // Descriptors that become readable when a server ends.
+  std::vector<int> handles() const;
+  // Of the servers' processes; 0 where there is none.
+  std::vector<std::int32_t> pids() const;
+
+ private:
+  struct Seat;
+
+  void start(std::uint32_t number);
+  void bury_the_dead();
+  void kill_the_stopped();
+  void find_addresses();
+  void decide();
+  void publish(control::ServerMap map);
+
+  const ServerKeeperOptions options_;
+  const std::filesystem::path folder_;
+  const std::shared_ptr<comm::Store> store_;
+  std::vector<Seat> seats_;
+  std::optional<control::ServerMap> map_;
+};
+
+}  // namespace muster::launch
