@@ -11,20 +11,12 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::uint32_t kKeptCorrections = 4096;
-constexpr std::size_t kAhead = 12;      // rows between prefetch and update: what a core can have under way
-constexpr std::size_t kMostLines = 12;  // of a row; the processor notices long rows by itself
-constexpr std::size_t kLineFloats = 16;
-
-MUSTER_KERNEL_BODY void prefetch_target(const RowTarget& target, std::size_t floats) {
-  for (std::size_t line = 0; line < std::min(kMostLines * kLineFloats, floats); line += kLineFloats)
-    __builtin_prefetch(target.row + line, 1);
-  __builtin_prefetch(target.state, 1);
-}
+constexpr std::size_t kAhead = 16;  // rows between prefetch and update: what a core can have under way
 
 struct Sgd {
   float scale, lr;
 
-  MUSTER_KERNEL_BODY void run(float* __restrict w, RowState&, const float* __restrict g, std::size_t width) const {
+  MUSTER_KERNEL_BODY void run(float* __restrict w, RowHead&, const float* __restrict g, std::size_t width) const {
     for (std::size_t i = 0; i < width; ++i)
       w[i] -= lr * (scale * g[i]);
   }
@@ -46,10 +38,9 @@ struct AdaGrad {
     return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
   }
 
-  MUSTER_KERNEL_BODY void run(float* __restrict w, RowState& state, const float* __restrict g,
-                              std::size_t width) const {
-    state.accumulator += sum_of_squares(g, width) / static_cast<float>(width);
-    const float rate = lr / (std::sqrt(state.accumulator) + eps);
+  MUSTER_KERNEL_BODY void run(float* __restrict w, RowHead& head, const float* __restrict g, std::size_t width) const {
+    head.accumulator += sum_of_squares(g, width) / static_cast<float>(width);
+    const float rate = lr / (std::sqrt(head.accumulator) + eps);
     for (std::size_t i = 0; i < width; ++i)
       w[i] -= rate * (scale * g[i]);
   }
@@ -60,9 +51,9 @@ struct Adam {
   double lr;
   const BiasCorrections* corrections;
 
-  MUSTER_KERNEL_BODY void run(float* __restrict row, RowState& state, const float* __restrict g,
+  MUSTER_KERNEL_BODY void run(float* __restrict row, RowHead& head, const float* __restrict g,
                               std::size_t width) const {
-    const BiasCorrections::Pair correction = corrections->of(state.updates);
+    const BiasCorrections::Pair correction = corrections->of(head.updates);
     const float root = correction.root;
     const auto rate = static_cast<float>(lr / correction.first);
     float* __restrict const w = row;
@@ -81,31 +72,32 @@ struct Adam {
 
 template <class Loop>
 MUSTER_KERNEL_BODY void run_all(const Loop& loop, std::uint64_t step, std::span<const RowTarget> targets,
-                                std::size_t width, std::size_t floats) {
+                                std::size_t width, std::size_t parts) {
+  const std::size_t row_bytes = kHeadBytes + parts * width * sizeof(float);
   for (std::size_t i = 0; i < std::min(kAhead, targets.size()); ++i)
-    prefetch_target(targets[i], floats);
+    prefetch_row(targets[i].row, row_bytes);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (i + kAhead < targets.size()) prefetch_target(targets[i + kAhead], floats);
-    RowState& state = *targets[i].state;
-    state.last_step = std::max(state.last_step, step);  // updates may come late
-    if (state.updates != std::numeric_limits<std::uint32_t>::max()) ++state.updates;
-    loop.run(targets[i].row, state, targets[i].gradient, width);
+    if (i + kAhead < targets.size()) prefetch_row(targets[i + kAhead].row, row_bytes);
+    RowHead& head = *targets[i].row;
+    head.last_step = std::max(head.last_step, step);  // updates may come late
+    if (head.updates != std::numeric_limits<std::uint32_t>::max()) ++head.updates;
+    loop.run(floats_of(&head), head, targets[i].gradient, width);
   }
 }
 
 MUSTER_KERNEL void sgd_rows(const Sgd& loop, std::uint64_t step, std::span<const RowTarget> targets,
                             std::size_t width) {
-  run_all(loop, step, targets, width, width);
+  run_all(loop, step, targets, width, 1);
 }
 
 MUSTER_KERNEL void ada_grad_rows(const AdaGrad& loop, std::uint64_t step, std::span<const RowTarget> targets,
                                  std::size_t width) {
-  run_all(loop, step, targets, width, width);
+  run_all(loop, step, targets, width, 1);
 }
 
 MUSTER_KERNEL void adam_rows(const Adam& loop, std::uint64_t step, std::span<const RowTarget> targets,
                              std::size_t width) {
-  run_all(loop, step, targets, width, 3 * width);
+  run_all(loop, step, targets, width, 3);
 }
 
 }  // namespace

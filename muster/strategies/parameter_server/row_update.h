@@ -8,6 +8,7 @@
 // processor (base/kernel.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,17 +23,30 @@ constexpr std::size_t parts_of(SparseOptimizer optimizer) {
   return optimizer == SparseOptimizer::kAdam ? 3 : 1;
 }
 
-// What a row remembers beside floats.
-struct RowState {
+// What stands before the floats of a row, and on the same page of memory: an update waits for one place, not for two.
+struct RowHead {
+  std::int64_t key = 0;
   std::uint64_t last_step = 0;  // the latest of its updates
   float accumulator = 0;        // AdaGrad's a
   std::uint32_t updates = 0;    // stops at the largest number
 };
-static_assert(sizeof(RowState) == 16);
+static_assert(sizeof(RowHead) == 24);
+constexpr std::size_t kHeadBytes = 32;  // rows, and so their floats, begin at a multiple of it
+
+inline float* floats_of(RowHead* row) {
+  return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(row) + kHeadBytes);
+}
+
+// Tells the processor that the row will be needed. Long rows it goes on with by itself.
+inline void prefetch_row(const void* row, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  constexpr std::size_t kMostBytes = 16 * kLine;
+  for (std::size_t at = 0; at < std::min(bytes, kMostBytes); at += kLine)
+    __builtin_prefetch(static_cast<const std::byte*>(row) + at);
+}
 
 struct RowTarget {
-  float* row;
-  RowState* state;
+  RowHead* row;
   const float* gradient;
 };
 

@@ -18,9 +18,7 @@ namespace {
 
 constexpr std::uint32_t kMostWidth = 1u << 16;
 constexpr std::size_t kSlabBytes = std::size_t{32} << 20;
-constexpr std::size_t kLineFloats = 16;
-constexpr std::size_t kAhead = 12;      // rows between prefetch and use: what a core can have under way
-constexpr std::size_t kMostLines = 12;  // of a row; the processor notices long rows by itself
+constexpr std::size_t kAhead = 16;  // rows between prefetch and use: what a core can have under way
 
 void require(bool condition, const TableOptions& options, const char* option, double value, const char* allowed) {
   if (condition) return;
@@ -55,17 +53,6 @@ std::uint64_t initial_key(const TableOptions& options) {
   return derive_seed(key);
 }
 
-// Rows begin on a cache line; those smaller than one never cross its end.
-std::size_t stride_of(std::size_t floats) {
-  if (floats < kLineFloats) return std::bit_ceil(floats);
-  return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
-}
-
-void prefetch_row(const float* row, std::size_t floats) {
-  for (std::size_t line = 0; line < std::min(kMostLines * kLineFloats, floats); line += kLineFloats)
-    __builtin_prefetch(row + line);
-}
-
 }  // namespace
 
 std::uint32_t partition_of(std::int64_t key, std::uint32_t partitions) {
@@ -83,9 +70,8 @@ SparseTable::SparseTable(const TableOptions& options)
     : options_(checked(options)),
       initial_key_(initial_key(options)),
       row_floats_(options.width * parts_of(options.optimizer)),
-      stride_(stride_of(row_floats_)) {
-  const std::size_t row_bytes = stride_ * sizeof(float) + sizeof(RowState) + sizeof(std::int64_t);
-  const std::size_t slab_rows = std::bit_floor(std::max<std::size_t>(1, kSlabBytes / row_bytes));
+      stride_((kHeadBytes + row_floats_ * sizeof(float) + kHeadBytes - 1) / kHeadBytes * kHeadBytes) {
+  const std::size_t slab_rows = std::bit_floor(std::max<std::size_t>(1, kSlabBytes / stride_));
   slab_shift_ = static_cast<unsigned>(std::countr_zero(slab_rows));
   slab_mask_ = static_cast<std::uint32_t>(slab_rows - 1);
   if (options.optimizer == SparseOptimizer::kAdam)
@@ -94,8 +80,8 @@ SparseTable::SparseTable(const TableOptions& options)
 
 TableCounts SparseTable::counts() const {
   TableCounts counts{rows_, candidates_.size(), index_.bytes() + candidates_.bytes(), evicted_, refused_};
-  for (const Slab& slab : slabs_)
-    counts.bytes += slab.region.bytes().size();
+  for (const comm::SharedRegion& slab : slabs_)
+    counts.bytes += slab.bytes().size();
   return counts;
 }
 
@@ -130,12 +116,12 @@ void SparseTable::pull(std::span<const std::int64_t> keys, std::span<float> rows
       if (slot == KeyIndex::kNone)
         fill_initial(keys[at], to);
       else
-        std::memcpy(to, row_at(slot), width * sizeof(float));
+        std::memcpy(to, floats_of(row_at(slot)), width * sizeof(float));
       if (at + 1 == keys.size()) return;
     }
     if (lookup < keys.size()) {
       slot = index_.find(keys[lookup]);
-      if (slot != KeyIndex::kNone) prefetch_row(row_at(slot), width);
+      if (slot != KeyIndex::kNone) prefetch_row(floats_of(row_at(slot)), width * sizeof(float));
     }
   }
 }
@@ -149,7 +135,7 @@ void SparseTable::push(std::span<const std::int64_t> keys, std::span<const float
   for (std::size_t i = 0; i < unique.size(); ++i) {
     if (i + kAhead < unique.size()) index_.prefetch(unique[i + kAhead]);
     const std::uint32_t row = find_or_admit(unique[i]);
-    if (row != KeyIndex::kNone) targets_.push_back({row_at(row), &state_at(row), merged + i * width});
+    if (row != KeyIndex::kNone) targets_.push_back({row_at(row), merged + i * width});
   }
   const RowUpdate update{options_.optimizer, how.lr,         how.scale,      how.step,
                          options_.eps,       options_.beta1, options_.beta2, corrections_.get()};
@@ -170,30 +156,20 @@ std::uint32_t SparseTable::find_or_admit(std::int64_t key) {
     candidates_.erase(key);
   }
   const std::uint32_t added = add_row(key);
-  float* const floats = row_at(added);
+  float* const floats = floats_of(row_at(added));
   fill_initial(key, floats);
   std::fill(floats + options_.width, floats + row_floats_, 0.0f);
-  state_at(added) = {0, static_cast<float>(options_.initial_accumulator), 0};
+  *row_at(added) = {key, 0, static_cast<float>(options_.initial_accumulator), 0};
   return added;
 }
 
-// Contents are the caller's affair.
+// Its contents are the caller's affair.
 std::uint32_t SparseTable::add_row(std::int64_t key) {
   if (rows_ == KeyIndex::kNone - 1)
     throw Error(ErrorKind::kResource, fmt::format("more than {} rows", rows_),
                 fmt::format("embedding table '{}'", options_.name), "Cut it into more partitions.");
-  if (rows_ >> slab_shift_ == slabs_.size()) {
-    const std::size_t rows = std::size_t{slab_mask_} + 1;
-    Slab slab{take_memory(rows * (stride_ * sizeof(float) + sizeof(RowState) + sizeof(std::int64_t))), nullptr, nullptr,
-              nullptr};
-    std::byte* const base = slab.region.bytes().data();
-    slab.floats = reinterpret_cast<float*>(base);
-    slab.states = reinterpret_cast<RowState*>(base + rows * stride_ * sizeof(float));
-    slab.keys = reinterpret_cast<std::int64_t*>(slab.states + rows);
-    slabs_.push_back(std::move(slab));
-  }
+  if (rows_ >> slab_shift_ == slabs_.size()) slabs_.push_back(take_memory((std::size_t{slab_mask_} + 1) * stride_));
   index_.insert(key, rows_);
-  key_at(rows_) = key;
   return rows_++;
 }
 
@@ -202,13 +178,9 @@ std::uint64_t SparseTable::evict(std::uint64_t step) {
   forget_candidates();
   std::uint32_t kept = 0;
   for (std::uint32_t row = 0; row < rows_; ++row) {
-    const RowState state = state_at(row);
-    if (step > state.last_step && step - state.last_step > options_.evict_after) continue;
-    if (kept != row) {
-      std::memcpy(row_at(kept), row_at(row), row_floats_ * sizeof(float));
-      state_at(kept) = state;
-      key_at(kept) = key_at(row);
-    }
+    const std::uint64_t last_step = row_at(row)->last_step;
+    if (step > last_step && step - last_step > options_.evict_after) continue;
+    if (kept != row) std::memcpy(row_at(kept), row_at(row), stride_);
     ++kept;
   }
   const std::uint64_t removed = rows_ - kept;
@@ -225,7 +197,7 @@ void SparseTable::rebuild_index() {
   index_ = KeyIndex();  // the old one's memory goes back first
   index_ = KeyIndex(rows_);
   for (std::uint32_t row = 0; row < rows_; ++row)
-    index_.insert(key_at(row), row);
+    index_.insert(row_at(row)->key, row);
 }
 
 void SparseTable::forget_candidates() {

@@ -89,17 +89,9 @@ class SparseTable {
   std::vector<std::byte> save() const;
 
  private:
-  // A block of memory of slab_rows_ rows: their floats, then their states, then their keys.
-  struct Slab {
-    comm::SharedRegion region;
-    float* floats;
-    RowState* states;
-    std::int64_t* keys;
-  };
-
-  float* row_at(std::uint32_t row) const { return slabs_[row >> slab_shift_].floats + (row & slab_mask_) * stride_; }
-  RowState& state_at(std::uint32_t row) const { return slabs_[row >> slab_shift_].states[row & slab_mask_]; }
-  std::int64_t& key_at(std::uint32_t row) const { return slabs_[row >> slab_shift_].keys[row & slab_mask_]; }
+  RowHead* row_at(std::uint32_t row) const {
+    return reinterpret_cast<RowHead*>(slabs_[row >> slab_shift_].bytes().data() + (row & slab_mask_) * stride_);
+  }
 
   void fill_initial(std::int64_t key, float* row) const;
   std::uint32_t add_row(std::int64_t key);
@@ -109,11 +101,11 @@ class SparseTable {
 
   TableOptions options_;
   std::uint64_t initial_key_;  // what initial rows depend on beside the key and the scale
-  std::size_t row_floats_;     // in use
-  std::size_t stride_;         // floats from row to row
+  std::size_t row_floats_;     // behind a row's head
+  std::size_t stride_;         // bytes from row to row
   unsigned slab_shift_;
   std::uint32_t slab_mask_;
-  std::vector<Slab> slabs_;
+  std::vector<comm::SharedRegion> slabs_;  // 2 ^ slab_shift_ rows each
   std::uint32_t rows_ = 0;
   KeyIndex index_;
   KeyIndex candidates_;  // twice the pushes, and 1 if there was one since the last evict()

@@ -2,9 +2,8 @@
 //
 //   header, 80 bytes    magic "MUSTROWS", u32 version (1), u32 width, u32 optimizer, u32 zero, u64 what initial rows
 //                       depend on, f64 init_scale, u64 rows, u64 candidates, u64 evicted, u64 refused, u64 zero
-//   keys                rows x i64, ascending
-//   states              rows x (u64 last step, f32 accumulator, u32 updates)
-//   floats              rows x width x (1, or 3 for Adam: parameters, first moments, second moments)
+//   rows                rows x (i64 key, u64 last step, f32 accumulator, u32 updates, f32 x width x (1, or 3 for Adam:
+//                       parameters, first moments, second moments)), ascending by key
 //   candidates          candidates x (i64 key, u32 pushes x 2 + 1 if there was one since the last eviction, u32 zero),
 //                       ascending by key, none of which has a row
 //   zeros               up to a multiple of 8 bytes
@@ -61,15 +60,13 @@ struct Check {
 
 // Where the parts begin.
 struct Places {
-  std::size_t keys, states, floats, candidates, zeros, check, end;
+  std::size_t rows, candidates, zeros, check, end;
 };
 
 Places places_of(std::uint64_t rows, std::size_t row_bytes, std::uint64_t candidates) {
   Places places{};
-  places.keys = sizeof(Head);
-  places.states = places.keys + rows * sizeof(std::int64_t);
-  places.floats = places.states + rows * sizeof(RowState);
-  places.candidates = places.floats + rows * row_bytes;
+  places.rows = sizeof(Head);
+  places.candidates = places.rows + rows * row_bytes;
   places.zeros = places.candidates + candidates * sizeof(Candidate);
   places.check = (places.zeros + 7) / 8 * 8;
   places.end = places.check + sizeof(Check);
@@ -124,8 +121,8 @@ Head read_head(const TableOptions& options, std::span<const std::byte> bytes) {
 
 // Sizes that would not fit are found before they are multiplied.
 Places check_places(const TableOptions& options, const Head& head, std::size_t row_bytes, std::size_t size) {
-  const bool possible = head.rows <= size / (row_bytes + sizeof(RowState) + sizeof(std::int64_t)) &&
-                        head.rows < KeyIndex::kNone && head.candidates <= size / sizeof(Candidate);
+  const bool possible =
+      head.rows <= size / row_bytes && head.rows < KeyIndex::kNone && head.candidates <= size / sizeof(Candidate);
   const Places places = possible ? places_of(head.rows, row_bytes, head.candidates) : Places{};
   if (places.end != size)
     damaged(options, fmt::format("{} bytes do not hold {} rows and {} candidates", size, head.rows, head.candidates));
@@ -135,7 +132,7 @@ Places check_places(const TableOptions& options, const Head& head, std::size_t r
 }  // namespace
 
 std::vector<std::byte> SparseTable::save() const {
-  const std::size_t row_bytes = row_floats_ * sizeof(float);
+  const std::size_t row_bytes = sizeof(RowHead) + row_floats_ * sizeof(float);
   const Places places = places_of(rows_, row_bytes, candidates_.size());
   std::vector<std::byte> bytes(places.end);
   Head head;
@@ -151,11 +148,13 @@ std::vector<std::byte> SparseTable::save() const {
 
   std::vector<std::uint32_t> order(rows_);
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key_at(a) < key_at(b); });
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return row_at(a)->key < row_at(b)->key; });
   for (std::size_t i = 0; i < order.size(); ++i) {
-    write(bytes, places.keys + i * sizeof(std::int64_t), key_at(order[i]));
-    write(bytes, places.states + i * sizeof(RowState), state_at(order[i]));
-    std::memcpy(bytes.data() + places.floats + i * row_bytes, row_at(order[i]), row_bytes);
+    RowHead* const row = row_at(order[i]);
+    const std::size_t at = places.rows + i * row_bytes;
+    write(bytes, at, *row);
+    std::memcpy(bytes.data() + at + sizeof(RowHead), floats_of(row), row_floats_ * sizeof(float));
   }
 
   std::vector<Candidate> candidates;
@@ -171,7 +170,7 @@ std::vector<std::byte> SparseTable::save() const {
 
 SparseTable SparseTable::load(const TableOptions& options, std::span<const std::byte> bytes) {
   SparseTable table(options);
-  const std::size_t row_bytes = table.row_floats_ * sizeof(float);
+  const std::size_t row_bytes = sizeof(RowHead) + table.row_floats_ * sizeof(float);
   const Head head = read_head(options, bytes);
   check_match(head.initial_key == table.initial_key_, options, "seed or name");
   const Places places = check_places(options, head, row_bytes, bytes.size());
@@ -181,12 +180,13 @@ SparseTable SparseTable::load(const TableOptions& options, std::span<const std::
 
   table.index_ = KeyIndex(head.rows);
   for (std::size_t i = 0; i < head.rows; ++i) {
-    const auto key = read<std::int64_t>(bytes, places.keys + i * sizeof(std::int64_t));
-    if (i > 0 && key <= read<std::int64_t>(bytes, places.keys + (i - 1) * sizeof(std::int64_t)))
+    const std::size_t at = places.rows + i * row_bytes;
+    const auto row_head = read<RowHead>(bytes, at);
+    if (i > 0 && row_head.key <= read<RowHead>(bytes, at - row_bytes).key)
       damaged(options, fmt::format("keys are not in order at row {}", i));
-    const std::uint32_t row = table.add_row(key);
-    table.state_at(row) = read<RowState>(bytes, places.states + i * sizeof(RowState));
-    std::memcpy(table.row_at(row), bytes.data() + places.floats + i * row_bytes, row_bytes);
+    RowHead* const row = table.row_at(table.add_row(row_head.key));
+    *row = row_head;
+    std::memcpy(floats_of(row), bytes.data() + at + sizeof(RowHead), row_bytes - sizeof(RowHead));
   }
 
   table.candidates_ = KeyIndex(head.candidates);
