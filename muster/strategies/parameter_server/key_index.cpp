@@ -16,6 +16,7 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::size_t kFewestEntries = 64;
+constexpr std::size_t kLarge = std::size_t{1} << 20;  // bytes
 
 std::size_t entries_for(std::size_t keys) {
   return std::bit_ceil(std::max(kFewestEntries, 2 * keys));
@@ -24,14 +25,16 @@ std::size_t entries_for(std::size_t keys) {
 }  // namespace
 
 comm::SharedRegion take_memory(std::size_t bytes) {
-  const Memory memory = usable_memory();
-  if (bytes > memory.usable_bytes)
-    throw Error(ErrorKind::kResource,
-                fmt::format("{} more are needed for rows and {}", human_bytes(bytes), memory.reason), "embedding table",
-                "Admit fewer keys (admit_after), evict old ones (evict_after), or use more servers.");
   comm::RegionOptions options;
   options.shared = false;
-  options.memory = memory;
+  options.huge_pages = bytes >= kLarge;
+  // Asking takes longer than taking a little.
+  options.memory = bytes >= kLarge ? usable_memory() : Memory{kLarge, ""};
+  if (bytes > options.memory->usable_bytes)
+    throw Error(ErrorKind::kResource,
+                fmt::format("{} more are needed for rows and {}", human_bytes(bytes), options.memory->reason),
+                "embedding table",
+                "Admit fewer keys (admit_after), evict old ones (evict_after), or use more servers.");
   return comm::SharedRegion::create(bytes, options);
 }
 

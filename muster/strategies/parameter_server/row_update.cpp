@@ -10,7 +10,7 @@
 namespace muster::strategies {
 namespace {
 
-constexpr std::uint32_t kKeptCorrections = 4096;
+constexpr std::uint32_t kKeptCorrections = 1024;
 constexpr std::size_t kAhead = 16;  // rows between prefetch and update: what a core can have under way
 
 struct Sgd {

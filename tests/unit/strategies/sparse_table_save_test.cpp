@@ -135,7 +135,7 @@ TEST(SparseTableSave, AlteredBytesWithARightChecksumAreRefusedOrAnotherTable) {
   const Bytes bytes = trained_table().save();
   RandomStream random({.seed = 2});
   int taken = 0;
-  for (int turn = 0; turn < 5000; ++turn) {
+  for (int turn = 0; turn < 3000; ++turn) {
     Bytes mutant = bytes;
     const std::size_t reach = turn % 2 == 0 ? kHeaderBytes : bytes.size() - 8;
     for (std::uint64_t changes = 1 + random.below(3); changes > 0; --changes)
