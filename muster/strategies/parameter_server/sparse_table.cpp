@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint32_t kMostWidth = 1u << 16;
 constexpr std::size_t kSlabBytes = std::size_t{32} << 20;
+constexpr std::size_t kBlock = 32;  // rows of a pull that are fetched together
 constexpr std::size_t kAhead = 16;  // rows between prefetch and use: what a core can have under way
 
 void require(bool condition, const TableOptions& options, const char* option, double value, const char* allowed) {
@@ -102,26 +103,27 @@ void SparseTable::fill_initial(std::int64_t key, float* row) const {
 void SparseTable::pull(std::span<const std::int64_t> keys, std::span<float> rows) const {
   const std::size_t width = options_.width;
   MUSTER_CHECK(rows.size() == keys.size() * width, "rows that do not fit their keys");
-  // Three stages, each kAhead keys before the next: the index entry is fetched; it is read and the row is fetched; the
-  // row is copied.
-  std::array<std::uint32_t, kAhead> found{};
-  for (std::size_t i = 0; i < keys.size() + 2 * kAhead; ++i) {
-    if (i < keys.size()) index_.prefetch(keys[i]);
-    if (i < kAhead) continue;
-    const std::size_t lookup = i - kAhead;
-    std::uint32_t& slot = found[lookup % kAhead];
-    if (lookup >= kAhead) {
-      const std::size_t at = lookup - kAhead;
-      float* const to = rows.data() + at * width;
-      if (slot == KeyIndex::kNone)
-        fill_initial(keys[at], to);
-      else
-        std::memcpy(to, floats_of(row_at(slot)), width * sizeof(float));
-      if (at + 1 == keys.size()) return;
+  // In blocks, so that what was fetched ahead is still in the first cache when it is needed: all index entries are
+  // fetched while the block before is copied, then read, and all rows fetched, then copied.
+  std::array<std::uint32_t, kBlock> found;
+  const auto prefetch_block = [&](std::size_t begin) {
+    for (std::size_t i = begin; i < std::min(begin + kBlock, keys.size()); ++i)
+      index_.prefetch(keys[i]);
+  };
+  prefetch_block(0);
+  for (std::size_t begin = 0; begin < keys.size(); begin += kBlock) {
+    const std::size_t count = std::min(kBlock, keys.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      found[i] = index_.find(keys[begin + i]);
+      if (found[i] != KeyIndex::kNone) prefetch_row(floats_of(row_at(found[i])), width * sizeof(float));
     }
-    if (lookup < keys.size()) {
-      slot = index_.find(keys[lookup]);
-      if (slot != KeyIndex::kNone) prefetch_row(floats_of(row_at(slot)), width * sizeof(float));
+    prefetch_block(begin + kBlock);
+    for (std::size_t i = 0; i < count; ++i) {
+      float* const to = rows.data() + (begin + i) * width;
+      if (found[i] == KeyIndex::kNone)
+        fill_initial(keys[begin + i], to);
+      else
+        std::memcpy(to, floats_of(row_at(found[i])), width * sizeof(float));
     }
   }
 }
