@@ -1,0 +1,327 @@
+// Parameter servers that are killed while clients push: real server processes, kept by the real keeper. Gradients are
+// powers of two and the optimizer is plain SGD, so parameters are exact counters of what was applied.
+#include <signal.h>
+
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "muster/base/clock.h"
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+#include "muster/base/json.h"
+#include "muster/base/temporary_folder.h"
+#include "muster/launch/server_keeper.h"
+#include "muster/strategies/parameter_server/book.h"
+#include "muster/strategies/parameter_server/chunk_state.h"
+#include "muster/strategies/parameter_server/client.h"
+#include "muster/strategies/parameter_server/server.h"
+#include "muster/strategies/parameter_server/shard.h"
+
+namespace muster::strategies {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kWorkers = 3;
+constexpr std::uint32_t kLanes = 4;
+constexpr auto kLong = 60s;
+
+ServerPlan small_plan(Consistency consistency, std::uint32_t servers, std::uint32_t copies) {
+  ServerPlan plan;
+  plan.layout = model::FlatLayout({{"first", {50000}}, {"second", {40000}}, {"third", {17}}});
+  plan.buffers.add("mean", model::Dtype::kF32, {3}, 12);
+  plan.optimizer = compute::Sgd{.lr = 1};
+  plan.rules.resize(3);
+  plan.chunk_floats = model::kBlockFloats;
+  plan.lanes = kLanes;
+  plan.phases = {{0, consistency}};
+  plan.bound = 2;
+  plan.workers = kWorkers;
+  plan.servers = servers;
+  plan.copies = copies;
+  return plan;
+}
+
+// A job of which only servers and clients exist.
+class Job {
+ public:
+  explicit Job(ServerPlan plan)
+      : plan_(std::move(plan)), chunks_(plan_.chunks()), store_(comm::make_file_store(folder_.path() / "store")) {
+    if (plan_.snapshot_seconds > 0) plan_.folder = folder_.path().string();
+    plan_.event_log = (folder_.path() / "events").string();
+    launch::ServerKeeperOptions options;
+    options.command = {MUSTER_PROGRAM, {"server"}, {}};
+    options.servers = static_cast<int>(plan_.servers);
+    keeper_.emplace(options, folder_.path() / "store");
+    put_plan(*store_, plan_);
+    keeping_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        {
+          const std::scoped_lock lock(mutex_);
+          try {
+            keeper_->look();
+          } catch (const Error& error) {
+            failure_ = error.what();
+            return;
+          }
+        }
+        std::this_thread::sleep_for(2ms);
+      }
+    });
+    Client client({0, store_, {}});
+    client.find_servers(Deadline::after(kLong));
+    const std::vector<float> zeros(plan_.layout.size());
+    std::vector<float> parameters(plan_.layout.size());
+    std::vector<std::uint64_t> updates(3);
+    for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+      const auto packed = pack_chunk(chunks_[chunk], {}, {parameters, {}, updates}, 0);
+      client.write_chunk(chunk, Shard::first_state(packed), most(), Deadline::after(kLong));
+    }
+    const std::vector<std::byte> buffers(plan_.buffers.bytes);
+    client.write_chunk(book(), Book::first_state(plan_, 0, buffers), most(), Deadline::after(kLong));
+  }
+
+  std::size_t most() const { return plan_.limits().most_body; }
+  std::uint32_t book() const { return static_cast<std::uint32_t>(chunks_.size()); }
+  const ServerPlan& plan() const { return plan_; }
+  const std::vector<ServerChunk>& chunks() const { return chunks_; }
+  const std::shared_ptr<comm::Store>& store() const { return store_; }
+  std::filesystem::path events() const { return plan_.event_log; }
+  std::string failure() {
+    const std::scoped_lock lock(mutex_);
+    return failure_;
+  }
+
+  // Kills a server that lives; false if none does.
+  bool kill_one(std::mt19937& random) {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::int32_t> pids = keeper_->pids();
+    std::erase(pids, 0);
+    if (pids.empty()) return false;
+    return ::kill(pids[random() % pids.size()], SIGKILL) == 0;
+  }
+
+  // Until all servers live and nothing is to be filled.
+  void wait_until_settled() {
+    const Deadline deadline = Deadline::after(kLong);
+    ServerMaps maps(store_);
+    for (;;) {
+      maps.look();
+      const control::ServerMap& map = maps.current();
+      const bool all =
+          std::all_of(map.servers.begin(), map.servers.end(), [](const auto& seat) { return !seat.address.empty(); });
+      if (map.generation > 0 && all && map.filling().empty()) return;
+      ASSERT_FALSE(deadline.passed()) << map.to_text();
+      std::this_thread::sleep_for(2ms);
+    }
+  }
+
+ private:
+  TemporaryFolder folder_{"muster-test-"};
+  ServerPlan plan_;
+  std::vector<ServerChunk> chunks_;
+  std::shared_ptr<comm::Store> store_;
+  std::mutex mutex_;
+  std::optional<launch::ServerKeeper> keeper_;
+  std::string failure_;
+  std::jthread keeping_;
+};
+
+// How far workers go: as far as it takes, and all equally far.
+struct Goal {
+  std::atomic<std::uint64_t> begun = 0;  // highest step
+  std::atomic<std::uint64_t> steps = ~std::uint64_t{0};
+
+  void end_soon() { steps = begun + 2; }
+};
+
+// A worker as the strategy is one: leases lanes, pushes every chunk, writes the lane into the book.
+void work(Job& job, std::uint32_t number, Goal& goal) {
+  Client client({number, job.store(), {}});
+  client.find_servers(Deadline::after(kLong));
+  std::vector<float> ones(job.plan().layout.size(), 1.0F);
+  std::vector<float> pulled(job.plan().layout.size());
+  std::vector<std::byte> entry(sizeof(LaneEntry) + job.plan().buffers.bytes);
+  for (std::uint64_t step = 0; step < goal.steps; ++step) {
+    for (std::uint64_t begun = goal.begun; begun < step && !goal.begun.compare_exchange_weak(begun, step);)
+      ;
+    const Deadline deadline = Deadline::after(kLong);
+    for (;;) {
+      Header lease;
+      lease.verb = Verb::kLease;
+      lease.chunk = job.book();
+      lease.step = step;
+      lease.first = kLanes;
+      lease.second = number | std::uint64_t{kWorkers} << 32;
+      lease.version = 1;
+      lease.flags = static_cast<std::uint32_t>(Want::kLane);
+      const Header granted = client.call(lease, {}, {}, deadline);
+      if (granted.status == Status::kWait) continue;
+      if (static_cast<Grant>(granted.flags) != Grant::kLane) break;
+      std::vector<Client::Ticket> tickets;
+      for (std::uint32_t chunk = 0; chunk < job.chunks().size(); ++chunk) {
+        const ServerChunk& place = job.chunks()[chunk];
+        Header pull;
+        pull.verb = Verb::kPull;
+        pull.chunk = chunk;
+        tickets.push_back(client.start(
+            pull, {}, std::as_writable_bytes(std::span(pulled).subspan(place.begin, place.floats())), deadline));
+        Header push;
+        push.verb = Verb::kPush;
+        push.chunk = chunk;
+        push.step = step;
+        push.lane = granted.lane;
+        push.first = kLanes;
+        push.rate = 1;
+        tickets.push_back(
+            client.start(push, std::as_bytes(std::span(ones).subspan(place.begin, place.floats())), {}, deadline));
+      }
+      for (const Client::Ticket ticket : tickets)
+        client.finish(ticket, deadline);
+      Header done;
+      done.verb = Verb::kPush;
+      done.chunk = job.book();
+      done.step = step;
+      done.lane = granted.lane;
+      done.first = kLanes;
+      done.version = granted.version;
+      client.call(done, entry, {}, deadline);
+    }
+  }
+}
+
+// Nobody began a step more than `bound` ahead of the first one with an unfinished lane, and every lane is in the log
+// once. Pure, from the log alone.
+void check_events(const std::filesystem::path& file, std::uint64_t steps, std::uint64_t bound) {
+  std::map<std::uint64_t, std::set<std::uint64_t>> done;
+  std::istringstream lines(read_text(file, 1 << 26));
+  for (std::string line; std::getline(lines, line);) {
+    const Json event = Json::parse(line);
+    const auto step = event.at("step").get<std::uint64_t>();
+    std::uint64_t floor = 0;
+    while (done[floor].size() == kLanes)
+      ++floor;
+    if (event.at("event") == "lease") {
+      ASSERT_LE(step, floor + bound) << line;
+    } else if (event.at("event") == "push") {
+      done[step].insert(event.at("lane").get<std::uint64_t>());
+    }
+  }
+  for (std::uint64_t step = 0; step < steps; ++step)
+    ASSERT_EQ(done[step].size(), kLanes) << "step " << step;
+}
+
+// Steps that all workers did while servers were killed, each when those before were back.
+std::uint64_t train_under_fire(Job& job, int kills) {
+  Goal goal;
+  std::vector<std::jthread> workers;
+  for (std::uint32_t worker = 0; worker < kWorkers; ++worker)
+    workers.emplace_back([&, worker] { work(job, worker, goal); });
+  std::mt19937 random(7);
+  for (int kill = 0; kill < kills; ++kill) {
+    // With two copies one loss at a time is what is promised to be survived.
+    job.wait_until_settled();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
+    EXPECT_TRUE(job.kill_one(random));
+    std::this_thread::sleep_for(10ms);
+  }
+  job.wait_until_settled();
+  goal.end_soon();
+  workers.clear();
+  return goal.steps;
+}
+
+// Five in a run of all tests; as many as asked for by one who has time.
+int wanted_kills() {
+  const char* asked = std::getenv("MUSTER_TEST_KILLS");
+  return asked != nullptr ? std::atoi(asked) : 5;
+}
+
+void expect_every_lane_once(Job& job, std::uint64_t steps) {
+  Client client({0, job.store(), {}});
+  client.find_servers(Deadline::after(kLong));
+  std::vector<float> parameters(job.plan().layout.size());
+  std::vector<std::uint64_t> updates(3);
+  for (std::uint32_t chunk = 0; chunk < job.chunks().size(); ++chunk) {
+    const std::vector<std::byte> state = client.read_chunk(chunk, job.most(), Deadline::after(kLong));
+    const ChunkHistory history =
+        unpack_chunk(job.chunks()[chunk], Shard::packed_part(state), {parameters, {}, updates}, 0);
+    EXPECT_EQ(history.version, steps * kLanes) << "chunk " << chunk;
+    EXPECT_EQ(history.lanes.floor(), steps) << "chunk " << chunk;
+  }
+  for (const model::TensorSlot& slot : job.plan().layout.tensors()) {
+    for (std::uint64_t at = slot.offset; at < slot.offset + slot.count; ++at)
+      ASSERT_EQ(parameters[at], -static_cast<float>(steps * kLanes)) << slot.name << " at " << at;
+  }
+}
+
+class ServerLoss : public ::testing::TestWithParam<Consistency> {};
+
+TEST_P(ServerLoss, WithTwoCopiesNoAcknowledgedUpdateIsLostOrDoubled) {
+  Job job(small_plan(GetParam(), 3, 2));
+  const std::uint64_t steps = train_under_fire(job, wanted_kills());
+  EXPECT_EQ(job.failure(), "");
+  expect_every_lane_once(job, steps);
+  if (GetParam() == Consistency::kSsp) check_events(job.events(), steps, job.plan().bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ServerLoss, ::testing::Values(Consistency::kAsp, Consistency::kSsp),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
+  Job job(small_plan(Consistency::kAsp, 2, 2));
+  std::mt19937 random(1);
+  ASSERT_TRUE(job.kill_one(random));
+  ASSERT_TRUE(job.kill_one(random) || job.kill_one(random));
+  const Deadline deadline = Deadline::after(kLong);
+  while (job.failure().empty() && !deadline.passed()) {
+    job.kill_one(random);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_NE(job.failure().find("--resume"), std::string::npos) << job.failure();
+}
+
+TEST(ServerLossOfTheOnlyCopy, IsReportedExactly) {
+  ServerPlan plan = small_plan(Consistency::kAsp, 1, 1);
+  plan.snapshot_seconds = 0.02;
+  Job job(std::move(plan));
+  Client client({1, job.store(), {}});
+  client.find_servers(Deadline::after(kLong));
+  const std::vector<float> ones(job.plan().layout.size(), 1.0F);
+  const auto push = [&](std::uint64_t id) {
+    Header header;
+    header.verb = Verb::kPush;
+    header.id = id;
+    header.flags = kOwnUpdate;
+    header.rate = 1;
+    const ServerChunk& place = job.chunks()[0];
+    return client.call(header, std::as_bytes(std::span(ones).subspan(place.begin, place.floats())), {},
+                       Deadline::after(kLong));
+  };
+  for (std::uint64_t id = 0; id < 300; ++id)
+    push(id);
+  std::mt19937 random(1);
+  ASSERT_TRUE(job.kill_one(random));
+  std::vector<float> pulled(job.chunks()[0].floats());
+  Header pull;
+  pull.verb = Verb::kPull;
+  const Header after = client.call(pull, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong));
+  std::vector<std::byte> text(4096);
+  Header report;
+  report.verb = Verb::kReport;
+  const Header reply = client.call(report, {}, text, Deadline::after(kLong));
+  const Json counted = Json::parse(std::string(reinterpret_cast<const char*>(text.data()), reply.bytes));
+  EXPECT_EQ(counted.at("lost_updates").get<std::uint64_t>(), 300 - after.version);
+  EXPECT_EQ(pulled[0], -static_cast<float>(after.version));
+  EXPECT_GT(after.version, 0U) << "no snapshot was written";
+}
+
+}  // namespace
+}  // namespace muster::strategies

@@ -1,0 +1,260 @@
+#include "muster/strategies/parameter_server/book.h"
+
+#include <cstring>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+
+namespace muster::strategies {
+namespace {
+
+constexpr std::uint32_t kLanes = 4;
+
+ServerPlan plan_of(std::vector<Phase> phases) {
+  ServerPlan plan;
+  plan.layout = model::FlatLayout({{"w", {4}}});
+  plan.rules.resize(1);
+  plan.buffers.add("mean", model::Dtype::kF32, {1}, 4);
+  plan.lanes = kLanes;
+  plan.phases = std::move(phases);
+  plan.bound = 2;
+  plan.backups = 1;
+  plan.workers = 2;
+  return plan;
+}
+
+// A book and the words that workers say to it.
+class Talk {
+ public:
+  explicit Talk(Consistency consistency) : plan_(plan_of({{0, consistency}})), book_(plan_) {}
+
+  std::optional<Book::Answer> ask(Want want, std::uint64_t step, std::uint32_t worker = 0, std::uint64_t generation = 1) {
+    Header header;
+    header.verb = Verb::kLease;
+    header.client = worker;
+    header.step = step;
+    header.first = kLanes;
+    header.second = worker | std::uint64_t{2} << 32;
+    header.version = generation;
+    header.flags = static_cast<std::uint32_t>(want);
+    return book_.lease(header);
+  }
+  // The lane that is given, -1 for none left, -2 for "wait".
+  int lane(std::uint64_t step, std::uint32_t worker = 0, Want want = Want::kLane) {
+    const auto answer = ask(want, step, worker);
+    if (!answer) return -2;
+    return static_cast<Grant>(answer->header.flags) == Grant::kLane ? static_cast<int>(answer->header.lane) : -1;
+  }
+  Status push(std::uint64_t step, std::uint32_t lane, std::uint32_t flags = 0, std::uint64_t version = 0,
+              compute::LaneReport report = {.loss_sum = 2, .score = 1}) {
+    const LaneEntry entry{report, 10};
+    std::vector<std::byte> body(sizeof entry + plan_.buffers.bytes);
+    std::memcpy(body.data(), &entry, sizeof entry);
+    const auto mean = static_cast<float>(lane);
+    std::memcpy(body.data() + sizeof entry, &mean, sizeof mean);
+    Header header;
+    header.verb = Verb::kPush;
+    header.step = step;
+    header.lane = lane;
+    header.first = kLanes;
+    header.version = version;
+    header.flags = flags;
+    return book_.push(header, body);
+  }
+  Status apply(std::uint64_t step, std::uint64_t mask) {
+    Header header;
+    header.verb = Verb::kApply;
+    header.step = step;
+    header.second = mask;
+    return book_.apply(header);
+  }
+  float mean() const {
+    float value;
+    std::memcpy(&value, book_.buffers().data(), sizeof value);
+    return value;
+  }
+
+  const ServerPlan plan_;
+  Book book_;
+};
+
+TEST(Book, AWorkerGetsItsOwnLanesFirstAndThenThoseOfOthersFromTheBack) {
+  Talk talk(Consistency::kAsp);
+  EXPECT_EQ(talk.lane(0, 1), 1);
+  EXPECT_EQ(talk.lane(0, 1), 3);
+  EXPECT_EQ(talk.lane(0, 1), 2);
+  EXPECT_EQ(talk.lane(0, 1), 0);
+  EXPECT_EQ(talk.lane(0, 0), -1);
+}
+
+TEST(Book, WithStaticClaimsNobodyTakesTheLanesOfOthers) {
+  Talk talk(Consistency::kBsp);
+  EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), 1);
+  EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), 3);
+  EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), -1);
+}
+
+TEST(Book, ALaneIsLeasedOnceUntilTheWorkersChange) {
+  Talk talk(Consistency::kAsp);
+  std::set<int> lanes;
+  for (std::uint32_t i = 0; i < kLanes; ++i)
+    lanes.insert(talk.lane(0));
+  EXPECT_EQ(lanes.size(), kLanes);
+  EXPECT_EQ(talk.lane(0), -1);
+  talk.push(0, 2);
+  // A new generation: what was leased and is not done is free again.
+  ASSERT_TRUE(talk.ask(Want::kLane, 0, 0, 2));
+  std::set<int> again{static_cast<int>(0)};
+  for (int lane = talk.lane(0); lane >= 0; lane = talk.lane(0))
+    again.insert(lane);
+  EXPECT_EQ(again, (std::set<int>{0, 1, 3}));
+}
+
+TEST(Book, WithABoundNobodyRunsFurtherAhead) {
+  Talk talk(Consistency::kSsp);
+  EXPECT_EQ(talk.lane(0), 0);
+  EXPECT_GE(talk.lane(2), 0);
+  EXPECT_EQ(talk.lane(3), -2);
+  for (std::uint32_t lane = 0; lane < kLanes - 1; ++lane)
+    talk.push(0, lane);
+  EXPECT_EQ(talk.lane(3), -2) << "one lane of step 0 is missing";
+  talk.push(0, 3);
+  EXPECT_GE(talk.lane(3), 0);
+  EXPECT_EQ(talk.lane(4), -2);
+}
+
+TEST(Book, StalenessIsTheUpdatesBetweenLeaseAndPush) {
+  Talk talk(Consistency::kAsp);
+  talk.push(0, 0, 0, 0);
+  talk.push(0, 1, 0, 0);
+  talk.push(0, 2, 0, 2);
+  talk.push(0, 3, 0, 0);
+  EXPECT_EQ(talk.book_.counts().staleness[0], 2U);
+  EXPECT_EQ(talk.book_.counts().staleness[1], 1U);
+  EXPECT_EQ(talk.book_.counts().staleness[3], 1U);
+  EXPECT_EQ(talk.book_.counts().updates, 4U);
+}
+
+TEST(Book, ALaneThatIsSentTwiceCountsOnce) {
+  Talk talk(Consistency::kAsp);
+  EXPECT_EQ(talk.push(0, 1), Status::kDone);
+  EXPECT_EQ(talk.push(0, 1), Status::kDuplicate);
+  EXPECT_EQ(talk.book_.counts().updates, 1U);
+  EXPECT_EQ(talk.book_.counts().repeated, 1U);
+}
+
+TEST(Book, ASynchronousStepIsFinishedByOneWorkerWhenAllLanesAreThere) {
+  Talk talk(Consistency::kBsp);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    EXPECT_FALSE(talk.ask(Want::kCommitted, 0));
+    EXPECT_EQ(talk.push(0, lane, kKept), Status::kDone);
+  }
+  const auto finish = talk.ask(Want::kCommitted, 0, 1);
+  ASSERT_TRUE(finish);
+  EXPECT_EQ(static_cast<Grant>(finish->header.flags), Grant::kFinish);
+  EXPECT_EQ(finish->header.second, 0xfU);
+  EXPECT_EQ(finish->header.first, 40U);
+  EXPECT_FALSE(talk.ask(Want::kCommitted, 0, 0)) << "one is enough";
+  EXPECT_EQ(talk.lane(1), -2) << "the step is not over";
+  EXPECT_EQ(talk.apply(0, 0xf), Status::kDone);
+  EXPECT_EQ(talk.apply(0, 0xf), Status::kDuplicate);
+  const auto over = talk.ask(Want::kCommitted, 0, 0);
+  ASSERT_TRUE(over && over->result);
+  EXPECT_DOUBLE_EQ(over->result->loss_sum, 8);
+  EXPECT_EQ(over->result->samples, 40U);
+  EXPECT_FLOAT_EQ(talk.mean(), 1.5F);
+  EXPECT_GE(talk.lane(1), 0);
+}
+
+TEST(Book, AFinisherThatIsLostIsReplaced) {
+  Talk talk(Consistency::kBsp);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+    talk.push(0, lane, kKept);
+  ASSERT_TRUE(talk.ask(Want::kCommitted, 0, 0));
+  EXPECT_FALSE(talk.ask(Want::kCommitted, 0, 1));
+  const auto again = talk.ask(Want::kCommitted, 0, 1, 2);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(static_cast<Grant>(again->header.flags), Grant::kFinish);
+}
+
+TEST(Book, WithBackupsTheLastLanesAreDroppedAndCountedExactly) {
+  Talk talk(Consistency::kBackup);
+  for (const std::uint32_t lane : {3U, 0U, 2U})
+    EXPECT_EQ(talk.push(0, lane, kKept), Status::kDone);
+  const auto finish = talk.ask(Want::kCommitted, 0);
+  ASSERT_TRUE(finish);
+  EXPECT_EQ(finish->header.second, 0b1101U);
+  EXPECT_EQ(finish->header.first, 30U);
+  talk.apply(0, 0b1101);
+  EXPECT_EQ(talk.push(0, 1, kKept), Status::kLate);
+  EXPECT_EQ(talk.push(0, 1, kKept), Status::kDuplicate) << "late once";
+  EXPECT_EQ(talk.push(0, 0, kKept), Status::kDuplicate) << "it was in the step";
+  EXPECT_EQ(talk.book_.counts().dropped, 1U);
+}
+
+TEST(Book, AWishCountsFromTheSameStepOnForAll) {
+  Talk talk(Consistency::kAsp);
+  talk.lane(7, 1);
+  talk.push(2, 0, 0, 0, {.stop = 1, .change = 5});
+  EXPECT_EQ(talk.ask(Want::kCommitted, 6)->result->stop, 0U);
+  EXPECT_EQ(talk.ask(Want::kCommitted, 6)->result->change, 0U);
+  EXPECT_EQ(talk.ask(Want::kCommitted, 7)->result->stop, 1U);
+  EXPECT_EQ(talk.ask(Want::kCommitted, 8)->result->change, 5U);
+}
+
+TEST(Book, PhasesFollowEachOtherAtAStep) {
+  const ServerPlan plan = plan_of(parse_phases("asp:2, bsp"));
+  Talk talk(Consistency::kAsp);
+  const_cast<ServerPlan&>(talk.plan_).phases = plan.phases;
+  EXPECT_EQ(talk.lane(2), -2) << "asp has to be over";
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+      talk.push(step, lane);
+  }
+  EXPECT_GE(talk.lane(2), 0);
+}
+
+TEST(Book, ItsStateIsWholeAfterATripAsBytes) {
+  Talk talk(Consistency::kBsp);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+    talk.push(0, lane, kKept);
+  Talk other(Consistency::kBsp);
+  other.book_.write(talk.book_.read());
+  EXPECT_TRUE(other.ask(Want::kCommitted, 0)) << "lanes that are kept travel, too";
+  EXPECT_EQ(other.apply(0, 0xf), Status::kDone);
+  EXPECT_FLOAT_EQ(other.mean(), 1.5F);
+}
+
+TEST(Book, DamagedBytesAreRefusedOrHarmless) {
+  Talk talk(Consistency::kBsp);
+  talk.push(0, 2, kKept);
+  const std::vector<std::byte> whole = talk.book_.read();
+  std::mt19937 random(3);
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<std::byte> bytes = whole;
+    if (i % 3 == 0) bytes.resize(random() % whole.size());
+    for (int flips = 0; flips < 3 && !bytes.empty(); ++flips)
+      bytes[random() % bytes.size()] ^= static_cast<std::byte>(1 + random() % 255);
+    Talk other(Consistency::kBsp);
+    try {
+      other.book_.write(bytes);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kDamaged);
+    }
+  }
+}
+
+TEST(Book, BodiesThatCannotBeRightAreRefused) {
+  Talk talk(Consistency::kAsp);
+  Header header;
+  header.first = kLanes;
+  EXPECT_EQ(talk.book_.push(header, {}), Status::kRefused);
+  header.first = kLanes + 1;
+  EXPECT_EQ(talk.book_.lease(header)->header.status, Status::kRefused);
+}
+
+}  // namespace
+}  // namespace muster::strategies
