@@ -16,7 +16,8 @@ class AppliedSet {
   static constexpr std::uint64_t kFarthest = std::uint64_t{1} << 20;  // steps above the floor
 
   // All steps below are complete.
-  explicit AppliedSet(std::uint64_t floor = 0) : floor_(floor) {}
+  AppliedSet() = default;
+  explicit AppliedSet(std::uint64_t floor) : floor_(floor) {}
 
   std::uint64_t floor() const { return floor_; }
   bool contains(std::uint64_t step, std::uint32_t lane) const { return (mask(step) >> lane & 1) != 0; }
@@ -38,7 +39,7 @@ class AppliedSet {
   Step& at(std::uint64_t step);
   void advance();
 
-  std::uint64_t floor_;
+  std::uint64_t floor_ = 0;
   std::deque<Step> steps_;  // from the floor on
 };
 

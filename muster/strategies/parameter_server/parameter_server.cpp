@@ -80,6 +80,8 @@ class ParameterServer final : public Strategy {
  private:
   std::shared_ptr<comm::Store> find_store();
   ServerPlan make_plan() const;
+  std::unique_ptr<ServerThread> serve();
+  bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
   void make_first_map();
   std::span<const float> parameters() const { return state_.parameters; }
   std::uint32_t book() const { return static_cast<std::uint32_t>(chunks_.size()); }
@@ -99,13 +101,13 @@ class ParameterServer final : public Strategy {
 
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
-  HostMembers members_;
   std::optional<TemporaryFolder> folder_;  // of a store that this worker has made
   const std::shared_ptr<comm::Store> store_;
   const ServerPlan plan_;
+  const std::unique_ptr<ServerThread> server_;
+  HostMembers members_;
   const std::vector<ServerChunk> chunks_;
   const std::size_t most_body_;
-  std::optional<ServerThread> server_;
   Client client_;
   // What this worker has: parameters and buffers as it last pulled them, the rest as it last synchronized, one lane.
   std::shared_ptr<const comm::SharedRegion> region_;
@@ -132,9 +134,10 @@ class ParameterServer final : public Strategy {
 
 ParameterServer::ParameterServer(StrategyOptions options)
     : options_(std::move(options)),
-      members_(options_.supervised, options_.group, {.lanes = 1, .version_bytes = 64, .lane_bytes = 64}),
       store_(find_store()),
       plan_(make_plan()),
+      server_(serve()),
+      members_(options_.supervised, options_.group, {.lanes = 1, .version_bytes = 64, .lane_bytes = 64}),
       chunks_(plan_.chunks()),
       most_body_(plan_.limits().most_body),
       client_({number(), store_, {}, [this] { members_.arena().throw_if_superseded(); }}),
@@ -160,15 +163,18 @@ ParameterServer::ParameterServer(StrategyOptions options)
                         options_.layout.tensors().size()};
   lane_.report = &report_;
 
-  if (members_.founds()) put_plan(*store_, plan_);
-  if (options_.parameter_server.servers == 0) {
-    ServerOptions server;
-    server.number = number();
-    server.attempt = options_.supervised ? static_cast<std::uint32_t>(options_.supervised->attempt) : 0;
-    server.store = store_;
-    server_.emplace(std::move(server));
-    if (!options_.supervised && members_.founds()) make_first_map();
-  }
+  if (!options_.supervised && founds()) make_first_map();
+}
+
+// Before anybody waits for this worker: the first map waits for all servers, and the founder for the first map.
+std::unique_ptr<ServerThread> ParameterServer::serve() {
+  if (founds()) put_plan(*store_, plan_);
+  if (options_.parameter_server.servers > 0) return nullptr;
+  ServerOptions server;
+  server.number = number();
+  server.attempt = options_.supervised ? static_cast<std::uint32_t>(options_.supervised->attempt) : 0;
+  server.store = store_;
+  return std::make_unique<ServerThread>(std::move(server));
 }
 
 // Where servers and workers find each other.
@@ -231,7 +237,7 @@ void ParameterServer::restore(const CommittedState& state) {
   std::ranges::copy(state.updates, updates_.begin());
   std::ranges::copy(state.buffers, buffers_.begin());
   client_.find_servers(deadline);
-  if (members_.founds()) {
+  if (founds()) {
     ChunkHistory history;
     history.lanes = AppliedSet(state.cursor.step);
     for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {

@@ -83,7 +83,9 @@ TEST(ServerMap, ALossWhileAnotherIsFilledLosesNothingThatOneHas) {
     // Only server 1 is left of those who had anything.
     const bool had = before.holds(chunk, 1);
     EXPECT_EQ(after.chunks[chunk].empty(), !had) << chunk;
-    if (had) EXPECT_EQ(after.primary(chunk), 1U);
+    if (had) {
+      EXPECT_EQ(after.primary(chunk), 1U);
+    }
   }
   EXPECT_FALSE(after.lost().empty());
 }
