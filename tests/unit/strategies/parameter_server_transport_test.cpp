@@ -259,7 +259,7 @@ TEST_P(Transport, ClientsAreKilledAtRandomMoments) {
     echo(box, call);
   });
   RandomStream chance({.seed = 11});
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 6; ++round) {
     Command client({TRANSPORT_PEER, "hammer", GetParam(), inbox->address()});
     EXPECT_EQ(first_line(client), "connected");
     const std::uint64_t before = served.load();
