@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -227,9 +228,7 @@ class Counter {
  public:
   void operator()(Inbox& inbox, const Incoming& call) {
     Header reply = call.request;
-    if (!(std::vector<std::byte>(call.body.begin(), call.body.end()) ==
-          bytes_of(call.body.size(), static_cast<int>(call.request.id))))
-      ++wrong_;
+    if (!std::ranges::equal(call.body, bytes_of(call.body.size(), static_cast<int>(call.request.id)))) ++wrong_;
     const bool fresh = seen_.insert(call.request.id).second;
     if (fresh) ++applied_[call.request.id];
     reply.status = fresh ? Status::kDone : Status::kDuplicate;
