@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kWorkers = 3;
 constexpr std::uint32_t kLanes = 4;
-constexpr auto kLong = 60s;
+constexpr auto kLong = 30s;
 
 ServerPlan small_plan(Consistency consistency, std::uint32_t servers, std::uint32_t copies) {
   ServerPlan plan;
@@ -108,8 +108,8 @@ class Job {
     return ::kill(pids[random() % pids.size()], SIGKILL) == 0;
   }
 
-  // Until all servers live and nothing is to be filled.
-  void wait_until_settled() {
+  // Until all servers live and nothing is to be filled, by a later map than `generation`; its generation.
+  std::uint64_t wait_until_settled(std::uint64_t generation) {
     const Deadline deadline = Deadline::after(kLong);
     ServerMaps maps(store_);
     for (;;) {
@@ -117,8 +117,11 @@ class Job {
       const control::ServerMap& map = maps.current();
       const bool all =
           std::all_of(map.servers.begin(), map.servers.end(), [](const auto& seat) { return !seat.address.empty(); });
-      if (map.generation > 0 && all && map.filling().empty()) return;
-      ASSERT_FALSE(deadline.passed()) << map.to_text();
+      if (map.generation > generation && all && map.filling().empty()) return map.generation;
+      if (deadline.passed() || !failure().empty()) {
+        ADD_FAILURE() << failure() << map.to_text();
+        return 0;
+      }
       std::this_thread::sleep_for(2ms);
     }
   }
@@ -223,16 +226,22 @@ std::uint64_t train_under_fire(Job& job, int kills) {
   Goal goal;
   std::vector<std::jthread> workers;
   for (std::uint32_t worker = 0; worker < kWorkers; ++worker)
-    workers.emplace_back([&, worker] { work(job, worker, goal); });
+    workers.emplace_back([&, worker] {
+      try {
+        work(job, worker, goal);
+      } catch (const Error& error) {
+        ADD_FAILURE() << "worker " << worker << ": " << error.what();
+        goal.steps = 0;
+      }
+    });
   std::mt19937 random(7);
-  for (int kill = 0; kill < kills; ++kill) {
-    // With two copies one loss at a time is what is promised to be survived.
-    job.wait_until_settled();
+  // With two copies one loss at a time is what is promised to be survived.
+  std::uint64_t settled = job.wait_until_settled(0);
+  for (int kill = 0; kill < kills && settled > 0 && goal.steps != 0; ++kill) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
     EXPECT_TRUE(job.kill_one(random));
-    std::this_thread::sleep_for(10ms);
+    settled = job.wait_until_settled(settled);
   }
-  job.wait_until_settled();
   goal.end_soon();
   workers.clear();
   return goal.steps;
@@ -305,7 +314,13 @@ TEST(ServerLossOfTheOnlyCopy, IsReportedExactly) {
     return client.call(header, std::as_bytes(std::span(ones).subspan(place.begin, place.floats())), {},
                        Deadline::after(kLong));
   };
-  for (std::uint64_t id = 0; id < 300; ++id)
+  for (std::uint64_t id = 0; id < 100; ++id)
+    push(id);
+  const std::filesystem::path snapshot = std::filesystem::path(job.plan().folder) / "server-0" / "chunk-0";
+  const Deadline deadline = Deadline::after(kLong);
+  while (!std::filesystem::exists(snapshot) && !deadline.passed())
+    std::this_thread::sleep_for(1ms);
+  for (std::uint64_t id = 100; id < 300; ++id)
     push(id);
   std::mt19937 random(1);
   ASSERT_TRUE(job.kill_one(random));
