@@ -59,6 +59,7 @@ class Job {
     launch::ServerKeeperOptions options;
     options.command = {MUSTER_PROGRAM, {"server"}, {}};
     options.servers = static_cast<int>(plan_.servers);
+    options.tell = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
     keeper_.emplace(options, folder_.path() / "store");
     put_plan(*store_, plan_);
     keeping_ = std::jthread([this](const std::stop_token& stop) {

@@ -36,6 +36,11 @@ struct Shard::Held {
   std::uint64_t kept = 0;                          // mask
   std::vector<std::vector<std::uint8_t>> present;  // by lane
   std::optional<std::uint64_t> reduced;            // mask: their sum stands in the next buffer
+  // What the lanes of the step that was reduced last came to: whoever ends a step may be lost half-way, and the next one
+  // has to come to the same verdict.
+  std::uint64_t records_step = ~std::uint64_t{0};
+  std::uint64_t records_mask = 0;
+  std::vector<compute::BlockSum> records;
 };
 
 std::size_t Shard::memory_bytes(const ServerPlan& plan) {
@@ -181,16 +186,20 @@ void Shard::reduce(Held& held, const ServerChunk& chunk, std::uint64_t step, std
   compute::reduce_slice(plan_.layout, lanes_of(held, mask), chunk.blocks, flat(held, held.history.version + 1),
                         records_);
   held.reduced = mask;
+  held.records_step = step;
+  held.records_mask = mask;
+  held.records.assign(records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.first),
+                      records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.last));
 }
 
 std::vector<compute::BlockSum> Shard::records(const Header& header) {
   const ServerChunk& chunk = chunks_[header.chunk];
   Held& held = *held_.at(header.chunk);
   const std::uint64_t mask = header.second;
+  if (held.records_step == header.step && held.records_mask == mask) return held.records;
   if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return {};
   reduce(held, chunk, header.step, mask);
-  return {records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.first),
-          records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.last)};
+  return held.records;
 }
 
 Status Shard::apply(const Header& header) {
@@ -198,9 +207,9 @@ Status Shard::apply(const Header& header) {
   Held& held = *held_.at(header.chunk);
   const std::uint64_t mask = header.second;
   if (header.step < held.history.lanes.floor()) return Status::kDuplicate;
+  if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return Status::kRefused;
+  if (held.reduced != mask) reduce(held, chunk, header.step, mask);
   if ((header.flags & kSkipped) == 0) {
-    if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return Status::kRefused;
-    if (held.reduced != mask) reduce(held, chunk, header.step, mask);
     update(held, chunk, lanes_of(held, mask), header.rate, header.scale);
   }
   held.reduced.reset();
@@ -219,6 +228,9 @@ std::vector<std::byte> Shard::first_state(std::span<const std::byte> packed) {
   ByteWriter bytes;
   bytes.put(static_cast<std::uint64_t>(packed.size()));
   bytes.put_all(packed);
+  bytes.put(~std::uint64_t{0});  // no step that was reduced
+  bytes.put(std::uint64_t{0});
+  bytes.put(std::uint64_t{0});
   bytes.put(std::uint64_t{0});  // no step of which lanes are kept
   bytes.put(std::uint64_t{0});
   return bytes.take();
@@ -236,6 +248,10 @@ std::vector<std::byte> Shard::read(std::uint32_t chunk) const {
   ByteWriter bytes;
   bytes.put(static_cast<std::uint64_t>(state.size()));
   bytes.put_all(std::span<const std::byte>(state));
+  bytes.put(held.records_step);
+  bytes.put(held.records_mask);
+  bytes.put(static_cast<std::uint64_t>(held.records.size()));
+  bytes.put_all(std::span<const compute::BlockSum>(held.records));
   bytes.put(held.kept_step);
   bytes.put(held.kept);
   for (std::uint32_t lane = 0; lane < plan_.lanes; ++lane) {
@@ -271,6 +287,12 @@ void Shard::write(std::uint32_t chunk, std::span<const std::byte> state) {
 
 // Lanes of a step that was not closed when the state was read.
 void Shard::read_kept(Held& held, const ServerChunk& chunk, ByteReader& reader) {
+  held.records_step = reader.get<std::uint64_t>();
+  held.records_mask = reader.get<std::uint64_t>();
+  const auto records = reader.get<std::uint64_t>();
+  if (records > chunk.blocks.last - chunk.blocks.first) throw Error(ErrorKind::kDamaged, "a chunk has too many records");
+  held.records.resize(records);
+  reader.get_all(std::span(held.records));
   held.kept_step = reader.get<std::uint64_t>();
   held.kept = reader.get<std::uint64_t>();
   if (plan_.lanes < 64 && held.kept >> plan_.lanes != 0) throw Error(ErrorKind::kDamaged, "a chunk has too many lanes");

@@ -56,7 +56,7 @@ class Shard {
   // kApply. Gives kDone, kDuplicate or kRefused (a lane is missing).
   Status apply(const Header& header);
 
-  // The whole state: the length of what chunk_state.h packs, that, and lanes that are kept. A chunk need not be there
+  // The whole state: the length of what chunk_state.h packs, that, records, and lanes that are kept. A chunk need not be there
   // for write(). Throws kDamaged.
   std::vector<std::byte> read(std::uint32_t chunk) const;
   void write(std::uint32_t chunk, std::span<const std::byte> state);

@@ -1,0 +1,134 @@
+// muster train with parameter servers: workers and servers that are killed, resuming, and what is promised of the
+// result.
+#include <signal.h>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/random.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/training_program.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+using testing::train_arguments;
+
+constexpr int kSteps = 16;         // of the job: 2 epochs of 8 steps
+constexpr int kLanes = 4 * 8;  // of an epoch
+
+class ParameterServers : public ::testing::Test {
+ protected:
+  ParameterServers() {
+    testing::spill(folder_ / "job.toml", testing::stateful_job("served", {"parallel.strategy=\"parameter_server\""}));
+  }
+
+  Finished train(int workers, std::vector<std::string> more = {}) {
+    return run_program(folder_.path(), train_arguments(workers, more));
+  }
+  Json by_shared_sync() {
+    testing::spill(folder_ / "plain.toml", testing::stateful_job("plain"));
+    const Finished result = run_program(folder_.path(), {"train", "plain.toml", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return rows(result.out).back();
+  }
+  static void expect_same_end(const Finished& result, const Json& expected, const std::string& what) {
+    ASSERT_EQ(result.exit_code, 0) << what << "\n" << result.err;
+    const Json actual = rows(result.out).back();
+    for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
+      EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ParameterServers, WithBspTheResultIsThatOfSharedSync) {
+  const Json expected = by_shared_sync();
+  expect_same_end(train(1), expected, "one worker, one server");
+  expect_same_end(train(3, {"parallel.servers=2", "parallel.copies=2"}), expected, "three workers, two servers");
+  expect_same_end(train(2, {"parallel.servers=0"}), expected, "every worker serves");
+}
+
+TEST_F(ParameterServers, AWorkerThatIsKilledAnywhereInAStepChangesNoBitOfBsp) {
+  const Json expected = by_shared_sync();
+  for (const char* point : {"parameter_server.push.before", "parameter_server.push.before_book",
+                            "parameter_server.finish.before_apply", "parameter_server.finish.before_book"}) {
+    const testing::Failpoints armed(
+        fmt::format("{0}=kill@rank=1,step=3,attempt=0;{0}=kill@rank=0,step=6,attempt=0", point));
+    const Finished result = train(2, {"parallel.servers=2"});
+    expect_same_end(result, expected, point);
+    EXPECT_THAT(result.err, HasSubstr("is lost")) << point << ": nobody was killed";
+  }
+}
+
+TEST_F(ParameterServers, AServerThatIsKilledChangesNoBitOfBsp) {
+  const Json expected = by_shared_sync();
+  for (const char* point : {"server.push.before_copies", "server.push.before_reply", "server.copy.before_reply"}) {
+    const testing::Failpoints armed(fmt::format("{}=kill@rank=1,attempt=0,call=40", point));
+    const Finished result = train(2, {"parallel.servers=3", "parallel.copies=2", "parallel.chunk_kb=64"});
+    expect_same_end(result, expected, point);
+    EXPECT_THAT(result.err, HasSubstr("parameter server 1 ")) << point << ": it was not killed";
+  }
+}
+
+TEST_F(ParameterServers, WhoeverIsKilledUnderAspEveryLaneIsAppliedOnce) {
+  const testing::Failpoints armed(
+      "parameter_server.push.before_book=kill@rank=1,step=3,attempt=0;"
+      "parameter_server.push.before=kill@rank=0,step=9,attempt=0;"
+      "server.push.before_reply=kill@rank=0,attempt=0,call=30");
+  const Finished result =
+      train(3, {"parallel.consistency=asp", "parallel.servers=2", "parallel.copies=2", "job.ledger=true"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json end = rows(result.out).back();
+  EXPECT_EQ(end.at("step"), kSteps);
+  EXPECT_EQ(end.at("servers").at("updates"), 2 * kLanes);
+  EXPECT_THAT(result.err, HasSubstr("worker 1 "));
+  EXPECT_THAT(result.err, HasSubstr("worker 0 "));
+  EXPECT_THAT(result.err, HasSubstr("parameter server 0 "));
+}
+
+TEST_F(ParameterServers, WorkersThatServeSurviveTheLossOfOne) {
+  const Json expected = by_shared_sync();
+  const testing::Failpoints armed("parameter_server.push.before_book=kill@rank=1,step=5,attempt=0");
+  expect_same_end(train(3, {"parallel.servers=0", "parallel.copies=2"}), expected, "co-located");
+}
+
+TEST_F(ParameterServers, AResumedRunEndsAsOneThatWentOn) {
+  ASSERT_EQ(train(2, {"job.epochs=1", "optimizer.schedule=constant", "job.runs=there"}).exit_code, 0);
+  const std::vector<std::string> constant{"optimizer.schedule=constant", "job.runs=whole"};
+  const Json whole = rows(train(2, constant).out).back();
+  const Finished resumed = train(2, {"--resume", "job.runs=there", "optimizer.schedule=constant"});
+  expect_same_end(resumed, whole, "resumed");
+}
+
+TEST_F(ParameterServers, WithBackupsTheSlowLaneIsDroppedAndCounted) {
+  const testing::Failpoints armed("parameter_server.push.before=delay=60@rank=1");
+  const Finished result = train(2, {"parallel.consistency=backup", "parallel.backups=2", "parallel.claims=static"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json counted = rows(result.out).back().at("servers");
+  EXPECT_EQ(counted.at("updates"), kSteps);
+  // It is still at a lane of the first steps when the last one is over; how many it has done until then is chance.
+  EXPECT_GE(counted.at("dropped").get<int>(), 1);
+}
+
+TEST_F(ParameterServers, WrongKeysAreNamed) {
+  const Finished copies = train(2, {"parallel.copies=2"});
+  EXPECT_EQ(copies.exit_code, 2);
+  EXPECT_THAT(copies.err, HasSubstr("parallel.copies"));
+  const Finished words = train(2, {"parallel.consistency=bps"});
+  EXPECT_EQ(words.exit_code, 2);
+  EXPECT_THAT(words.err, HasSubstr("bsp"));
+  const Finished other = train(2, {"parallel.strategy=shared_sync", "parallel.staleness=9"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("parameter_server"));
+}
+
+}  // namespace
+}  // namespace muster
