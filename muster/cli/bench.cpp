@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/cli/bench_memory.h"
 #include "muster/cli/command.h"
 
 namespace muster::cli {
@@ -33,6 +34,7 @@ void add_bench(CLI::App& app) {
       "  muster bench step --model resnet18 --batch 32 --json\n"
       "  muster bench models --models resnet18,lstm --against torch --json\n"
       "  muster bench optimizer --json\n"
+      "  muster bench memory --models cnn --workers 1,2\n"
       "  muster bench files --source fashion-mnist\n"
       "  muster bench data --source table.csv --threads 1,2 --json\n"
       "  muster bench collectives --ranks 2 --sizes 64K,1M --json");
@@ -159,6 +161,24 @@ void add_bench(CLI::App& app) {
       "that was\n"
       "left after the K steps (it counts as time with). cost_ms is what one checkpoint costs in all.");
   checkpoint->callback([k] { bench_checkpoint(*k); });
+
+  CLI::App* memory = bench->add_subcommand("memory", "The memory that jobs take, and what was estimated before.");
+  auto r = std::make_shared<MemoryBench>();
+  memory->add_option("--models", r->models, "Models, each with a small job of its own")
+      ->delimiter(',')
+      ->capture_default_str();
+  memory->add_option("--workers", r->workers, "Numbers of worker processes")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 2));
+  memory->add_option("--strategy", r->strategy, "parallel.strategy")->capture_default_str();
+  memory->add_option("--optimizer", r->optimizer, "optimizer.name")->capture_default_str();
+  memory->add_flag("--json", r->json, "One JSON object a line, with the items of the estimate");
+  memory->footer(
+      "estimate_mb is what muster check --memory says, peak_mb the largest sum of the proportional set sizes of the "
+      "job's\n"
+      "processes while it trains, ratio the one by the other. docs/memory.md.");
+  memory->callback([r] { bench_memory(*r); });
 
   CLI::App* data = bench->add_subcommand("data", "Samples a second out of a data source, without a model.");
   auto d = std::make_shared<DataBench>();

@@ -6,29 +6,19 @@
 
 #include <array>
 #include <chrono>
-#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
+#include "muster/base/process_memory.h"
 
 namespace muster::cli {
 namespace {
 
 constexpr std::chrono::seconds kTurnTimeout{600};
 constexpr std::chrono::seconds kEndTimeout{10};
-
-// Memory that a process has for itself, its part of what it shares included; 0 where the system does not tell.
-std::int64_t proportional_kb(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/smaps_rollup", pid));
-  for (std::string word; file >> word;) {
-    std::int64_t kilobytes = 0;
-    if (word == "Pss:" && file >> kilobytes) return kilobytes;
-  }
-  return 0;
-}
 
 std::pair<int, int> make_pipe() {
   std::array<int, 2> ends{};
@@ -91,7 +81,7 @@ void Team::take_turn() {
 std::int64_t Team::memory_kb() const {
   std::int64_t sum = 0;
   for (const launch::ChildProcess& process : processes_)
-    sum += proportional_kb(process.pid());
+    sum += static_cast<std::int64_t>(proportional_bytes(process.pid()) / 1024);
   return sum;
 }
 

@@ -1,13 +1,18 @@
 // muster check: is this job file right, and what does it say with every default?
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "muster/base/memory.h"
+#include "muster/base/process_memory.h"
 #include "muster/cli/command.h"
+#include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
+#include "muster/trainer/preflight.h"
 
 namespace muster::cli {
 namespace {
@@ -16,6 +21,7 @@ struct CheckFlags {
   std::string job;
   std::vector<std::string> assignments;
   bool json = false;
+  bool memory = false;
   bool reference = false;
 };
 
@@ -27,6 +33,20 @@ constexpr const char* kReferenceHead =
     "file,\n"
     "line, key, what was found and what is allowed. `muster check JOB.toml` prints a job with every default;\n"
     "`--set section.key=value` changes a key for one call.\n\n";
+
+struct MemoryNeed {
+  trainer::MemoryFigures figures;
+  Memory usable;
+};
+
+// What the job would take, by its data and a small piece of training. Throws when it does not fit.
+MemoryNeed check_memory(const trainer::ResolvedJob& resolved) {
+  MemoryNeed need;
+  need.usable = usable_memory();
+  const ProcessMemory before = process_memory();
+  need.figures = trainer::check_memory(resolved, trainer::open_data(resolved.job), before, need.usable);
+  return need;
+}
 
 void run_check(const CheckFlags& flags) {
   if (flags.reference) {
@@ -40,11 +60,23 @@ void run_check(const CheckFlags& flags) {
                 "For example: muster check examples/fashion.toml");
   }
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  std::optional<MemoryNeed> need;
+  if (flags.memory) need = check_memory(resolved);
   if (flags.json) {
     Json row = resolved.json;
     row["resolved"] = {{"batch", resolved.batch}, {"lanes", resolved.lanes}, {"lr", resolved.lr}};
+    if (need) {
+      row["memory"] = trainer::estimate_memory(need->figures).to_json();
+      row["memory"]["usable"] = need->usable.usable_bytes;
+      if (!need->figures.unmeasured.empty()) row["memory"]["unmeasured"] = need->figures.unmeasured;
+    }
     fmt::print("{}\n", row.dump());
   } else {
+    if (need) {
+      fmt::print("# Memory: about {}; {}.{}\n",
+                 describe(trainer::estimate_memory(need->figures), need->figures.workers), need->usable.reason,
+                 need->figures.unmeasured.empty() ? "" : " Activations could not be measured and are not counted.");
+    }
     fmt::print("# {}: valid. Batch {} in {} lanes, learning rate {}.\n{}", flags.job, resolved.batch, resolved.lanes,
                resolved.lr, resolved.text);
   }
@@ -59,13 +91,17 @@ void add_check(CLI::App& app) {
   command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", flags->json, "As one JSON object");
+  command->add_flag("--memory", flags->memory,
+                    "Open the data too and estimate the memory on this host; a job that does not fit is refused");
   command->add_flag("--reference", flags->reference,
                     "Print the page docs/job-file.md: every key, type, default and meaning");
   command->footer(
-      "Exit code 0: the file is good; 2: the message says what is wrong and where. Data files are not opened.\n"
+      "Exit code 0: the file is good; 2: the message says what is wrong and where. Data files are opened\n"
+      "only with --memory.\n"
       "\nExamples:\n"
       "  muster check examples/fashion.toml\n"
-      "  muster check job.toml --set data.batch=256 --json | jq .resolved");
+      "  muster check job.toml --set data.batch=256 --json | jq .resolved\n"
+      "  muster check job.toml --memory");
   command->callback([flags] { run_check(*flags); });
 }
 

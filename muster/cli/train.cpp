@@ -1,8 +1,10 @@
 // muster train: a job file to a trained model.
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
+#include "muster/base/memory.h"
 #include "muster/cli/command.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/runs.h"
@@ -31,6 +34,7 @@ struct TrainFlags {
   bool quiet = false;
   bool json = false;
   double verify = 0;
+  bool ignore_memory = false;
 };
 
 std::string resume_command(const TrainFlags& flags, const std::string& run) {
@@ -38,6 +42,21 @@ std::string resume_command(const TrainFlags& flags, const std::string& run) {
   for (const std::string& assignment : flags.assignments)
     command += fmt::format(" --set '{}'", assignment);
   return command + " --resume --run " + run;
+}
+
+// What the host has left before the job takes anything: workers are told by the process that starts them, because when
+// they look they have taken some of it already. "BYTES REASON".
+constexpr const char* kMemoryVariable = "MUSTER_MEMORY";
+
+std::optional<Memory> usable_before(const launch::World& world) {
+  if (world.launcher != "muster") return usable_memory();
+  const char* const told = std::getenv(kMemoryVariable);
+  if (told == nullptr) return std::nullopt;
+  std::istringstream words(told);
+  Memory memory;
+  if (!(words >> memory.usable_bytes)) return std::nullopt;
+  std::getline(words >> std::ws, memory.reason);
+  return memory;
 }
 
 // This process as one of the job's workers, or the only one.
@@ -60,6 +79,7 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
   else
     options.supervised = trainer::supervised_worker(world);
   options.verify_rate = flags.verify;
+  if (!flags.ignore_memory) options.usable_memory = usable_before(world);
   options.stop_requested = [&signals] { return signals.stop_requested(); };
   const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
   if (result.leads) view.finished(result, resume_command(flags, result.run.string()));
@@ -73,7 +93,9 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
 
 // This process as the parent of the job's workers, which are this same program with the same arguments.
 void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::string>& arguments, Outcome& outcome) {
-  const launch::Command command{own_program(), arguments, {}};
+  const Memory memory = usable_memory();
+  const launch::Command command{
+      own_program(), arguments, {{kMemoryVariable, fmt::format("{} {}", memory.usable_bytes, memory.reason)}}};
   const auto workers = static_cast<int>(resolved.job.parallel.workers.most);
   const std::chrono::duration<double> grace(resolved.job.checkpoint.grace_seconds);
   // Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
@@ -134,6 +156,8 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
       ->add_option("--verify", flags->verify,
                    "Compute this share of all lanes once more, on another worker, and compare every bit")
       ->check(CLI::Range(0.0, 1.0));
+  command->add_flag("--ignore-memory", flags->ignore_memory,
+                    "Start a job even if it seems to need more memory than this host has");
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "
       "checkpoints/.\n"

@@ -93,8 +93,9 @@ Alike open(const SourceOptions& options, const DataForm& form, const fs::path& p
   if (source == "idx" || source == "fashion-mnist") return alike_idx(form, path);
   if (source == "cifar10") return alike_images(form, read_cifar10_test(path), true);
   if (source == "packed") return alike_packed(path);
+  if (source == "text") return alike_text(options, form, path);
   throw Error(ErrorKind::kUnsupported, fmt::format("models of the source \"{}\" cannot be given other files", source),
-              path.string(), source == "text" ? "muster generate lets them write." : "");
+              path.string());
 }
 
 }  // namespace

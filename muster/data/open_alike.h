@@ -21,7 +21,8 @@ struct Alike {
 
 // `options` are those of the training data; all samples in `path` are read, by the form. What can be without targets: a
 // table without the target's column, arrays x without y, pictures that do not lie in folders of classes, a file of IDX
-// images. Throws as open_source; kMismatch for samples of another shape, kUnsupported for text and computed data.
+// images. Throws as open_source; kMismatch for samples of another shape and for
+// characters that the model does not know, kUnsupported for computed data.
 Alike open_alike(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
 
 }  // namespace muster::data

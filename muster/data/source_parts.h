@@ -21,6 +21,7 @@ Data open_packed(const SourceOptions& options);
 // Of open_alike.h, for one source each; its checks are still to come.
 struct Alike;
 Alike alike_arrays(const DataForm& form, const std::filesystem::path& path);
+Alike alike_text(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
 // The test images of a folder with MNIST's file names.
 Images read_idx_test(const std::filesystem::path& folder, std::int64_t classes);
 

@@ -1,6 +1,8 @@
 #include "muster/data/text.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,7 +38,45 @@ std::string to_utf8(char32_t point) {
   return text;
 }
 
+// The numbers of characters in a vocabulary.
+class Numbers {
+ public:
+  explicit Numbers(const std::vector<std::string>& names) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto number = static_cast<std::uint32_t>(i);
+      if (names[i] == kOtherToken) {
+        other_ = number;
+      } else if (const auto points = decode_utf8(names[i], "the vocabulary"); points.size() == 1) {
+        numbers_.emplace(points.front(), number);
+      }
+    }
+  }
+  std::optional<std::uint32_t> of(char32_t point) const {
+    const auto found = numbers_.find(point);
+    return found == numbers_.end() ? other_ : found->second;
+  }
+
+ private:
+  std::unordered_map<char32_t, std::uint32_t> numbers_;
+  std::optional<std::uint32_t> other_;
+};
+
 }  // namespace
+
+void check_known(std::span<const char32_t> text, const std::vector<std::string>& names, const std::string& where) {
+  const Numbers numbers(names);
+  std::uint64_t line = 1;
+  for (const char32_t point : text) {
+    if (!numbers.of(point)) {
+      throw Error(ErrorKind::kMismatch,
+                  fmt::format("the training text has no character \"{}\" (U+{:04X})", excerpt(to_utf8(point), 4),
+                              static_cast<std::uint32_t>(point)),
+                  fmt::format("{}:{}", where, line),
+                  "A model of characters knows those that it was trained on: take this one out, or train with it.");
+    }
+    if (point == U'\n') ++line;
+  }
+}
 
 std::vector<char32_t> decode_utf8(std::string_view text, const std::string& where) {
   const std::size_t valid = valid_utf8_prefix(text);
@@ -82,17 +122,33 @@ Tokens::Tokens(std::span<const char32_t> text, std::size_t training) {
   const std::uint32_t other = next;
   const auto number = [&](char32_t point) { return std::min(numbers[point], other); };
   if (std::any_of(text.begin(), text.end(), [&](char32_t point) { return number(point) == other; })) {
-    names_.emplace_back("other");
+    names_.emplace_back(kOtherToken);
     ++next;
   }
   vocabulary_ = next;
-  if (next <= kSmallVocabulary) {
-    small_.resize(text.size());
-    std::transform(text.begin(), text.end(), small_.begin(),
-                   [&](char32_t point) { return static_cast<std::uint8_t>(number(point)); });
+  keep(text, number);
+}
+
+Tokens::Tokens(std::span<const char32_t> text, std::vector<std::string> names)
+    : vocabulary_(static_cast<std::int64_t>(names.size())), names_(std::move(names)) {
+  const Numbers numbers(names_);
+  keep(text, [&](char32_t point) {
+    const std::optional<std::uint32_t> number = numbers.of(point);
+    MUSTER_CHECK(number, "a character that is not in the vocabulary");
+    return *number;
+  });
+}
+
+template <typename Number>
+void Tokens::keep(std::span<const char32_t> text, const Number& number) {
+  if (static_cast<std::size_t>(vocabulary_) <= kSmallVocabulary) {
+    small_.reserve(text.size());
+    for (const char32_t point : text)
+      small_.push_back(static_cast<std::uint8_t>(number(point)));
   } else {
-    large_.resize(text.size());
-    std::transform(text.begin(), text.end(), large_.begin(), number);
+    large_.reserve(text.size());
+    for (const char32_t point : text)
+      large_.push_back(number(point));
   }
 }
 

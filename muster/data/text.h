@@ -21,6 +21,13 @@ namespace muster::data {
 // The code points of UTF-8 text. Throws kDamaged, naming file and line, for what is not UTF-8.
 std::vector<char32_t> decode_utf8(std::string_view text, const std::string& where);
 
+// The name of the token for all characters that training never saw. No character has it: it is several.
+constexpr std::string_view kOtherToken = "other";
+
+// Whether a vocabulary has a token for every character. Throws kMismatch, naming the first that it has none for and its
+// line in `where`.
+void check_known(std::span<const char32_t> text, const std::vector<std::string>& names, const std::string& where);
+
 // Tokens as small as their vocabulary lets them be. Immutable after construction.
 class Tokens {
  public:
@@ -28,6 +35,8 @@ class Tokens {
   explicit Tokens(std::span<const std::byte> text);
   // Characters: the vocabulary is that of the first `training` of them. REQUIRES: training <= text.size().
   Tokens(std::span<const char32_t> text, std::size_t training);
+  // Characters by names() of another text, the one that a model was trained on. REQUIRES: check_known(text, names).
+  Tokens(std::span<const char32_t> text, std::vector<std::string> names);
 
   std::uint64_t size() const { return small_.empty() ? large_.size() : small_.size(); }
   std::int64_t operator[](std::uint64_t i) const { return small_.empty() ? large_[i] : small_[i]; }
@@ -36,6 +45,9 @@ class Tokens {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
+  template <typename Number>
+  void keep(std::span<const char32_t> text, const Number& number);
+
   std::vector<std::uint8_t> small_;
   std::vector<std::uint32_t> large_;
   std::int64_t vocabulary_ = 256;

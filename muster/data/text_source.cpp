@@ -2,12 +2,14 @@
 // drawn at random from the middle would have their neighbours in training.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
 #include "muster/data/byte_reader.h"
+#include "muster/data/open_alike.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/text.h"
 
@@ -50,13 +52,16 @@ std::vector<char32_t> decode(const std::vector<std::byte>& bytes, const std::str
   return decode_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
 }
 
-// Appends the files of `path`; gives the number of tokens.
+// Appends the files of `path`, each of which is looked at before; gives the number of tokens.
 template <typename Token>
-std::uint64_t append_files(const std::filesystem::path& path, std::vector<Token>& text) {
+std::uint64_t append_files(
+    const std::filesystem::path& path, std::vector<Token>& text,
+    const std::function<void(std::span<const Token>, const std::string&)>& look = [](auto, const auto&) {}) {
   const std::size_t before = text.size();
   for (const auto& file : text_files(path)) {
     const auto reader = ByteReader::open(file);
     const auto tokens = decode(read_all(*reader, kLargestText, file.string()), file.string(), Token{});
+    look(tokens, file.string());
     text.insert(text.end(), tokens.begin(), tokens.end());
   }
   return text.size() - before;
@@ -117,6 +122,36 @@ Data windows(const std::filesystem::path& path, const SourceOptions& options) {
 }
 
 }  // namespace
+
+Alike alike_text(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path) {
+  const char* const unit = options.text.bytes ? "bytes" : "characters";
+  std::shared_ptr<const Tokens> tokens;
+  if (options.text.bytes) {
+    std::vector<std::byte> text;
+    append_files(path, text);
+    tokens = std::make_shared<Tokens>(std::span(std::as_const(text)));
+  } else {
+    std::vector<char32_t> text;
+    append_files<char32_t>(path, text, [&](std::span<const char32_t> part, const std::string& where) {
+      check_known(part, form.spec.class_names, where);
+    });
+    tokens = std::make_shared<Tokens>(std::span(std::as_const(text)), form.spec.class_names);
+  }
+  Alike alike;
+  const std::int64_t window = options.text.window;
+  alike.samples = std::make_shared<TextDataset>(tokens, 0, tokens->size(), window);
+  if (alike.samples->size() == 0) {
+    throw Error(
+        ErrorKind::kInvalidInput,
+        fmt::format("has {} {}, which is less than a window of {} and its next one", tokens->size(), unit, window),
+        path.string());
+  }
+  alike.name = [name = path.filename().string(), unit, window](std::uint64_t id) {
+    const std::uint64_t first = id * static_cast<std::uint64_t>(window);
+    return fmt::format("{}: {} {} to {}", name, unit, first, first + static_cast<std::uint64_t>(window) - 1);
+  };
+  return alike;
+}
 
 Data open_text(const SourceOptions& options) {
   const std::filesystem::path path = required_path(options, "the text file, or a folder of .txt files");

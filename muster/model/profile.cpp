@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/model/make_model.h"
 
 namespace muster::model {
@@ -170,29 +175,56 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   counter->add(operation->layer, operation->products, function.outputs()[0].toTensor());
 }
 
-// Torch tells of every allocation of this thread.
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+// Torch tells of every allocation of this thread, before the memory is touched.
 class AllocationWatch final : public c10::MemoryReportingInfoBase {
  public:
+  explicit AllocationWatch(std::int64_t limit = kNoLimit) : limit_(limit) {}
   void reportMemoryUsage(void* /*pointer*/, std::int64_t size, std::int64_t /*total_allocated*/,
                          std::int64_t /*total_reserved*/, c10::Device /*device*/) override {
     held_ += size;
     most_ = std::max(most_, held_);
+    if (size > 0 && held_ > limit_)
+      throw Error(ErrorKind::kResource,
+                  fmt::format("the model alone takes more than {}", human_bytes(static_cast<std::uint64_t>(limit_))));
   }
   bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t held() const { return held_; }
   std::int64_t most() const { return most_; }
 
  private:
+  const std::int64_t limit_;
   std::int64_t held_ = 0;
   std::int64_t most_ = 0;
 };
 
-std::int64_t most_held(Net& net, const torch::Tensor& batch) {
-  const auto watch = std::make_shared<AllocationWatch>();
+std::int64_t most_held(Net& net, const torch::Tensor& batch, std::int64_t limit) {
+  const auto watch = std::make_shared<AllocationWatch>(limit);
   const c10::DebugInfoGuard guard(kSlot, watch);
   torch::Tensor scores = net.forward(batch);
   scores = scores.reshape({-1, scores.size(-1)});
   torch::nn::functional::cross_entropy(scores, torch::zeros({scores.size(0)}, torch::kInt64)).backward();
   return watch->most();
+}
+
+std::int64_t most_held_forward(Net& net, const torch::Tensor& batch, std::int64_t limit) {
+  const torch::NoGradGuard no_grad;
+  const auto watch = std::make_shared<AllocationWatch>(limit);
+  const c10::DebugInfoGuard guard(kSlot, watch);
+  net.forward(batch);
+  return watch->most();
+}
+
+using MostHeld = std::int64_t (*)(Net&, const torch::Tensor&, std::int64_t);
+
+StepMemory measure(Net& net, const ModelOptions& options, MostHeld most, std::int64_t limit) {
+  std::array<std::int64_t, kBatches.size()> held{};
+  for (std::size_t i = 0; i < kBatches.size(); ++i)
+    held[i] = most(net, batch_of(options, kBatches[i]), limit);
+  const std::int64_t sample = std::max<std::int64_t>((held[1] - held[0]) / (kBatches[1] - kBatches[0]), 0);
+  const std::int64_t fixed = std::max<std::int64_t>(held[0] - sample * kBatches[0], 0);
+  return {.fixed_bytes = static_cast<std::uint64_t>(fixed), .sample_bytes = static_cast<std::uint64_t>(sample)};
 }
 
 }  // namespace
@@ -229,18 +261,32 @@ ModelProfile profile_model(const ModelOptions& options) {
 }
 
 StepMemory measure_step_memory(const ModelOptions& options) {
+  return measure_model_memory(options, static_cast<std::uint64_t>(kNoLimit)).step;
+}
+
+ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes) {
   const KeptRandomNumbers kept;
-  const std::shared_ptr<Net> net = make_model(options, 1);
-  net->train();
-  // As in training, gradients have their place already.
-  for (torch::Tensor& parameter : net->parameters())
-    parameter.mutable_grad() = torch::zeros_like(parameter);
-  std::array<std::int64_t, kBatches.size()> held{};
-  for (std::size_t i = 0; i < kBatches.size(); ++i)
-    held[i] = most_held(*net, batch_of(options, kBatches[i]));
-  const std::int64_t sample = std::max<std::int64_t>((held[1] - held[0]) / (kBatches[1] - kBatches[0]), 0);
-  const std::int64_t fixed = std::max<std::int64_t>(held[0] - sample * kBatches[0], 0);
-  return {.fixed_bytes = static_cast<std::uint64_t>(fixed), .sample_bytes = static_cast<std::uint64_t>(sample)};
+  auto limit = static_cast<std::int64_t>(std::min(most_bytes, static_cast<std::uint64_t>(kNoLimit)));
+  const auto watch = std::make_shared<AllocationWatch>(limit);
+  std::shared_ptr<Net> net;
+  {
+    const c10::DebugInfoGuard guard(kSlot, watch);
+    net = make_model(options, 1);
+    net->train();
+    // As in training, gradients have their place already.
+    for (torch::Tensor& parameter : net->parameters())
+      parameter.mutable_grad() = torch::zeros_like(parameter);
+  }
+  ModelMemory memory;
+  for (const torch::Tensor& parameter : net->parameters())
+    memory.parameter_bytes += parameter.nbytes();
+  for (const torch::Tensor& buffer : net->buffers())
+    memory.buffer_bytes += buffer.nbytes();
+  if (limit != kNoLimit) limit -= std::min(limit, watch->held());
+  memory.step = measure(*net, options, most_held, limit);
+  net->eval();
+  memory.forward = measure(*net, options, most_held_forward, limit);
+  return memory;
 }
 
 }  // namespace muster::model

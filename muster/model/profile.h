@@ -39,10 +39,20 @@ struct StepMemory {
   std::uint64_t of(std::uint64_t batch) const { return fixed_bytes + sample_bytes * batch; }
 };
 
-// Both build the model by itself and leave torch's random numbers as they were. They throw as make_model().
+// What a model's memory is made of, whatever the batch.
+struct ModelMemory {
+  std::uint64_t parameter_bytes = 0;
+  std::uint64_t buffer_bytes = 0;
+  StepMemory step = {};     // of forward and backward
+  StepMemory forward = {};  // of forward alone, as in an evaluation
+};
+
+// All build the model by itself and leave torch's random numbers as they were. All throw as make_model().
 ModelProfile profile_model(const ModelOptions& options);
 // Takes about the time of training on five samples. What torch's allocator gives out is counted, not the scratch memory
 // of the libraries below it.
 StepMemory measure_step_memory(const ModelOptions& options);
+// Throws kResource, before the memory is used, as soon as the model and its small batches hold more than `most_bytes`.
+ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes);
 
 }  // namespace muster::model

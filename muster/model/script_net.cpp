@@ -12,6 +12,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/model/script_check.h"
 
 namespace muster::model {
 namespace {
@@ -154,13 +155,23 @@ void require_one_tensor(const torch::jit::Module& script, const std::string& pat
 }  // namespace
 
 std::shared_ptr<Net> load_script(const std::filesystem::path& path) {
+  const auto refuse = [&](ErrorKind kind, const std::string& reason) {
+    throw Error(kind, "cannot be read as TorchScript: " + reason, path.string(),
+                "Save the model with torch.jit.script(model).save(...) and copy the whole file.");
+  };
+  // LibTorch runs what it reads: it gets nothing to see that is not a whole script.
   open_for_reading(path);  // for its messages
+  try {
+    check_script(path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDamaged && error.kind() != ErrorKind::kUnsupported) throw;
+    refuse(error.kind(), error.message());
+  }
   torch::jit::Module script;
   try {
     script = torch::jit::load(path.string(), torch::kCPU);
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::kDamaged, fmt::format("cannot be read as TorchScript: {}", first_lines(error)),
-                path.string(), "Save the model with torch.jit.script(model).save(...) and copy the whole file.");
+    refuse(ErrorKind::kDamaged, first_lines(error));
   }
   require_one_tensor(script, path.string());
   return std::make_shared<ScriptNet>(std::move(script), path.string());

@@ -11,7 +11,7 @@ std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& s
   return make_task({job.loss.task, job.loss.label_smoothing, job.loss.error.value_or("mse")}, spec);
 }
 
-std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
+model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec) {
   model::ModelOptions options = model_options(job);
   options.input_shape = spec.shape;
   options.columns = spec.columns;
@@ -19,7 +19,11 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
       spec.target == data::TargetKind::kValues ? static_cast<std::int64_t>(spec.target_elements()) : spec.classes;
   options.each_position = spec.target == data::TargetKind::kTokens;
   if (spec.input == data::InputKind::kTokens) options.vocabulary = spec.vocabulary;
-  return model::make_model(options, static_cast<std::uint64_t>(job.seed));
+  return options;
+}
+
+std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
+  return model::make_model(model_options(job, spec), static_cast<std::uint64_t>(job.seed));
 }
 
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,

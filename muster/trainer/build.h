@@ -16,6 +16,8 @@ namespace muster::trainer {
 
 // Throws Error{kInvalidInput} for a task that the samples do not fit.
 std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec);
+// All that the job and its data say of the model.
+model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec);
 // With the weights of the job's seed. Throws Error{kInvalidInput}.
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec);
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,

@@ -10,6 +10,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/cores.h"
+#include "muster/base/process_memory.h"
 #include "muster/base/version.h"
 #include "muster/compute/threads.h"
 #include "muster/data/lane_order.h"
@@ -24,6 +25,7 @@
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/initial_state.h"
 #include "muster/trainer/model_card.h"
+#include "muster/trainer/preflight.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/run_inputs.h"
@@ -49,6 +51,7 @@ class Training {
         options_(options),
         observer_(observer),
         log_(log),
+        held_before_(process_memory()),
         sets_(open_data(job_)),
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
         order_(lane_order(job_, *sets_.train, shape_)),
@@ -86,6 +89,11 @@ class Training {
   std::shared_ptr<model::Net> build_model_with_threads() {
     // Before the first tensor: initialisation draws its numbers with the same threads on every run.
     compute::set_threads(static_cast<int>(job_.threads));
+    if (options_.usable_memory && founds()) {
+      const MemoryFigures figures = check_memory(resolved_, sets_, held_before_, *options_.usable_memory);
+      memory_ = fmt::format("about {}; {}", describe(estimate_memory(figures), figures.workers),
+                            options_.usable_memory->reason);
+    }
     std::shared_ptr<model::Net> net = build_model(job_, sets_.train->spec());
     begin_from_files([&] { return initialize_model(job_, *net); });
     if (!job_.parallel.sync_batch_norm) return net;
@@ -102,7 +110,7 @@ class Training {
   // a checkpoint and does not need the files; if it has none after all, what they lacked is said then.
   template <typename Load>
   void begin_from_files(const Load& load) {
-    if (options_.supervised && !options_.supervised->founder) return;
+    if (options_.supervised && !founds()) return;
     try {
       const std::vector<std::string> lines = load();
       init_.insert(init_.end(), lines.begin(), lines.end());
@@ -112,6 +120,8 @@ class Training {
     }
   }
 
+  // The worker that is there before the others.
+  bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
   // The worker that writes and speaks for all.
   bool leads() const { return session_.members().leads(); }
 
@@ -158,7 +168,7 @@ class Training {
   // The first worker finds or makes the folder and, where the state is shared, fills it from the checkpoint; the others
   // are told.
   void meet() {
-    const bool founder = options_.supervised ? options_.supervised->founder : options_.group.rank() == 0;
+    const bool founder = founds();
     const bool shared = options_.supervised.has_value();
     speaks_ = founder;
     if (founder) find_run();
@@ -264,6 +274,7 @@ class Training {
     log_.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
                            libraries.blas, libraries.aten_threads, libraries.blas_threads));
     log_cores();
+    if (!memory_.empty()) log_.debug("memory: " + memory_);
     log_.debug(
         fmt::format("worker {} of {}, pid {}, group over {}", group.rank(), group.size(), ::getpid(), group.backend()));
   }
@@ -724,10 +735,12 @@ class Training {
   const TrainingOptions& options_;
   TrainingObserver& observer_;
   Log& log_;
+  const ProcessMemory held_before_;
   const Datasets sets_;
   const data::BatchShape shape_;
   const std::shared_ptr<const data::LaneOrder> order_;
   const std::uint64_t total_steps_;
+  std::string memory_;                 // what the preflight found
   std::vector<std::string> init_;      // what was loaded from files
   std::optional<Error> init_failure_;  // of a run that is resumed
   const std::shared_ptr<const Task> task_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/log.h"
+#include "muster/base/memory.h"
 #include "muster/comm/group.h"
 #include "muster/strategies/strategy.h"
 #include "muster/trainer/job.h"
@@ -73,6 +74,9 @@ struct TrainingOptions {
   // Asked after each step and each batch of an evaluation; true ends training with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
   double verify_rate = 0;  // SessionOptions::verify_rate
+  // What this host had left before the job took anything: a job that needs more is refused (preflight.h). Empty: it is
+  // not looked at.
+  std::optional<Memory> usable_memory{};
   // The workers that train together. Only one, the leader, writes the run's metrics and checkpoints and calls the
   // observer; when it is lost another one does.
   comm::Group group{};

@@ -138,6 +138,19 @@ TEST_F(TrainedModel, OfTextWritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(strange.exit_code, 2);
   EXPECT_THAT(strange.err, AllOf(HasSubstr("\"Z\""), HasSubstr("abcdefg")));
   EXPECT_EQ(muster({"predict", run_, "--data", "job.toml", "--out", "x.csv"}).exit_code, 2);
+  // Other text, by the vocabulary in the model card: the same order is expected, the reverse is a surprise.
+  testing::spill(folder_ / "same.txt", "cdefgabcdefgabcdefgabcdefg");
+  testing::spill(folder_ / "reverse.txt", "gfedcbagfedcbagfedcbagfedc");
+  const auto loss_of = [&](const char* file) {
+    const Finished result = muster({"evaluate", run_, "--data", file, "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return testing::rows(result.out).at(0).at("loss").get<double>();
+  };
+  EXPECT_LT(loss_of("same.txt") + 1, loss_of("reverse.txt"));
+  testing::spill(folder_ / "strange.txt", "abcdefgabcdefgh");
+  const Finished unknown = muster({"evaluate", run_, "--data", "strange.txt"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("strange.txt:1"), HasSubstr("\"h\"")));
 }
 
 TEST_F(TrainedModel, WhatIsNoRunIsRefusedWithWhatToGive) {

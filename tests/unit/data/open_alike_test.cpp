@@ -98,7 +98,63 @@ TEST_F(OpenAlike, SamplesOfAnotherShapeAreRefusedWithBoth) {
   EXPECT_THROW(open_alike(options, form, folder_.path() / "none.npy"), Error);
 }
 
-TEST_F(OpenAlike, TextAndComputedDataAreNotReadAlike) {
+class OpenAlikeText : public OpenAlike {
+ protected:
+  OpenAlikeText() {
+    options_.source = "text";
+    options_.text.window = 2;
+    options_.test_fraction = 0.25;
+    options_.path = file("train.txt", "abcdabcdabcdabcd");
+  }
+  std::vector<std::int64_t> first_tokens(const Alike& alike) {
+    std::vector<std::int64_t> tokens(2);
+    std::vector<std::int64_t> labels(2);
+    alike.samples->read_sample(0, {.tokens = tokens, .labels = labels});
+    tokens.push_back(labels.back());
+    return tokens;
+  }
+  SourceOptions options_;
+};
+
+TEST_F(OpenAlikeText, OtherTextHasTheNumbersOfTheTrainingText) {
+  const Alike alike = open_alike(options_, open_source(options_).form, file("other.txt", "dcdb"));
+  EXPECT_EQ(alike.samples->size(), 1u);
+  EXPECT_EQ(alike.samples->spec().vocabulary, 4) << "though it has no a";
+  EXPECT_EQ(first_tokens(alike), (std::vector<std::int64_t>{3, 2, 3}));
+  EXPECT_EQ(alike.name(0), "other.txt: characters 0 to 1");
+}
+
+TEST_F(OpenAlikeText, ACharacterThatTrainingNeverSawIsNamedWithItsLine) {
+  const DataForm form = open_source(options_).form;
+  options_.path = file("lines.txt", "a\nb\na\nb\na\nb\n");
+  const DataForm with_lines = open_source(options_).form;
+  const auto other = file("other.txt", "ab\nab\na\xc3\xa9\n");
+  EXPECT_THAT([&] { open_alike(options_, with_lines, other); },
+              ::testing::ThrowsMessage<Error>(
+                  ::testing::AllOf(HasSubstr("other.txt:3"), HasSubstr("\"\xc3\xa9\""), HasSubstr("U+00E9"))));
+  EXPECT_THAT([&] { open_alike(options_, form, other); },
+              ::testing::ThrowsMessage<Error>(::testing::AllOf(HasSubstr("other.txt:1"), HasSubstr("U+000A"))));
+}
+
+// The test part of this text has a character that its training part has not, so that there is a token for such.
+TEST_F(OpenAlikeText, ACharacterThatTrainingNeverSawIsTheTokenForOthersIfThereIsOne) {
+  options_.path = file("odd.txt", "abababababab!!!!");
+  const Alike alike = open_alike(options_, open_source(options_).form, file("other.txt", "a?b"));
+  EXPECT_EQ(first_tokens(alike), (std::vector<std::int64_t>{0, 2, 1}));
+}
+
+TEST_F(OpenAlikeText, BytesAreAllKnown) {
+  options_.text.bytes = true;
+  const Alike alike = open_alike(options_, open_source(options_).form, file("other.txt", "\xff\x01\x02"));
+  EXPECT_EQ(first_tokens(alike), (std::vector<std::int64_t>{255, 1, 2}));
+}
+
+TEST_F(OpenAlikeText, LessThanAWindowIsRefused) {
+  EXPECT_THAT([&] { open_alike(options_, open_source(options_).form, file("other.txt", "ab")); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("has 2 characters")));
+}
+
+TEST_F(OpenAlike, ComputedDataIsNotReadAlike) {
   SourceOptions options;
   options.source = "synthetic";
   const DataForm form = open_source(options).form;

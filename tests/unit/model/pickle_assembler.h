@@ -84,8 +84,22 @@ class Asm {
 
 using Members = std::vector<std::pair<std::string, Bytes>>;
 
-// A stored zip archive.
-inline Bytes archive_of(const Members& members) {
+inline Bytes deflated(const Bytes& contents) {
+  Bytes packed(::compressBound(contents.size()) + 16);
+  z_stream stream{};
+  ::deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(contents.data()));
+  stream.avail_in = static_cast<uInt>(contents.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  ::deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  ::deflateEnd(&stream);
+  return packed;
+}
+
+// A zip archive: members are stored, but for those whose names end in `compressed`.
+inline Bytes archive_of(const Members& members, const std::string& compressed = "no such ending") {
   Bytes archive;
   Bytes directory;
   const auto put = [](Bytes& out, std::uint64_t value, int width) {
@@ -98,12 +112,14 @@ inline Bytes archive_of(const Members& members) {
     const auto crc =
         static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(contents.data()), contents.size()));
     const std::size_t offset = archive.size();
+    const bool packs = member.first.ends_with(compressed);
+    const Bytes packed = packs ? deflated(contents) : contents;
     const auto common = [&](Bytes& out) {
-      for (const int field : {20, 0, 0})
+      for (const int field : {20, 0, packs ? 8 : 0})
         put(out, static_cast<std::uint64_t>(field), 2);
       put(out, 0, 4);
       put(out, crc, 4);
-      put(out, contents.size(), 4);
+      put(out, packed.size(), 4);
       put(out, contents.size(), 4);
       put(out, member.first.size(), 2);
       put(out, 0, 2);
@@ -111,7 +127,7 @@ inline Bytes archive_of(const Members& members) {
     put(archive, 0x04034B50, 4);
     common(archive);
     append(archive, bytes_of_text(member.first));
-    append(archive, contents);
+    append(archive, packed);
     put(directory, 0x02014B50, 4);
     put(directory, 20, 2);
     common(directory);

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
+#include "muster/base/error.h"
 #include "muster/model/make_model.h"
 
 namespace muster::model {
@@ -92,6 +95,27 @@ TEST(StepMemory, GrowsWithTheSampleAsTheActivationsDo) {
   // Temporary gradients of the weights, which batches do not change.
   EXPECT_GE(memory.fixed_bytes, 800'000u);
   EXPECT_EQ(memory.of(10), memory.fixed_bytes + 10 * memory.sample_bytes);
+}
+
+// Forward keeps nothing for backward.
+TEST(ModelMemory, OfForwardIsLessThanOfAStep) {
+  const ModelMemory memory =
+      measure_model_memory({.name = "cnn", .input_shape = {1, 28, 28}}, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(memory.parameter_bytes, profile_model({.name = "cnn", .input_shape = {1, 28, 28}}).parameter_bytes);
+  EXPECT_GT(memory.buffer_bytes, 0u);
+  EXPECT_GT(memory.forward.sample_bytes, 0u);
+  EXPECT_LT(memory.forward.sample_bytes, memory.step.sample_bytes);
+}
+
+TEST(ModelMemory, AModelThatTakesMoreThanItMayIsLeftBeforeItsMemoryIsTouched) {
+  // 4 GB of parameters; building it to the end would take many seconds.
+  const ModelOptions options{.name = "mlp", .input_shape = {1000}, .hidden = {{1'000'000}}};
+  try {
+    measure_model_memory(options, 1 << 30);
+    FAIL() << "it fits?";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kResource);
+  }
 }
 
 }  // namespace

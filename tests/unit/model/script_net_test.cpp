@@ -202,6 +202,22 @@ TEST(LoadScript, RefusesWhatIsNoTorchScript) {
   EXPECT_EQ(tensor.exit_code, 2);
 }
 
+// LibTorch would say "Unknown type name 'os.system'" or worse; here it does not get to see the file.
+TEST(LoadScript, APickleWithANameOfItsOwnIsRefusedByTheRestrictedReader) {
+  const TemporaryFolder folder;
+  save_script_classifier(folder / "net.ts", 6, 3, 0);
+  std::string file = testing::slurp(folder / "net.ts");
+  // Class names stand in the pickle as text; with another one the checksum is wrong as well, which is found first.
+  const std::size_t name = file.find("c__torch__");
+  ASSERT_NE(name, std::string::npos);
+  file.replace(name, 10, "cnotorch__");
+  testing::spill(folder / "net.ts", file);
+  const Refusal other = refusal(folder / "net.ts");
+  EXPECT_EQ(other.kind, ErrorKind::kDamaged);
+  EXPECT_THAT(other.what, AllOf(HasSubstr("net.ts"), HasSubstr("cannot be read as TorchScript")));
+  EXPECT_THAT(other.what, ::testing::Not(HasSubstr("Exception raised")));
+}
+
 TEST(LoadScript, NamesAParameterThatIsNotFloat32) {
   const TemporaryFolder folder;
   for (const torch::ScalarType type : {torch::kFloat64, torch::kInt64, torch::kFloat16}) {

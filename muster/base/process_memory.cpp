@@ -1,0 +1,31 @@
+#include "muster/base/process_memory.h"
+
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace muster {
+namespace {
+
+// Of a line "Name:   123 kB", in bytes.
+std::uint64_t read_field(const std::filesystem::path& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    std::uint64_t kibibytes = 0;
+    if (word == name && file >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+ProcessMemory process_memory(const std::filesystem::path& status) {
+  return {.anonymous_bytes = read_field(status, "RssAnon:"), .file_bytes = read_field(status, "RssFile:")};
+}
+
+std::uint64_t proportional_bytes(std::int32_t pid) {
+  return read_field(fmt::format("/proc/{}/smaps_rollup", pid), "Pss:");
+}
+
+}  // namespace muster

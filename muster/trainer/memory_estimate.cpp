@@ -1,0 +1,163 @@
+#include "muster/trainer/memory_estimate.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "muster/base/text.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::uint64_t kMostLanes = 64;        // more are not worth their gradients
+constexpr std::uint64_t kLeastLaneSamples = 2;  // batch norm cannot train on one
+// Beside the lanes that are read ahead: the one that is computed, and one whose memory is used again.
+constexpr std::uint64_t kLanesInWork = 2;
+// Of an evaluation: those that are read ahead (batch_walk.cpp) and the one in work.
+constexpr std::uint64_t kEvaluationBatches = 4;
+
+std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
+  return (value + by - 1) / by;
+}
+
+// What the strategy keeps on this host, all workers together.
+struct State {
+  std::uint64_t versions = 0;
+  std::uint64_t gradients = 0;
+  std::uint64_t exchange = 0;  // what workers give to each other
+};
+
+State state_of(const MemoryFigures& figures) {
+  const std::uint64_t parameters = figures.model.parameter_bytes;
+  const std::uint64_t buffers = figures.model.buffer_bytes;
+  const std::uint64_t versions = 2 * (parameters * (1 + figures.slots) + buffers);
+  if (figures.strategy == "shared_sync") return {versions, figures.lanes * (parameters + buffers), 0};
+  const std::uint64_t workers = figures.workers;
+  State state;
+  state.versions = workers * versions;
+  // A worker with one lane has its gradient where the sum of all workers will be.
+  const bool one_lane_each = figures.lanes <= workers;
+  state.gradients = figures.lanes * buffers + (one_lane_each ? 0 : figures.lanes * parameters);
+  state.exchange = workers * parameters;
+  if (figures.strategy == "local_sgd") {
+    if (workers > 1 || figures.outer_momentum) state.exchange += workers * parameters;
+    if (figures.outer_momentum) state.exchange += workers * parameters;
+  }
+  return state;
+}
+
+void keep_what_counts(std::vector<MemoryItem>& items) {
+  std::erase_if(items, [](const MemoryItem& item) { return item.bytes == 0; });
+}
+
+}  // namespace
+
+std::uint64_t MemoryEstimate::total() const {
+  return std::accumulate(items.begin(), items.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const MemoryItem& item) { return sum + item.bytes; });
+}
+
+Json MemoryEstimate::to_json() const {
+  Json json{{"total", total()}, {"items", Json::object()}};
+  for (const MemoryItem& item : items)
+    json["items"][item.name] = item.bytes;
+  return json;
+}
+
+MemoryEstimate estimate_memory(const MemoryFigures& figures) {
+  const State state = state_of(figures);
+  const std::uint64_t workers = figures.workers;
+  const std::uint64_t parameters = figures.model.parameter_bytes;
+  const std::uint64_t lane_samples = divide_up(figures.batch, figures.lanes);
+  const std::uint64_t activations =
+      std::max(figures.model.step.of(lane_samples), figures.model.forward.of(figures.evaluation_samples));
+  const std::uint64_t loaded =
+      (figures.prefetch + kLanesInWork) * lane_samples + kEvaluationBatches * figures.evaluation_samples;
+  const std::uint64_t snapshot = parameters * (1 + figures.slots) + figures.model.buffer_bytes;
+  std::vector<MemoryItem> training{{"gradients", state.gradients},
+                                   {"activations", workers * activations},
+                                   {"samples read ahead", workers * loaded * figures.sample_bytes},
+                                   {"copy for a checkpoint", snapshot}};
+  keep_what_counts(training);
+  // Before the first step each worker has its first parameters twice and the optimizer's first state once.
+  std::vector<MemoryItem> starting{
+      {"first weights of the workers", workers * parameters * (figures.slots > 0 ? 3 : 2)}};
+  keep_what_counts(starting);
+  MemoryEstimate estimate;
+  estimate.items = {{"parameters and optimizer state, two versions", state.versions},
+                    {"exchange between workers", state.exchange},
+                    {"data set", workers * figures.data_bytes},
+                    {"LibTorch and Muster, each process", workers * figures.process_bytes},
+                    {"LibTorch and Muster, shared", figures.library_bytes},
+                    {"the process that starts the workers", workers > 1 ? figures.launcher_bytes : 0}};
+  keep_what_counts(estimate.items);
+  const bool training_takes_more = MemoryEstimate{training}.total() >= MemoryEstimate{starting}.total();
+  const std::vector<MemoryItem>& most = training_takes_more ? training : starting;
+  estimate.items.insert(estimate.items.begin() + (estimate.items.empty() ? 0 : 1), most.begin(), most.end());
+  return estimate;
+}
+
+std::string describe(const MemoryEstimate& estimate, std::uint64_t workers) {
+  std::vector<MemoryItem> items = estimate.items;
+  std::ranges::stable_sort(items, std::greater{}, &MemoryItem::bytes);
+  std::vector<std::string> words;
+  for (const MemoryItem& item : items)
+    words.push_back(fmt::format("{} {}", item.name, human_bytes(item.bytes)));
+  return fmt::format("{} for {} worker{}: {}", human_bytes(estimate.total()), workers, workers == 1 ? "" : "s",
+                     fmt::join(words, "; "));
+}
+
+std::vector<std::string> changes_that_fit(const MemoryFigures& figures, std::uint64_t usable_bytes) {
+  std::vector<std::string> changes;
+  const auto fits = [&](const MemoryFigures& changed, const std::string& words) {
+    const std::uint64_t total = estimate_memory(changed).total();
+    if (total > usable_bytes) return false;
+    changes.push_back(fmt::format("{} ({})", words, human_bytes(total)));
+    return true;
+  };
+  for (MemoryFigures less = figures; less.batch / 2 >= kLeastLaneSamples * figures.lanes;) {
+    less.batch /= 2;
+    if (fits(less, fmt::format("data.batch = {}", less.batch))) break;
+  }
+  for (MemoryFigures more = figures;
+       more.lanes * 2 <= kMostLanes && more.batch >= more.lanes * 2 * kLeastLaneSamples;) {
+    more.lanes *= 2;
+    if (fits(more, fmt::format("job.lanes = {}", more.lanes))) break;
+  }
+  for (MemoryFigures fewer = figures; fewer.workers > 1;) {
+    --fewer.workers;
+    if (fits(fewer, fmt::format("parallel.workers = {}", fewer.workers))) break;
+  }
+  for (MemoryFigures plainer = figures; plainer.slots > 0;) {
+    --plainer.slots;
+    if (fits(plainer, plainer.slots == 0 ? "sgd with momentum = 0" : "sgd with momentum instead of adam")) break;
+  }
+  if (figures.strategy != "shared_sync") {
+    MemoryFigures shared = figures;
+    shared.strategy = "shared_sync";
+    fits(shared, "parallel.strategy = \"shared_sync\"");
+  }
+  return changes;
+}
+
+Error memory_refusal(const MemoryFigures& figures, const Memory& usable) {
+  const MemoryEstimate estimate = estimate_memory(figures);
+  std::string message = fmt::format(
+      "the job needs about {} of memory on this host, and there is {}:", human_bytes(estimate.total()), usable.reason);
+  for (const MemoryItem& item : estimate.items)
+    message += fmt::format("\n  {:<46}{:>10}", item.name, human_bytes(item.bytes));
+  if (!figures.unmeasured.empty()) message += fmt::format("\n  {:<46}{:>10}", "activations", "unknown");
+  message += fmt::format("\n  {:<46}{:>10}\n", "all", human_bytes(estimate.total()));
+  std::vector<std::string> changes = changes_that_fit(figures, usable.usable_bytes);
+  std::string remedy = changes.empty()
+                           ? "No one change of batch, lanes, workers or optimizer is enough: choose a smaller model, "
+                             "several of these, or a host with more memory."
+                           : fmt::format("Any of these makes it fit: {}.", join_words(changes));
+  if (figures.may_recompute) remedy += " model.recompute = true takes less for activations.";
+  return {ErrorKind::kUnsupported, message, {}, remedy + " --ignore-memory starts it all the same."};
+}
+
+}  // namespace muster::trainer

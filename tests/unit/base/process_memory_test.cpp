@@ -1,0 +1,37 @@
+#include "muster/base/process_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <vector>
+
+#include "muster/base/temporary_folder.h"
+
+namespace muster {
+namespace {
+
+TEST(ProcessMemoryTest, ReadsWhatTheKernelWrites) {
+  const TemporaryFolder folder("muster-test");
+  std::ofstream(folder.path() / "status") << "Name:\tmuster\nVmRSS:\t    7000 kB\nRssAnon:\t    5000 kB\n"
+                                             "RssFile:\t    1500 kB\nRssShmem:\t     500 kB\n";
+  const ProcessMemory memory = process_memory(folder.path() / "status");
+  EXPECT_EQ(memory.anonymous_bytes, 5000u * 1024);
+  EXPECT_EQ(memory.file_bytes, 1500u * 1024);
+}
+
+TEST(ProcessMemoryTest, WhatCannotBeReadIsNothing) {
+  EXPECT_EQ(process_memory("/nonexistent").anonymous_bytes, 0u);
+  EXPECT_EQ(proportional_bytes(-1), 0u);
+}
+
+TEST(ProcessMemoryTest, GrowsByWhatThisProcessTakes) {
+  const std::uint64_t anonymous = process_memory().anonymous_bytes;
+  const std::uint64_t proportional = proportional_bytes(::getpid());
+  const std::vector<char> taken(32 << 20, 'x');
+  EXPECT_GE(process_memory().anonymous_bytes, anonymous + (30u << 20)) << taken.size();
+  EXPECT_GE(proportional_bytes(::getpid()), proportional + (30u << 20));
+}
+
+}  // namespace
+}  // namespace muster
