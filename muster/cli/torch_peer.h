@@ -97,7 +97,7 @@ def fbnet(variant):
         (184, 2)] + 3 * [(184, 1)] + [(352, 1)]
     # kernel, expansion, groups of each block; a dash was left out by the search
     choices = {"a": "- 331 311 - - 561 331 511 331 561 531 512 561 361 512 531 312 561 561 531 561 561",
-               "b": "311 361 511 311 311 561 531 361 561 561 561 - 531 561 311 511 531 561 511 561 561 361",
+               "b": "311 361 511 311 311 561 531 361 561 561 511 - 531 561 311 511 531 561 511 561 561 361",
                "c": "311 361 - 311 311 561 531 561 361 561 531 561 561 561 561 561 531 561 561 561 561 361"}[variant].split()
     head, width, blocks = 1504 if variant == "a" else 1984, 16, []
     for (o, stride), choice in zip(places, choices):
