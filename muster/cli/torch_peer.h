@@ -187,13 +187,14 @@ y = torch.zeros(batch * (shape[0] if spec["vocabulary"] else 1), dtype=torch.int
 def step():
     for parameter in net.parameters():
         parameter.grad = None
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     F.cross_entropy(net(x).flatten(0, -2), y).backward()
-    return 1e3 * (time.perf_counter() - start)
+    return 1e3 * (time.perf_counter() - start), 1e3 * (time.process_time() - cpu_start)
 
 for line in sys.stdin:
     step()
-    print(json.dumps({"total": [step() for _ in range(steps)],
+    wall, cpu = zip(*[step() for _ in range(steps)])
+    print(json.dumps({"wall": wall, "cpu": cpu,
                       "parameters": sum(parameter.numel() for parameter in net.parameters())}), flush=True)
 )python";
 
