@@ -1,5 +1,7 @@
 #include "muster/cli/bench.h"
 
+#include <time.h>
+
 #include <memory>
 
 #include <fmt/format.h>
@@ -8,6 +10,12 @@
 #include "muster/cli/command.h"
 
 namespace muster::cli {
+
+double cpu_seconds() {
+  timespec now{};
+  if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return 0;
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 void print_row(const Json& row, bool json) {
   if (json) {
@@ -103,13 +111,14 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   models->add_option("--rounds", m->rounds, "Turns of each side")->capture_default_str()->check(CLI::Range(1, 100000));
   models->add_option("--steps", m->steps, "Timed steps in a turn")->capture_default_str()->check(CLI::Range(1, 100000));
+  models->add_flag("--recompute", m->recompute, "As with model.recompute = true");
   models->add_flag("--json", m->json, "One JSON object a line");
   models->footer(
-      "A step is forward, cross-entropy and backward, without an optimizer. Times are medians in milliseconds; ratio "
-      "is "
-      "Muster's\n"
-      "time by Python's, of medians of turns that follow each other. Both sides have the same number of parameters, or "
-      "it is an error.");
+      "A step is forward, cross-entropy and backward, without an optimizer. Times are medians in milliseconds. ratio "
+      "is\n"
+      "Muster's time by Python's, of medians of turns that follow each other; cpu_ratio the same by processor time, "
+      "for\n"
+      "machines that others use as well. Both sides have the same number of parameters, or it is an error.");
   models->callback([m] { bench_models(*m); });
 
   CLI::App* optimizer =

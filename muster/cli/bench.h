@@ -20,6 +20,10 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
+// Processor time of all threads of this process, in user and system mode: what a core would have needed, whoever else
+// used it.
+double cpu_seconds();
+
 // Prints a row: as JSON, or as "key value" pairs for people.
 void print_row(const Json& row, bool json);
 
@@ -89,6 +93,7 @@ struct ModelsBench {
   std::int64_t threads = 1;
   std::int64_t rounds = 7;
   std::int64_t steps = 3;
+  bool recompute = false;  // blocks keep only their input
   bool json = false;
 };
 void bench_models(const ModelsBench& options);

@@ -1,6 +1,4 @@
 // muster bench data: how fast samples come out of a source, without a model that takes them.
-#include <time.h>
-
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -29,13 +27,6 @@ std::uint64_t bytes_on_disk(const std::filesystem::path& path) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
     bytes += entry.is_regular_file() ? entry.file_size() : 0;
   return bytes;
-}
-
-// Of all threads of this process, in user and system mode: what a core would have needed, whoever else used it.
-double cpu_seconds() {
-  timespec now{};
-  if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return 0;
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 struct Rates {

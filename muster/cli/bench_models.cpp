@@ -20,6 +20,24 @@
 namespace muster::cli {
 namespace {
 
+struct Milliseconds {
+  double wall = 0;
+  double cpu = 0;
+};
+
+// A turn's figure is the median of its steps; the ratio is of turns that follow each other, whatever else the machine
+// does meanwhile.
+struct Comparison {
+  std::vector<double> ours, theirs, ratios;
+
+  void add(const std::vector<double>& our_turn, const std::vector<double>& their_turn) {
+    ours.insert(ours.end(), our_turn.begin(), our_turn.end());
+    if (their_turn.empty()) return;
+    theirs.insert(theirs.end(), their_turn.begin(), their_turn.end());
+    ratios.push_back(median(our_turn) / median(their_turn));
+  }
+};
+
 // A model with one batch, which both sides see again and again.
 class Contender {
  public:
@@ -31,13 +49,15 @@ class Contender {
     target_ = torch::zeros({batch * (options.each_position ? options.input_shape[0] : 1)}, torch::kInt64);
   }
 
-  double step_ms() {
+  Milliseconds step() {
     for (torch::Tensor& parameter : net_->parameters())
       parameter.mutable_grad() = torch::Tensor();
+    const double cpu_start = cpu_seconds();
     const auto start = system_clock().now();
     torch::Tensor scores = net_->forward(input_);
     torch::nn::functional::cross_entropy(scores.flatten(0, -2), target_).backward();
-    return std::chrono::duration<double, std::milli>(system_clock().now() - start).count();
+    const std::chrono::duration<double, std::milli> wall = system_clock().now() - start;
+    return {wall.count(), 1e3 * (cpu_seconds() - cpu_start)};
   }
 
   std::int64_t parameters() const {
@@ -73,32 +93,38 @@ std::unique_ptr<Team> start_peer(const ModelsBench& bench, const model::ModelOpt
 void bench_one(const ModelsBench& bench, const model::ModelOptions& options) {
   Contender muster(options, bench.batch);
   const std::unique_ptr<Team> peer = bench.against.empty() ? nullptr : start_peer(bench, options);
-  std::vector<double> ours;
-  std::vector<double> theirs;
-  std::vector<double> ratios;  // of each round, whose turns share whatever else the machine does
+  Comparison wall, cpu;
   for (std::int64_t round = 0; round < bench.rounds; ++round) {
-    std::vector<double> turn;
-    muster.step_ms();
-    for (std::int64_t i = 0; i < bench.steps; ++i)
-      turn.push_back(muster.step_ms());
-    ours.insert(ours.end(), turn.begin(), turn.end());
-    if (!peer) continue;
-    const Json answer = peer->ask();
-    const auto other = answer.at("total").get<std::vector<double>>();
-    if (answer.at("parameters").get<std::int64_t>() != muster.parameters()) {
+    std::vector<double> wall_turn, cpu_turn;
+    muster.step();
+    for (std::int64_t i = 0; i < bench.steps; ++i) {
+      const Milliseconds step = muster.step();
+      wall_turn.push_back(step.wall);
+      cpu_turn.push_back(step.cpu);
+    }
+    const Json answer = peer ? peer->ask() : Json{{"wall", Json::array()}, {"cpu", Json::array()}};
+    if (peer && answer.at("parameters").get<std::int64_t>() != muster.parameters()) {
       throw Error(ErrorKind::kMismatch, fmt::format("{} has {} parameters here and {} in Python", options.name,
                                                     muster.parameters(), answer.at("parameters").dump()));
     }
-    theirs.insert(theirs.end(), other.begin(), other.end());
-    ratios.push_back(median(turn) / median(other));
+    wall.add(wall_turn, answer.at("wall").get<std::vector<double>>());
+    cpu.add(cpu_turn, answer.at("cpu").get<std::vector<double>>());
   }
-  Json row{{"bench", "models"},         {"model", options.name},
-           {"batch", bench.batch},      {"input", fmt::format("{}", fmt::join(options.input_shape, "x"))},
-           {"threads", bench.threads},  {"parameters", muster.parameters()},
-           {"median_ms", median(ours)}, {"samples_per_s", 1e3 * static_cast<double>(bench.batch) / median(ours)}};
+  Json row{{"bench", "models"},
+           {"model", options.name},
+           {"batch", bench.batch},
+           {"input", fmt::format("{}", fmt::join(options.input_shape, "x"))},
+           {"threads", bench.threads},
+           {"parameters", muster.parameters()},
+           {"recompute", options.recompute},
+           {"median_ms", median(wall.ours)},
+           {"cpu_ms", median(cpu.ours)},
+           {"samples_per_s", 1e3 * static_cast<double>(bench.batch) / median(wall.ours)}};
   if (peer) {
-    row["torch_ms"] = median(theirs);
-    row["ratio"] = median(ratios);
+    row["torch_ms"] = median(wall.theirs);
+    row["torch_cpu_ms"] = median(cpu.theirs);
+    row["ratio"] = median(wall.ratios);
+    row["cpu_ratio"] = median(cpu.ratios);
   }
   print_row(row, bench.json);
 }
@@ -118,6 +144,7 @@ void bench_models(const ModelsBench& bench) {
     if (options.input_shape.size() == 3 && options.input_shape[1] == 224) {
       options.input_shape = {options.input_shape[0], bench.side, bench.side};
     }
+    options.recompute = bench.recompute;
     bench_one(bench, options);
   }
 }

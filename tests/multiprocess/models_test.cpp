@@ -87,6 +87,17 @@ TEST_F(ModelsTest, BenchMeasuresForwardAndBackward) {
   EXPECT_FALSE(found[1].contains("ratio"));
 }
 
+TEST_F(ModelsTest, BenchMeasuresRecomputationWhereAModelHasIt) {
+  const std::vector<std::string> small{"--rounds", "1", "--steps", "1", "--batch", "2", "--recompute", "--json"};
+  std::vector<std::string> command{"bench", "models", "--models", "resnet20"};
+  command.insert(command.end(), small.begin(), small.end());
+  const Finished finished = muster(command);
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_TRUE(rows(finished.out).at(0).at("recompute").get<bool>());
+  command[3] = "mlp";
+  EXPECT_EQ(muster(command).exit_code, 2);
+}
+
 // Every kind of net that the peer builds itself has as many parameters as ours, or it would be an error.
 TEST_F(ModelsTest, BenchComparesWithPythonWhereThatIsInstalled) {
   if (std::system("/usr/bin/python3 -c 'import torch, torchvision' >/dev/null 2>&1") != 0)
@@ -97,8 +108,10 @@ TEST_F(ModelsTest, BenchComparesWithPythonWhereThatIsInstalled) {
   ASSERT_EQ(finished.exit_code, 0) << finished.err;
   const auto found = rows(finished.out);
   ASSERT_EQ(found.size(), 9u);
-  for (const Json& row : found)
+  for (const Json& row : found) {
     EXPECT_GT(row.at("ratio").get<double>(), 0) << row.at("model");
+    EXPECT_GT(row.at("cpu_ratio").get<double>(), 0) << row.at("model");
+  }
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // search", CVPR 2019): inverted residuals (1x1 convolution to more channels, depthwise 3x3 or 5x5, 1x1 back), in A some
 // with the 1x1 convolutions in two groups and a channel shuffle between them.
 //
-// Blocks and widths are those of the authors' code, which differ a little from the paper's tables for B and C
+// Blocks and widths are those of the networks that the authors published, since the paper only draws B and C
 // (docs/models.md). Parameters: stem.conv, stem.bn, block1.expand.conv, block1.depthwise.bn, block1.project.conv, ...,
 // head.conv, fc; a block's number is its place among the search's 22, those that the search left out are missing.
 // First weights, of which the paper says nothing: He's normal by fan-out for convolutions, normal with deviation 0.01
