@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "muster/cli/bench_memory.h"
+#include "muster/cli/bench_ps.h"
 #include "muster/cli/command.h"
 
 namespace muster::cli {
@@ -33,6 +34,41 @@ void print_row(const Json& row, bool json) {
   std::fflush(stdout);
 }
 
+namespace {
+
+void add_ps(CLI::App& bench) {
+  CLI::App* ps = bench.add_subcommand("ps", "Parameter servers: workers push gradients and pull parameters, or rows.");
+  auto o = std::make_shared<PsBench>();
+  ps->add_option("--servers", o->servers, "Server processes")->capture_default_str()->check(CLI::Range(1, 32));
+  ps->add_option("--workers", o->workers, "Worker processes")->capture_default_str()->check(CLI::Range(1, 32));
+  ps->add_option("--mb", o->mb, "Millions of bytes of parameters")->capture_default_str()->check(CLI::Range(0.1, 1e5));
+  ps->add_option("--chunk-kb", o->chunk_kb, "Parameters are cut into chunks of so many KiB")
+      ->capture_default_str()
+      ->check(CLI::Range(64, 1 << 16));
+  ps->add_option("--transport", o->transport, "shm or grpc")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"shm", "grpc"}));
+  ps->add_flag("--sparse", o->sparse, "Rows of an embedding table instead of parameters");
+  ps->add_option("--rows", o->rows, "Rows of the table")->capture_default_str()->check(CLI::Range(1, 1 << 30));
+  ps->add_option("--width", o->width, "Floats of a row")->capture_default_str()->check(CLI::Range(1, 1 << 16));
+  ps->add_option("--batch", o->batch, "Random keys of a push and a pull")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 24));
+  ps->add_option("--rounds", o->rounds, "Timed pushes and pulls of each worker")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  ps->add_flag("--json", o->json, "One JSON object a line");
+  ps->add_option("--rank-folder", o->rank_folder)->group("");
+  ps->add_option("--rank", o->rank)->group("");
+  ps->footer(
+      "A round is a push of everything, by which the servers take a step of SGD, and a pull of what comes of it.\n"
+      "gb_per_s counts bytes both ways, of all workers together; gb_per_s_per_worker those of the slowest. rows_per_s\n"
+      "counts each row that was pushed and pulled once. p50_us and p99_us are times of rounds, of the first worker.");
+  ps->callback([o] { bench_ps(*o); });
+}
+
+}  // namespace
+
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed on this machine, against plain LibTorch.");
   bench->require_subcommand(1);
@@ -45,7 +81,8 @@ void add_bench(CLI::App& app) {
       "  muster bench memory --models cnn --workers 1,2\n"
       "  muster bench files --source fashion-mnist\n"
       "  muster bench data --source table.csv --threads 1,2 --json\n"
-      "  muster bench collectives --ranks 2 --sizes 64K,1M --json");
+      "  muster bench collectives --ranks 2 --sizes 64K,1M --json\n"
+      "  muster bench ps --servers 1 --workers 1 --mb 46 --json");
 
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
@@ -262,6 +299,8 @@ void add_bench(CLI::App& app) {
       "ns_per_byte is time for each byte of parameters; times_copy is how often the processes could have copied the\n"
       "parameters once, each its share, in that time.");
   arena->callback([a] { bench_arena(*a); });
+
+  add_ps(*bench);
 }
 
 }  // namespace muster::cli

@@ -21,7 +21,7 @@ using testing::rows;
 using testing::run_program;
 using testing::train_arguments;
 
-constexpr int kSteps = 16;         // of the job: 2 epochs of 8 steps
+constexpr int kSteps = 16;     // of the job: 2 epochs of 8 steps
 constexpr int kLanes = 4 * 8;  // of an epoch
 
 class ParameterServers : public ::testing::Test {

@@ -1,5 +1,7 @@
 #include "muster/strategies/parameter_server/applied_set.h"
 
+#include <algorithm>
+
 #include "muster/base/check.h"
 
 namespace muster::strategies {
@@ -36,6 +38,14 @@ void AppliedSet::add(std::uint64_t step, std::uint32_t lane, std::uint32_t lanes
 void AppliedSet::close(std::uint64_t step) {
   if (step < floor_) return;
   at(step).complete = true;
+  advance();
+}
+
+void AppliedSet::close_below(std::uint64_t step) {
+  if (step <= floor_) return;
+  const std::uint64_t known = std::min<std::uint64_t>(step - floor_, steps_.size());
+  steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(known));
+  floor_ = step;
   advance();
 }
 

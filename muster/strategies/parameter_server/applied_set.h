@@ -20,6 +20,8 @@ class AppliedSet {
   explicit AppliedSet(std::uint64_t floor) : floor_(floor) {}
 
   std::uint64_t floor() const { return floor_; }
+  // Nothing is known of this step or any after it.
+  std::uint64_t end() const { return floor_ + steps_.size(); }
   bool contains(std::uint64_t step, std::uint32_t lane) const { return (mask(step) >> lane & 1) != 0; }
   // Of a step: bit i for lane i; all bits below the floor.
   std::uint64_t mask(std::uint64_t step) const;
@@ -27,6 +29,8 @@ class AppliedSet {
   void add(std::uint64_t step, std::uint32_t lane, std::uint32_t lanes);
   // The step is complete without the lanes that are missing.
   void close(std::uint64_t step);
+  // The same of all steps below.
+  void close_below(std::uint64_t step);
 
   void save(ByteWriter& to) const;
   static AppliedSet load(ByteReader& from);

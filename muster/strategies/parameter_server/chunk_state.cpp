@@ -2,6 +2,11 @@
 
 namespace muster::strategies {
 
+std::uint64_t ChunkHistory::next_update(std::uint32_t client) const {
+  const auto found = own.find(client);
+  return found == own.end() ? 0 : found->second.end();
+}
+
 void ChunkHistory::save(ByteWriter& to) const {
   to.put(version);
   lanes.save(to);

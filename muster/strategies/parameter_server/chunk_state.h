@@ -19,6 +19,8 @@ struct ChunkHistory {
   AppliedSet lanes;
   std::map<std::uint32_t, AppliedSet> own{};  // by client
 
+  // The number that the client's next own update has.
+  std::uint64_t next_update(std::uint32_t client) const;
   void save(ByteWriter& to) const;
   static ChunkHistory load(ByteReader& from);
 };

@@ -89,7 +89,7 @@ bool Client::try_send(Flight& flight, Ticket ticket, const Deadline& deadline) {
   flight.answer.reset();
   flight.request.generation = map().generation;
   Header request = flight.request;
-  if (request.verb == Verb::kPull && to_tell_.erase(request.chunk) > 0) {
+  if ((request.verb == Verb::kPull || request.verb == Verb::kPullRows) && to_tell_.erase(request.chunk) > 0) {
     request.flags |= kSeen;
     request.first = seen_[request.chunk];
   }
@@ -121,7 +121,7 @@ void Client::collect(Ticket ticket, const Deadline& deadline) {
 }
 
 void Client::note_version(const Header& reply) {
-  if (reply.verb != Verb::kPush || reply.status == Status::kRefused) return;
+  if ((reply.verb != Verb::kPush && reply.verb != Verb::kPushRows) || reply.status == Status::kRefused) return;
   std::uint64_t& seen = seen_[reply.chunk];
   seen = std::max(seen, reply.version);
 }

@@ -24,7 +24,7 @@ enum class Verb : std::uint32_t {
   kPullRows,  // rows of a table
   kPushRows,  // gradients of rows of a table
   kLease,     // the next thing to do, please
-  kReport,    // what a server has counted
+  kReport,    // what a server has counted; in `id` the number of the client's next own update of the chunk
 };
 
 enum class Status : std::uint32_t {
@@ -46,7 +46,8 @@ enum MessageFlag : std::uint32_t {
   kExact = 64,      // kPull: with all steps before `step`
 };
 
-// Plain bytes, in the order of a little-endian machine. What a field means for a verb: shard.h and lease_queue.h.
+// Plain bytes, in the order of a little-endian machine. What a field means for a verb: shard.h, book.h and
+// table_shard.h.
 struct Header {
   Verb verb = Verb::kNone;
   Status status = Status::kDone;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,7 +17,7 @@
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/client.h"
-#include "muster/strategies/parameter_server/server.h"
+#include "muster/strategies/parameter_server/server_thread.h"
 #include "muster/strategies/shared_sync/host_layout.h"
 
 namespace muster::strategies {
@@ -27,19 +26,6 @@ namespace {
 constexpr std::chrono::seconds kStartTimeout{120};
 constexpr std::chrono::seconds kCallTimeout{120};   // for a server that is lost to be replaced
 constexpr std::chrono::seconds kLeaseTimeout{600};  // for others' lanes: what hangs is killed long before
-
-// A server in a thread of this process, until the end of the scope.
-class ServerThread {
- public:
-  explicit ServerThread(ServerOptions options) : server_(std::move(options)), thread_([this] { server_.run(); }) {}
-  ServerThread(const ServerThread&) = delete;
-  ServerThread& operator=(const ServerThread&) = delete;
-  ~ServerThread() { server_.stop(); }
-
- private:
-  Server server_;
-  std::jthread thread_;
-};
 
 class ParameterServer final : public Strategy {
  public:
@@ -82,7 +68,6 @@ class ParameterServer final : public Strategy {
   ServerPlan make_plan() const;
   std::unique_ptr<ServerThread> serve();
   bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
-  void make_first_map();
   std::span<const float> parameters() const { return state_.parameters; }
   std::uint32_t book() const { return static_cast<std::uint32_t>(chunks_.size()); }
   std::uint32_t number() const {
@@ -163,7 +148,7 @@ ParameterServer::ParameterServer(StrategyOptions options)
                         options_.layout.tensors().size()};
   lane_.report = &report_;
 
-  if (!options_.supervised && founds()) make_first_map();
+  if (!options_.supervised && founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
 }
 
 // Before anybody waits for this worker: the first map waits for all servers, and the founder for the first map.
@@ -213,16 +198,6 @@ ServerPlan ParameterServer::make_plan() const {
   plan.folder = wanted.folder;
   plan.event_log = wanted.event_log;
   return plan;
-}
-
-// Without a supervisor the servers stay as they are.
-void ParameterServer::make_first_map() {
-  std::vector<control::ServerSeat> seats;
-  for (std::uint32_t server = 0; server < plan_.servers; ++server)
-    seats.push_back({store_->get(control::server_key(server, 0), Deadline::after(kStartTimeout)), 0});
-  const control::ServerMap map =
-      control::first_map(static_cast<std::uint32_t>(chunks_.size()) + 1, plan_.copies, std::move(seats));
-  store_->set(control::map_key(map.generation), map.to_text());
 }
 
 void ParameterServer::restore(const CommittedState& state) {

@@ -21,6 +21,7 @@
 #include "muster/strategies/parameter_server/server_maps.h"
 #include "muster/strategies/parameter_server/shm_transport.h"
 #include "muster/strategies/parameter_server/snapshots.h"
+#include "muster/strategies/parameter_server/table_shard.h"
 
 namespace muster::strategies {
 namespace {
@@ -65,8 +66,10 @@ class Server::State {
         plan_(get_plan(*options_.store, Deadline::after(options_.patience))),
         maps_(options_.store),
         inbox_(make_inbox()),
-        shard_(plan_, inbox_->memory()),
-        book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())) {
+        shard_(plan_, inbox_->memory(), options_.update),
+        tables_(plan_),
+        book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())),
+        chunk_count_(plan_.chunk_count()) {
     if (plan_.snapshot_seconds > 0 && options_.attempt > 0) load_snapshots();
     options_.store->set(control::server_key(options_.number, options_.attempt), inbox_->address());
   }
@@ -106,15 +109,32 @@ class Server::State {
     return options_.connect ? options_.connect(address, client, deadline) : connect_shm(address, client, deadline);
   }
 
+  // A chunk is of one of three kinds: a part of the layout, the book, a partition of a table.
   bool is_book(std::uint32_t chunk) const { return chunk == book_chunk_; }
-  bool has(std::uint32_t chunk) const { return is_book(chunk) ? book_.has_value() : shard_.has(chunk); }
-  std::vector<std::byte> read(std::uint32_t chunk) const { return is_book(chunk) ? book_->read() : shard_.read(chunk); }
+  bool is_partition(std::uint32_t chunk) const { return chunk > book_chunk_; }
+  bool has(std::uint32_t chunk) const {
+    return is_book(chunk) ? book_.has_value() : is_partition(chunk) ? tables_.has(chunk) : shard_.has(chunk);
+  }
+  std::vector<std::byte> read(std::uint32_t chunk) const {
+    return is_book(chunk) ? book_->read() : is_partition(chunk) ? tables_.read(chunk) : shard_.read(chunk);
+  }
   void write(std::uint32_t chunk, std::span<const std::byte> state) {
+    if (is_partition(chunk)) return tables_.write(chunk, state);
     if (!is_book(chunk)) return shard_.write(chunk, state);
     if (!book_) book_.emplace(plan_);
     book_->write(state);
   }
-  std::uint64_t version(std::uint32_t chunk) const { return is_book(chunk) ? book_->version() : shard_.version(chunk); }
+  std::uint64_t version(std::uint32_t chunk) const {
+    return is_book(chunk) ? book_->version() : is_partition(chunk) ? tables_.version(chunk) : shard_.version(chunk);
+  }
+  std::uint64_t next_update(std::uint32_t chunk, std::uint32_t client) const {
+    if (is_book(chunk)) return 0;
+    return is_partition(chunk) ? tables_.next_update(chunk, client) : shard_.next_update(chunk, client);
+  }
+  void drop(std::uint32_t chunk) {
+    if (is_book(chunk)) return book_.reset();
+    is_partition(chunk) ? tables_.drop(chunk) : shard_.drop(chunk);
+  }
 
   const control::ServerMap& map() const { return maps_.current(); }
   bool is_primary(std::uint32_t chunk) const { return map().primary(chunk) == options_.number; }
@@ -144,7 +164,7 @@ class Server::State {
     if (request.generation > map().generation) look_for_map(system_clock().now());
     if (request.generation > map().generation) return reply(call, Status::kWait);
     if (request.generation < map().generation) return reply(call, Status::kStale);
-    if (request.chunk > book_chunk_) return refuse(call, "there is no such chunk");
+    if (request.chunk >= chunk_count_) return refuse(call, "there is no such chunk");
     const bool copied = (request.flags & kCopied) != 0;
     if (copied ? !map().holds(request.chunk, options_.number) : !is_primary(request.chunk))
       return reply(call, Status::kStale);
@@ -154,9 +174,16 @@ class Server::State {
       const bool lost = options_.attempt > 0 && map().copies == 1;
       return lost ? refuse(call, "it was lost with its server, and there is no snapshot") : reply(call, Status::kWait);
     }
+    const bool of_rows = request.verb == Verb::kPullRows || request.verb == Verb::kPushRows;
+    const bool of_all = request.verb == Verb::kRead || request.verb == Verb::kReport;
+    if (!of_all && of_rows != is_partition(request.chunk)) return refuse(call, "rows are in tables, and only there");
     switch (request.verb) {
       case Verb::kPull:
         return pull(call);
+      case Verb::kPullRows:
+        return pull_rows(call);
+      case Verb::kPushRows:
+        return change(call, tables_.push(request, call.body));
       case Verb::kPush:
         return change(call, is_book(request.chunk) ? book_->push(request, call.body) : shard_.push(request, call.body));
       case Verb::kApply:
@@ -190,6 +217,12 @@ class Server::State {
     header.generation = map().generation;
     header.version = view.version;
     inbox_->reply_in_place(call.handle, header, std::as_bytes(view.parameters), *view.guard, view.limit);
+  }
+
+  void pull_rows(const Incoming& call) {
+    count_loss(call.request);
+    const std::optional<std::span<const float>> rows = tables_.pull(call.request, call.body);
+    rows ? reply(call, Status::kDone, std::as_bytes(*rows)) : refuse(call, "no keys, or too many at once");
   }
 
   void give_records(const Incoming& call) {
@@ -286,7 +319,12 @@ class Server::State {
       json["floor"] = book_->floor();
     }
     const std::string text = json.dump();
-    reply(call, Status::kDone, std::as_bytes(std::span(text)));
+    Header header = call.request;
+    header.status = Status::kDone;
+    header.generation = map().generation;
+    header.version = version(header.chunk);
+    header.id = next_update(header.chunk, header.client);
+    inbox_->reply(call.handle, header, std::as_bytes(std::span(text)));
   }
 
   // --- Copies.
@@ -395,8 +433,7 @@ class Server::State {
     lacking_.clear();
     for (std::uint32_t chunk = 0; chunk < now.chunks.size(); ++chunk) {
       if (!now.holds(chunk, options_.number)) {
-        if (!is_book(chunk)) shard_.drop(chunk);
-        if (is_book(chunk)) book_.reset();
+        drop(chunk);
         continue;
       }
       for (const control::ChunkHolder& holder : now.chunks[chunk]) {
@@ -473,7 +510,7 @@ class Server::State {
   void write_snapshots(Clock::Instant now) {
     if (now < next_snapshot_) return;
     const std::uint32_t chunk = snapshot_chunk_;
-    snapshot_chunk_ = (chunk + 1) % (book_chunk_ + 1);
+    snapshot_chunk_ = (chunk + 1) % chunk_count_;
     if (snapshot_chunk_ == 0)
       next_snapshot_ = now + std::chrono::duration_cast<Clock::Instant::duration>(
                                  std::chrono::duration<double>(plan_.snapshot_seconds));
@@ -504,7 +541,9 @@ class Server::State {
   ServerMaps maps_;
   std::unique_ptr<Inbox> inbox_;
   Shard shard_;
+  TableShard tables_;
   const std::uint32_t book_chunk_;
+  const std::uint32_t chunk_count_;
   std::optional<Book> book_;
   std::map<std::uint32_t, Copy> copies_;                      // by server
   std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // states of which pieces are missing

@@ -33,6 +33,8 @@ struct ServerOptions {
   // A connection to the server at `address` as client `client`; empty: through shared memory.
   std::function<std::unique_ptr<Connection>(const std::string& address, std::uint32_t client, const Deadline& deadline)>
       connect{};
+  // Applied to a chunk by every gradient that is pushed, instead of the plan's optimizer; empty: that one.
+  OwnUpdate update{};
   // How long the job's first worker may take to leave the plan.
   std::chrono::nanoseconds patience = std::chrono::seconds(120);
   // What happened, for people.

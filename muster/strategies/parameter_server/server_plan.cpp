@@ -12,7 +12,8 @@ namespace muster::strategies {
 namespace {
 
 constexpr const char* kWhere = "the plan of the parameter server";
-constexpr std::size_t kPiece = 48 * 1024;  // of the text, in one value of the store
+constexpr std::size_t kRowsBody = 256 * 1024;  // of calls with rows, at least
+constexpr std::size_t kPiece = 48 * 1024;      // of the text, in one value of the store
 
 template <typename Options>
 Json moments_json(const char* name, const Options& o) {
@@ -65,6 +66,43 @@ compute::OptimizerOptions optimizer_from(const Json& json) {
                       json_get<bool>(json, "nesterov", kWhere)};
 }
 
+Json table_json(const ServerTable& table) {
+  const TableOptions& o = table.options;
+  return {{"name", o.name},
+          {"partitions", table.partitions},
+          {"width", o.width},
+          {"optimizer", static_cast<std::uint32_t>(o.optimizer)},
+          {"eps", o.eps},
+          {"beta1", o.beta1},
+          {"beta2", o.beta2},
+          {"initial_accumulator", o.initial_accumulator},
+          {"seed", o.seed},
+          {"init_scale", o.init_scale},
+          {"admit_after", o.admit_after},
+          {"evict_after", o.evict_after}};
+}
+
+ServerTable table_from(const Json& json) {
+  ServerTable table;
+  TableOptions& o = table.options;
+  o.name = json.at("name");
+  table.partitions = json.at("partitions");
+  o.width = json.at("width");
+  const std::uint32_t optimizer = json.at("optimizer");
+  if (optimizer > static_cast<std::uint32_t>(SparseOptimizer::kAdam) || table.partitions == 0)
+    throw Error(ErrorKind::kDamaged, fmt::format("table \"{}\" is none", o.name), kWhere);
+  o.optimizer = static_cast<SparseOptimizer>(optimizer);
+  o.eps = json.at("eps");
+  o.beta1 = json.at("beta1");
+  o.beta2 = json.at("beta2");
+  o.initial_accumulator = json.at("initial_accumulator");
+  o.seed = json.at("seed");
+  o.init_scale = json.at("init_scale");
+  o.admit_after = json.at("admit_after");
+  o.evict_after = json.at("evict_after");
+  return table;
+}
+
 }  // namespace
 
 std::vector<ServerChunk> ServerPlan::chunks() const {
@@ -74,7 +112,8 @@ std::vector<ServerChunk> ServerPlan::chunks() const {
   for (std::size_t index = 0; index < blocks.size(); ++index) {
     const model::Block& block = blocks[index];
     const bool goes_on = whole_tensors && index > 0 && blocks[index - 1].tensor == block.tensor;
-    const bool fits = !chunks.empty() && block.end - chunks.back().begin <= chunk_floats;
+    const bool fits = !chunks.empty() && block.end - chunks.back().begin <= chunk_floats &&
+                      !(separate_tensors && blocks[index - 1].tensor != block.tensor);
     if (!goes_on && !fits) chunks.push_back({{index, index}, block.begin, block.begin, block.tensor, block.tensor});
     ServerChunk& chunk = chunks.back();
     chunk.blocks.last = index + 1;
@@ -82,6 +121,26 @@ std::vector<ServerChunk> ServerPlan::chunks() const {
     chunk.last_tensor = block.tensor + 1;
   }
   return chunks;
+}
+
+std::uint32_t ServerPlan::first_partition(std::size_t table) const {
+  auto chunk = static_cast<std::uint32_t>(chunks().size()) + 1;
+  for (std::size_t before = 0; before < table; ++before)
+    chunk += tables[before].partitions;
+  return chunk;
+}
+
+std::uint32_t ServerPlan::chunk_count() const {
+  return first_partition(tables.size());
+}
+
+const TableOptions* ServerPlan::table_of(std::uint32_t chunk) const {
+  std::uint32_t first = first_partition(0);
+  for (const ServerTable& table : tables) {
+    if (chunk >= first && chunk - first < table.partitions) return &table.options;
+    first += table.partitions;
+  }
+  return nullptr;
 }
 
 Consistency ServerPlan::consistency_at(std::uint64_t step) const {
@@ -99,6 +158,9 @@ TransportLimits ServerPlan::limits() const {
   TransportLimits limits;
   // Longer states are sent in pieces.
   limits.most_body = std::max(floats * sizeof(float) + layout.tensors().size(), buffers.bytes) + 4096;
+  for (const ServerTable& table : tables)
+    limits.most_body =
+        std::max({limits.most_body, kRowsBody, sizeof(std::int64_t) + table.options.width * sizeof(float)});
   limits.clients = static_cast<int>(workers + servers);
   return limits;
 }
@@ -117,7 +179,12 @@ std::string ServerPlan::to_text() const {
   Json phase_list = Json::array();
   for (const Phase& phase : phases)
     phase_list.push_back({phase.step, to_string(phase.consistency)});
+  Json table_list = Json::array();
+  for (const ServerTable& table : tables)
+    table_list.push_back(table_json(table));
   const Json json{{"tensors", tensors},
+                  {"separate_tensors", separate_tensors},
+                  {"tables", table_list},
                   {"buffers", slots},
                   {"rules", tensor_rules},
                   {"optimizer", optimizer_json(optimizer)},
@@ -153,6 +220,9 @@ ServerPlan ServerPlan::from_text(const std::string& text) {
       plan.phases.push_back({phase.at(0), parse_consistency(phase.at(1).get<std::string>())});
     plan.optimizer = optimizer_from(json.at("optimizer"));
     plan.chunk_floats = json.at("chunk_floats");
+    plan.separate_tensors = json.at("separate_tensors");
+    for (const Json& table : json.at("tables"))
+      plan.tables.push_back(table_from(table));
     plan.lanes = json.at("lanes");
     plan.bound = json.at("bound");
     plan.backups = json.at("backups");
@@ -176,7 +246,7 @@ void put_plan(comm::Store& store, const ServerPlan& plan) {
   std::size_t pieces = 0;
   for (std::size_t at = 0; at < text.size(); at += kPiece)
     store.set(fmt::format("plan/{}", pieces++), text.substr(at, kPiece));
-  store.set(control::kChunksKey, std::to_string(plan.chunks().size() + 1));
+  store.set(control::kChunksKey, std::to_string(plan.chunk_count()));
   store.set(control::kCopiesKey, std::to_string(plan.copies));
   store.set("plan/count", std::to_string(pieces));
 }
@@ -187,6 +257,14 @@ ServerPlan get_plan(comm::Store& store, const Deadline& deadline) {
   for (int piece = 0; piece < std::atoi(count.c_str()); ++piece)
     text += store.get(fmt::format("plan/{}", piece), deadline);
   return ServerPlan::from_text(text);
+}
+
+void put_first_map(comm::Store& store, const ServerPlan& plan, const Deadline& deadline) {
+  std::vector<control::ServerSeat> seats;
+  for (std::uint32_t server = 0; server < plan.servers; ++server)
+    seats.push_back({store.get(control::server_key(server, 0), deadline), 0});
+  const control::ServerMap map = control::first_map(plan.chunk_count(), plan.copies, std::move(seats));
+  store.set(control::map_key(map.generation), map.to_text());
 }
 
 }  // namespace muster::strategies

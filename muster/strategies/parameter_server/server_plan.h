@@ -3,7 +3,8 @@
 // constant.
 //
 // A chunk is a range of whole blocks of the flat layout, the unit that is placed on servers, pulled and pushed. The
-// book (book.h) is one chunk more, the last: it has no parameters and says what has been applied.
+// book (book.h) is one chunk more: it has no parameters and says what has been applied. Its number follows those of the
+// layout's chunks, and after it come the partitions of embedding tables, each a chunk as well.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include "muster/compute/slice_update.h"
 #include "muster/model/flat_layout.h"
 #include "muster/strategies/parameter_server/consistency.h"
+#include "muster/strategies/parameter_server/sparse_table.h"
 #include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
@@ -32,12 +34,19 @@ struct ServerChunk {
   std::size_t floats() const { return end - begin; }
 };
 
+struct ServerTable {
+  TableOptions options;
+  std::uint32_t partitions = 1;  // partition_of() says which has a key
+};
+
 struct ServerPlan {
   model::FlatLayout layout;
   compute::BufferLayout buffers;
   compute::OptimizerOptions optimizer;
   std::vector<compute::TensorRule> rules;  // one per tensor of the layout
   std::size_t chunk_floats = 256 * 1024;
+  bool separate_tensors = false;  // no chunk has parts of two tensors: programs push them by name
+  std::vector<ServerTable> tables{};
   std::uint32_t lanes = 1;  // most of a step
   std::vector<Phase> phases{{}};
   std::uint64_t bound = 0;      // of ssp
@@ -52,6 +61,12 @@ struct ServerPlan {
 
   // The chunks of the layout. Tensors stay whole where the optimizer needs their norms.
   std::vector<ServerChunk> chunks() const;
+  // With the book and all partitions.
+  std::uint32_t chunk_count() const;
+  // The chunk of a table's first partition; the others follow. REQUIRES: table < tables.size().
+  std::uint32_t first_partition(std::size_t table) const;
+  // Whose partition the chunk is; null if it is none.
+  const TableOptions* table_of(std::uint32_t chunk) const;
   Consistency consistency_at(std::uint64_t step) const;
   TransportLimits limits() const;
 
@@ -63,5 +78,9 @@ struct ServerPlan {
 // Leaves the plan in the store, where get_plan() finds it.
 void put_plan(comm::Store& store, const ServerPlan& plan);
 ServerPlan get_plan(comm::Store& store, const Deadline& deadline);
+
+// Of a job whose servers stay as they are, with nobody who replaces them: leaves the map in the store as soon as all
+// have said where they are. Throws kTimeout.
+void put_first_map(comm::Store& store, const ServerPlan& plan, const Deadline& deadline);
 
 }  // namespace muster::strategies

@@ -36,8 +36,8 @@ struct Shard::Held {
   std::uint64_t kept = 0;                          // mask
   std::vector<std::vector<std::uint8_t>> present;  // by lane
   std::optional<std::uint64_t> reduced;            // mask: their sum stands in the next buffer
-  // What the lanes of the step that was reduced last came to: whoever ends a step may be lost half-way, and the next one
-  // has to come to the same verdict.
+  // What the lanes of the step that was reduced last came to: whoever ends a step may be lost half-way, and the next
+  // one has to come to the same verdict.
   std::uint64_t records_step = ~std::uint64_t{0};
   std::uint64_t records_mask = 0;
   std::vector<compute::BlockSum> records;
@@ -48,12 +48,13 @@ std::size_t Shard::memory_bytes(const ServerPlan& plan) {
          2 * (1 + slots_of(plan)) * align(plan.layout.size() * sizeof(float));
 }
 
-Shard::Shard(const ServerPlan& plan, std::span<std::byte> memory)
+Shard::Shard(const ServerPlan& plan, std::span<std::byte> memory, OwnUpdate own)
     : plan_(plan),
       chunks_(plan.chunks()),
       optimizer_(compute::make_optimizer(plan.optimizer)),
       slots_(static_cast<std::size_t>(optimizer_->slots())),
       memory_(memory),
+      own_(std::move(own)),
       lanes_(plan.lanes),
       records_(plan.layout.blocks().size()),
       norms_(plan.layout.blocks().size()),
@@ -126,6 +127,24 @@ void Shard::update(Held& held, const ServerChunk& chunk, std::span<const compute
   ++held.history.version;
 }
 
+void Shard::own_update(Held& held, const ServerChunk& chunk, std::span<const float> gradient, double rate,
+                       double scale) {
+  const std::span<float> from = flat(held, held.history.version).parameters.subspan(chunk.begin, chunk.floats());
+  const std::span<float> to = flat(held, held.history.version + 1).parameters.subspan(chunk.begin, chunk.floats());
+  std::ranges::copy(from, to.begin());
+  if (scale != 1) {
+    scaled_.resize(gradient.size());
+    std::ranges::transform(gradient, scaled_.begin(), [&](float value) { return static_cast<float>(value * scale); });
+    gradient = scaled_;
+  }
+  own_(to, gradient, rate);
+  ++held.history.version;
+}
+
+std::uint64_t Shard::next_update(std::uint32_t chunk, std::uint32_t client) const {
+  return held_.at(chunk)->history.next_update(client);
+}
+
 Status Shard::push(const Header& header, std::span<const std::byte> body) {
   const ServerChunk& chunk = chunks_[header.chunk];
   Held& held = *held_.at(header.chunk);
@@ -134,7 +153,9 @@ Status Shard::push(const Header& header, std::span<const std::byte> body) {
   const bool own = (header.flags & kOwnUpdate) != 0;
   if (body.size() != chunk.floats() * sizeof(float) + marks || (!own && (header.lane >= lanes || lanes > plan_.lanes)))
     return Status::kRefused;
+  if ((own && header.first > header.id) || (own_ && (header.flags & kKept) != 0)) return Status::kRefused;
   AppliedSet& applied = own ? held.history.own[header.client] : held.history.lanes;
+  if (own) applied.close_below(header.first);
   const std::uint64_t step = own ? header.id : header.step;
   if (step >= applied.floor() + AppliedSet::kFarthest) return Status::kRefused;
   if (applied.contains(step, own ? 0 : header.lane)) {
@@ -160,8 +181,12 @@ Status Shard::push(const Header& header, std::span<const std::byte> body) {
     rate /= static_cast<double>(held.history.version - header.version);
   begin_next(held);
   held.reduced.reset();
-  const compute::LaneGradient lane{as_flat(body.data(), chunk.begin), present_.data()};
-  update(held, chunk, std::span(&lane, 1), rate, header.scale);
+  if (own_) {
+    own_update(held, chunk, {reinterpret_cast<const float*>(body.data()), chunk.floats()}, rate, header.scale);
+  } else {
+    const compute::LaneGradient lane{as_flat(body.data(), chunk.begin), present_.data()};
+    update(held, chunk, std::span(&lane, 1), rate, header.scale);
+  }
   applied.add(step, own ? 0 : header.lane, own ? 1 : lanes);
   return Status::kDone;
 }
@@ -290,7 +315,8 @@ void Shard::read_kept(Held& held, const ServerChunk& chunk, ByteReader& reader) 
   held.records_step = reader.get<std::uint64_t>();
   held.records_mask = reader.get<std::uint64_t>();
   const auto records = reader.get<std::uint64_t>();
-  if (records > chunk.blocks.last - chunk.blocks.first) throw Error(ErrorKind::kDamaged, "a chunk has too many records");
+  if (records > chunk.blocks.last - chunk.blocks.first)
+    throw Error(ErrorKind::kDamaged, "a chunk has too many records");
   held.records.resize(records);
   reader.get_all(std::span(held.records));
   held.kept_step = reader.get<std::uint64_t>();

@@ -31,7 +31,8 @@ class Talk {
  public:
   explicit Talk(Consistency consistency) : plan_(plan_of({{0, consistency}})), book_(plan_) {}
 
-  std::optional<Book::Answer> ask(Want want, std::uint64_t step, std::uint32_t worker = 0, std::uint64_t generation = 1) {
+  std::optional<Book::Answer> ask(Want want, std::uint64_t step, std::uint32_t worker = 0,
+                                  std::uint64_t generation = 1) {
     Header header;
     header.verb = Verb::kLease;
     header.client = worker;
