@@ -18,6 +18,7 @@ constexpr std::uint64_t kLeastLaneSamples = 2;  // batch norm cannot train on on
 constexpr std::uint64_t kLanesInWork = 2;
 // Of an evaluation: those that are read ahead (batch_walk.cpp) and the one in work.
 constexpr std::uint64_t kEvaluationBatches = 4;
+constexpr std::uint64_t kWindowBytes = 8 << 20;  // of a parameter server's client
 
 std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
   return (value + by - 1) / by;
@@ -36,6 +37,14 @@ State state_of(const MemoryFigures& figures) {
   const std::uint64_t versions = 2 * (parameters * (1 + figures.slots) + buffers);
   if (figures.strategy == "shared_sync") return {versions, figures.lanes * (parameters + buffers), 0};
   const std::uint64_t workers = figures.workers;
+  if (figures.strategy == "parameter_server") {
+    State served;
+    served.versions = figures.copies * versions + workers * versions / 2;
+    served.gradients = workers * parameters + (figures.keeps_lanes ? figures.copies * figures.lanes * parameters : 0);
+    // Every client has a window of calls at every server.
+    served.exchange = workers * std::min(parameters, kWindowBytes);
+    return served;
+  }
   State state;
   state.versions = workers * versions;
   // A worker with one lane has its gradient where the sum of all workers will be.
@@ -87,12 +96,13 @@ MemoryEstimate estimate_memory(const MemoryFigures& figures) {
       {"first weights of the workers", workers * parameters * (figures.slots > 0 ? 3 : 2)}};
   keep_what_counts(starting);
   MemoryEstimate estimate;
-  estimate.items = {{"parameters and optimizer state, two versions", state.versions},
-                    {"exchange between workers", state.exchange},
-                    {"data set", workers * figures.data_bytes},
-                    {"LibTorch and Muster, each process", workers * figures.process_bytes},
-                    {"LibTorch and Muster, shared", figures.library_bytes},
-                    {"the process that starts the workers", workers > 1 ? figures.launcher_bytes : 0}};
+  estimate.items = {
+      {"parameters and optimizer state, two versions", state.versions},
+      {"exchange between workers", state.exchange},
+      {"data set", workers * figures.data_bytes},
+      {"LibTorch and Muster, each process", workers * figures.process_bytes + figures.servers * figures.launcher_bytes},
+      {"LibTorch and Muster, shared", figures.library_bytes},
+      {"the process that starts the workers", workers > 1 ? figures.launcher_bytes : 0}};
   keep_what_counts(estimate.items);
   const bool training_takes_more = MemoryEstimate{training}.total() >= MemoryEstimate{starting}.total();
   const std::vector<MemoryItem>& most = training_takes_more ? training : starting;

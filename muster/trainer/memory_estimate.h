@@ -22,6 +22,9 @@ struct MemoryFigures {
   std::uint64_t lanes = 1;
   std::uint64_t slots = 0;               // of the optimizer's state
   bool outer_momentum = false;           // of local_sgd
+  std::uint64_t servers = 0;             // processes of parameter_server
+  std::uint64_t copies = 1;              // of the model, on its servers
+  bool keeps_lanes = false;              // servers keep gradients until a step is over (bsp, backup)
   model::ModelMemory model = {};         // steps are 0 where they could not be measured
   std::string unmeasured = {};           // why they could not; empty: they were
   bool may_recompute = false;            // the model has model.recompute and does not use it

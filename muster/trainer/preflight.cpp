@@ -68,6 +68,12 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   figures.lanes = resolved.lanes;
   figures.slots = static_cast<std::uint64_t>(compute::make_optimizer(optimizer_options(resolved))->slots());
   figures.outer_momentum = job.parallel.outer_momentum > 0;
+  if (figures.strategy == "parameter_server") {
+    figures.servers = static_cast<std::uint64_t>(job.parallel.servers);
+    figures.copies = static_cast<std::uint64_t>(job.parallel.copies);
+    figures.keeps_lanes =
+        strategies::is_synchronous(strategies::parse_phases(job.parallel.consistency).back().consistency);
+  }
   figures.may_recompute = may_recompute(job);
   figures.evaluation_samples =
       std::min(EvaluationOptions().batch, std::max(sets.validation->size(), sets.test->size()));

@@ -243,7 +243,8 @@ std::uint64_t train_under_fire(Job& job, int kills) {
   // With two copies one loss at a time is what is promised to be survived.
   std::uint64_t settled = job.wait_until_settled(0);
   for (int kill = 0; kill < kills && settled > 0 && goal.steps != 0; ++kill) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
+    // Long enough that a server has lasted when it is its turn again.
+    std::this_thread::sleep_for(std::chrono::milliseconds(400 + random() % 100));
     EXPECT_TRUE(job.kill_one());
     settled = job.wait_until_settled(settled);
   }

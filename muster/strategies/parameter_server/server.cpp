@@ -88,6 +88,7 @@ class Server::State {
         answer(*call);
       }
       send_to_copies();
+      settle_doubts();
       answer_waiting();
       const auto now = system_clock().now();
       if (now - looked_ > kLook) look_for_map(now);
@@ -397,7 +398,11 @@ class Server::State {
       const Header reply = copy.connection->wait(copy.flying.front().first, Deadline::after(kConnectTimeout));
       Outgoing sent = std::move(copy.flying.front().second);
       copy.flying.pop_front();
-      taken(copy, std::move(sent), reply);
+      // Not here: a new map changes the very list that is walked.
+      if (reply.status == Status::kDone || reply.status == Status::kDuplicate || reply.status == Status::kLate)
+        settle(sent.pending);
+      else
+        doubts_.push_back({server, std::move(sent)});
     }
     while (!copy.queue.empty()) {
       Outgoing& next = copy.queue.front();
@@ -409,20 +414,20 @@ class Server::State {
     }
   }
 
-  // What a copy has answered.
-  void taken(Copy& copy, Outgoing sent, const Header& reply) {
-    const std::uint32_t chunk = sent.header.chunk;
-    if (reply.status == Status::kDone || reply.status == Status::kDuplicate || reply.status == Status::kLate)
-      return settle(sent.pending);
+  // Copies that did not take what they were sent had a later map than this server, or have not got the chunk.
+  void settle_doubts() {
+    if (doubts_.empty()) return;
     look_for_map(system_clock().now());
-    if (!is_primary(chunk)) {
-      if (sent.pending) sent.pending->stale = true;
-      return settle(sent.pending);
+    for (Doubt& doubt : std::exchange(doubts_, {})) {
+      const std::uint32_t chunk = doubt.sent.header.chunk;
+      if (!is_primary(chunk) || !map().holds(chunk, doubt.server)) {
+        if (doubt.sent.pending) doubt.sent.pending->stale = doubt.sent.pending->stale || !is_primary(chunk);
+      } else {
+        // It gets the chunk as it is now, which includes what it has missed, and all that comes after it.
+        queue_fill(copies_[doubt.server], chunk, doubt.sent.pending);
+      }
+      settle(doubt.sent.pending);
     }
-    // It had a later map than this server, or has not got the chunk: it gets the chunk as it is now, which includes
-    // what it has missed, and all that comes after it.
-    queue_fill(copy, chunk, sent.pending);
-    settle(sent.pending);
   }
 
   // --- Maps.
@@ -528,6 +533,10 @@ class Server::State {
     if (!events.empty()) std::ofstream(plan_.event_log, std::ios::app) << events;
   }
 
+  struct Doubt {
+    std::uint32_t server = 0;
+    Outgoing sent;
+  };
   struct Waiting {
     Incoming call;
     Clock::Instant since;
@@ -549,6 +558,7 @@ class Server::State {
   std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // states of which pieces are missing
   std::set<std::uint32_t> lacking_;                           // chunks that this server is to be filled with
   std::vector<Waiting> waiting_;
+  std::vector<Doubt> doubts_;
   std::uint64_t said_ = 0;  // generation in which this server said that it is filled
   Clock::Instant looked_{};
   std::map<std::uint32_t, Loss> losses_;
