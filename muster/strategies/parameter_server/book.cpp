@@ -82,8 +82,8 @@ std::optional<std::uint32_t> Book::free_lane(const Header& request) const {
   const auto lanes = static_cast<std::uint32_t>(request.first);
   const auto place = static_cast<std::uint32_t>(request.second);
   const auto workers = static_cast<std::uint32_t>(request.second >> 32);
-  for (std::uint32_t lane = place; lane < lanes && workers > 0; lane += workers) {
-    if (is_free(request.step, lane)) return lane;
+  for (std::uint64_t lane = place; lane < lanes && workers > 0; lane += workers) {
+    if (is_free(request.step, static_cast<std::uint32_t>(lane))) return static_cast<std::uint32_t>(lane);
   }
   if (static_cast<Want>(request.flags) == Want::kOwnLane) return std::nullopt;
   for (std::uint32_t lane = lanes; lane-- > 0;) {

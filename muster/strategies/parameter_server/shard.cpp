@@ -151,7 +151,8 @@ Status Shard::push(const Header& header, std::span<const std::byte> body) {
   const std::size_t marks = (header.flags & kSomeAbsent) == 0 ? 0 : chunk.last_tensor - chunk.first_tensor;
   const auto lanes = static_cast<std::uint32_t>(header.first);
   const bool own = (header.flags & kOwnUpdate) != 0;
-  if (body.size() != chunk.floats() * sizeof(float) + marks || (!own && (header.lane >= lanes || lanes > plan_.lanes)))
+  const bool known = own ? header.client < plan_.workers + plan_.servers : header.lane < lanes && lanes <= plan_.lanes;
+  if (!known || body.size() != chunk.floats() * sizeof(float) + marks)
     return Status::kRefused;
   if ((own && header.first > header.id) || (own_ && (header.flags & kKept) != 0)) return Status::kRefused;
   AppliedSet& applied = own ? held.history.own[header.client] : held.history.lanes;
