@@ -92,6 +92,8 @@ void Board::sit() {
   seat.left.store(0);
   seat.start_time.store(process.start_time);
   seat.beat_ns.store(monotonic_ns());
+  // What the one before was at is not this one's: whoever watches would take it for hung.
+  begin(Activity::kNothing);
   seat.pid.store(process.pid);
   announce();
 }

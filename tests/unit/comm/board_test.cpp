@@ -94,6 +94,19 @@ TEST(Board, ADeadlineEndsAWaitAndTheErrorNamesTheRank) {
   }
 }
 
+TEST(Board, WhoTakesASeatHasNothingOfWhatTheOneBeforeWasAt) {
+  const SharedBoard shared(2);
+  Board first = shared.board(1);
+  first.sit();
+  first.begin(Activity::kComputing);
+  const Board::Doing before = shared.board(kAnyRank).doing(1);
+  ASSERT_EQ(before.activity, Activity::kComputing);
+  shared.board(1).sit();
+  const Board::Doing after = shared.board(kAnyRank).doing(1);
+  EXPECT_EQ(after.activity, Activity::kNothing);
+  EXPECT_GE(after.since, before.since);
+}
+
 TEST(Board, AFailureWakesEveryoneNamesTheRankAndTheFirstOneStays) {
   const SharedBoard shared(4);
   std::atomic<int> waiting{0};
