@@ -62,8 +62,8 @@ void add_ps(CLI::App& bench) {
   ps->add_option("--rank", o->rank)->group("");
   ps->footer(
       "A round is a push of everything, by which the servers take a step of SGD, and a pull of what comes of it.\n"
-      "gb_per_s counts bytes both ways, of all workers together; gb_per_s_per_worker those of the slowest. rows_per_s\n"
-      "counts each row that was pushed and pulled once. p50_us and p99_us are times of rounds, of the first worker.");
+      "gb_per_s and rows_per_s count both ways, of all workers together; gb_per_s_per_worker is the slowest one's.\n"
+      "p50_us and p99_us are times of rounds, of the first worker.");
   ps->callback([o] { bench_ps(*o); });
 }
 
