@@ -185,6 +185,8 @@ ServerPlan ParameterServer::make_plan() const {
   plan.buffers = options_.buffers;
   plan.optimizer = options_.optimizer;
   plan.rules = options_.rules;
+  for (std::size_t tensor = plan.rules.size(); tensor < plan.layout.tensors().size(); ++tensor)
+    plan.rules.push_back({.trainable = plan.layout.tensors()[tensor].trainable});
   plan.chunk_floats = std::max<std::size_t>(model::kBlockFloats, wanted.chunk_bytes / sizeof(float));
   plan.lanes = static_cast<std::uint32_t>(options_.lanes);
   plan.phases = wanted.phases;
