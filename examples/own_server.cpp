@@ -16,8 +16,7 @@ using muster::strategies::ParameterClient;
 
 constexpr std::size_t kFeatures = 8;
 constexpr std::uint32_t kWorkers = 3;
-constexpr int kSteps = 600;
-constexpr int kBatch = 16;
+constexpr int kSteps = 600, kBatch = 16;
 
 void sign_update(std::span<float> parameters, std::span<const float> gradient, double rate) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -87,10 +86,10 @@ int main() try {
   };
   const auto watcher = connect(kWorkers);
   std::printf("loss before: %.4f\n", loss(*watcher));
-  std::vector<std::jthread> workers;
+  std::vector<std::jthread> workers;  // ended by clear(), which waits for them
   for (std::uint32_t number = 0; number < kWorkers; ++number)
     workers.emplace_back([&, number] { work(*connect(number), number); });
-  workers.clear();  // waits for all
+  workers.clear();
   const double after = loss(*watcher);
   std::printf("loss after:  %.4f\n", after);
   return after < 0.01 ? 0 : 1;

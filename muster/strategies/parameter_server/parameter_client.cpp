@@ -18,9 +18,16 @@ namespace {
 
 constexpr const char* kWhere = "parameter client";
 constexpr std::size_t kReportBytes = 4096;
+constexpr std::size_t kFewRepeats = 8;  // one key in so many
 
-std::span<const std::byte> part(const std::vector<std::byte>& bytes, std::size_t begin, std::size_t end) {
-  return std::span(bytes).subspan(begin, end - begin);
+// The sum stands where floats need not be aligned.
+void add_row(const float* row, std::byte* sum, std::size_t width) {
+  for (std::size_t i = 0; i < width; ++i) {
+    float value = 0;
+    std::memcpy(&value, sum + i * sizeof(float), sizeof(float));
+    value += row[i];
+    std::memcpy(sum + i * sizeof(float), &value, sizeof(float));
+  }
 }
 
 }  // namespace
@@ -189,6 +196,18 @@ std::vector<std::uint32_t> ParameterClient::sort_keys(const Table& table) {
   return begins;
 }
 
+// Positions whose key came before, by the place of the key, and in their order for each: the bits depend on the batch
+// alone.
+void ParameterClient::find_repeats() {
+  repeats_.clear();
+  for (std::size_t i = 0; i < merger_.slots().size(); ++i) {
+    const std::uint32_t slot = merger_.slots()[i];
+    if (merger_.first_positions()[slot] != i) repeats_.push_back({places_[slot], static_cast<std::uint32_t>(i)});
+  }
+  std::stable_sort(repeats_.begin(), repeats_.end(),
+                   [](const Repeat& a, const Repeat& b) { return a.place < b.place; });
+}
+
 ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std::span<const std::int64_t> keys,
                                                    std::span<const float> gradients, double rate, std::uint64_t step) {
   const Table& place = table(name, keys.size(), gradients.size());
@@ -196,8 +215,9 @@ ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std:
   const std::size_t row_bytes = width * sizeof(float);
   const std::size_t most = most_body_ / (sizeof(std::int64_t) + row_bytes);
   merger_.merge_keys(keys);
-  const float* const rows = merger_.merge_rows(gradients, width).data();
   const std::vector<std::uint32_t> begins = sort_keys(place);
+  find_repeats();
+  auto repeat = repeats_.begin();
   std::unique_ptr<Batch> batch = new_batch();
   batch->bodies.resize(std::max(batch->bodies.size(), order_.size() * (sizeof(std::int64_t) + row_bytes)));
   std::size_t used = 0;
@@ -209,13 +229,16 @@ ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std:
       std::byte* const floats = body + chosen.size() * sizeof(std::int64_t);
       for (std::size_t i = 0; i < chosen.size(); ++i) {
         std::memcpy(body + i * sizeof(std::int64_t), &merger_.keys()[chosen[i]], sizeof(std::int64_t));
-        std::memcpy(floats + i * row_bytes, rows + chosen[i] * width, row_bytes);
+        std::memcpy(floats + i * row_bytes, gradients.data() + merger_.first_positions()[chosen[i]] * width, row_bytes);
       }
+      for (; repeat != repeats_.end() && repeat->place < at + chosen.size(); ++repeat)
+        add_row(gradients.data() + repeat->position * width, floats + (repeat->place - at) * row_bytes, width);
       const std::size_t end = used + chosen.size() * (sizeof(std::int64_t) + row_bytes);
       Header header = update_header(Verb::kPushRows, place.first + partition, rate);
       header.step = step;
       batch->pieces.push_back(
-          {client_.start(header, part(batch->bodies, used, end), {}, deadline()), header.chunk, header.id});
+          {client_.start(header, std::span(batch->bodies).subspan(used, end - used), {}, deadline()), header.chunk,
+           header.id});
       used = end;
     }
   }
@@ -228,22 +251,26 @@ ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std:
   const std::size_t width = place.plan->options.width;
   const std::size_t most = most_body_ / std::max(sizeof(std::int64_t), width * sizeof(float));
   merger_.merge_keys(keys);
-  const std::vector<std::uint32_t> begins = sort_keys(place);
   std::unique_ptr<Batch> batch = new_batch();
-  batch->bodies.resize(std::max(batch->bodies.size(), order_.size() * sizeof(std::int64_t)));
-  for (std::size_t i = 0; i < order_.size(); ++i)
-    std::memcpy(batch->bodies.data() + i * sizeof(std::int64_t), &merger_.keys()[order_[i]], sizeof(std::int64_t));
-  // In the program's own order they need not be copied again.
-  const bool as_they_come = place.plan->partitions == 1 && !merger_.has_duplicates();
+  // In the program's own order rows need not be copied again, which is worth asking for a few keys twice.
+  const bool as_they_come =
+      place.plan->partitions == 1 && keys.size() - merger_.keys().size() <= keys.size() / kFewRepeats;
+  const std::vector<std::uint32_t> begins =
+      as_they_come ? std::vector<std::uint32_t>{0, static_cast<std::uint32_t>(keys.size())} : sort_keys(place);
+  std::span<const std::byte> asked = std::as_bytes(keys);
   std::span<float> replies = rows;
   if (!as_they_come) {
+    batch->bodies.resize(std::max(batch->bodies.size(), order_.size() * sizeof(std::int64_t)));
+    for (std::size_t i = 0; i < order_.size(); ++i)
+      std::memcpy(batch->bodies.data() + i * sizeof(std::int64_t), &merger_.keys()[order_[i]], sizeof(std::int64_t));
     batch->replies.resize(std::max(batch->replies.size(), order_.size() * width));
-    replies = batch->replies;
     batch->places.resize(keys.size());
     for (std::size_t i = 0; i < keys.size(); ++i)
       batch->places[i] = places_[merger_.slots()[i]];
     batch->to = rows;
     batch->width = width;
+    asked = batch->bodies;
+    replies = batch->replies;
   }
   for (std::uint32_t partition = 0; partition < place.plan->partitions; ++partition) {
     for (std::size_t at = begins[partition]; at < begins[partition + 1]; at += most) {
@@ -251,7 +278,7 @@ ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std:
       Header header;
       header.verb = Verb::kPullRows;
       header.chunk = place.first + partition;
-      const auto body = part(batch->bodies, at * sizeof(std::int64_t), end * sizeof(std::int64_t));
+      const auto body = asked.subspan(at * sizeof(std::int64_t), (end - at) * sizeof(std::int64_t));
       const auto reply = std::as_writable_bytes(replies.subspan(at * width, (end - at) * width));
       batch->pieces.push_back({client_.start(header, body, reply, deadline()), header.chunk});
     }

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -91,6 +92,12 @@ class ParameterClient {
     std::vector<std::uint32_t> chunks;
   };
 
+  // A position of the program's batch whose key came before.
+  struct Repeat {
+    std::uint32_t place;  // of the key's row
+    std::uint32_t position;
+  };
+
   Deadline deadline() const { return Deadline::after(timeout_); }
   const Tensor& tensor(const std::string& name, std::size_t floats) const;
   const Table& table(const std::string& name, std::size_t keys, std::size_t floats) const;
@@ -100,6 +107,7 @@ class ParameterClient {
   void start_push(Batch& batch, std::uint32_t chunk, std::span<const float> gradient, double rate);
   void start_pull(Batch& batch, std::uint32_t chunk, std::span<float> to);
   std::vector<std::uint32_t> sort_keys(const Table& table);
+  void find_repeats();
 
   // Constant after construction.
   const std::chrono::nanoseconds timeout_;
@@ -117,6 +125,7 @@ class ParameterClient {
   RowMerger merger_;
   std::vector<std::uint32_t> order_;   // scratch: the merged keys, sorted by partition
   std::vector<std::uint32_t> places_;  // scratch: of a merged key among them
+  std::vector<Repeat> repeats_;        // scratch
 };
 
 }  // namespace muster::strategies

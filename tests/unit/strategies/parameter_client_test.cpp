@@ -110,13 +110,15 @@ TEST_P(Servers, PushedGradientsAreAppliedAndPulledByName) {
 }
 
 TEST_P(Servers, RowsAreThoseOfATableInOnePiece) {
-  const LocalServers servers(plan_of(GetParam(), GetParam() > 1 ? 2 : 1));
+  ServerPlan plan = plan_of(GetParam(), GetParam() > 1 ? 2 : 1);
+  if (GetParam() == 1) plan.tables[0].partitions = 1;
+  const LocalServers servers(plan);
   ParameterClient client(client_of(servers.store()));
   Reference reference(words());
   RandomStream random({.seed = 3});
-  // Far more than a call takes, with and without keys that come twice; one key; none.
+  // Far more than a call takes, with many, some and no keys that come twice; one key; none.
   for (const auto& [count, different] :
-       {std::pair<std::size_t, std::int64_t>{6000, 3000}, {1, 10}, {0, 1}, {5000, 1L << 60}}) {
+       {std::pair<std::size_t, std::int64_t>{6000, 3000}, {1, 10}, {0, 1}, {3000, 30000}, {5000, 1L << 60}}) {
     const RowsBatch batch = random_batch(random, count, different);
     const auto pushed = client.push_rows("words", batch.keys, batch.gradients, 0.1);
     std::vector<float> rows(count * kWidth);
