@@ -37,8 +37,9 @@ TEST_F(MemoryPreflight, AJobThatCannotFitIsRefusedWithTheNumbers) {
     more.push_back(fmt::format("parallel.strategy={}", strategy));
     const Finished refused = run_program(folder_.path(), train_arguments(1, more));
     EXPECT_EQ(refused.exit_code, 2) << refused.err;
-    EXPECT_THAT(refused.err, AllOf(HasSubstr("of memory on this host"), HasSubstr("activations"), HasSubstr(" TB"),
-                                   HasSubstr("data.batch = "), HasSubstr("--ignore-memory")));
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("of memory on this host"), HasSubstr("activations"), HasSubstr(" GB available"),
+                      HasSubstr("data.batch = "), HasSubstr("--ignore-memory")));
     EXPECT_TRUE(nothing_written());
   }
 }

@@ -152,8 +152,7 @@ Status Shard::push(const Header& header, std::span<const std::byte> body) {
   const auto lanes = static_cast<std::uint32_t>(header.first);
   const bool own = (header.flags & kOwnUpdate) != 0;
   const bool known = own ? header.client < plan_.workers + plan_.servers : header.lane < lanes && lanes <= plan_.lanes;
-  if (!known || body.size() != chunk.floats() * sizeof(float) + marks)
-    return Status::kRefused;
+  if (!known || body.size() != chunk.floats() * sizeof(float) + marks) return Status::kRefused;
   if ((own && header.first > header.id) || (own_ && (header.flags & kKept) != 0)) return Status::kRefused;
   AppliedSet& applied = own ? held.history.own[header.client] : held.history.lanes;
   if (own) applied.close_below(header.first);

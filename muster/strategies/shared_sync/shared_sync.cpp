@@ -160,7 +160,8 @@ void SharedSync::restore(const CommittedState& state) {
                "state of another model");
   const Deadline deadline = Deadline::after(kStartTimeout);
   const bool fixed = !members_.supervised();
-  MUSTER_CHECK(fixed || !members_.founds() || arena_.generation() == 0, "under a supervisor restore() comes before meet()");
+  MUSTER_CHECK(fixed || !members_.founds() || arena_.generation() == 0,
+               "under a supervisor restore() comes before meet()");
   if (!fixed && members_.founds()) arena_.set_first_step(state.cursor.step);
   if (fixed) options_.group.barrier(deadline);
   // Both versions: what no step ever changes (frozen tensors) must be right in either.

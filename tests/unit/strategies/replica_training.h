@@ -32,7 +32,7 @@ struct Training {
   strategies::ParameterServerOptions parameter_server{};
   strategies::Claims claims = strategies::Claims::kStatic;
   bool synchronized = false;  // the workers' states are made the same at the end
-  int stop_rank = -1;  // asks to stop in its first step
+  int stop_rank = -1;         // asks to stop in its first step
   LaneWork work{};
   // Called by every worker after each of its steps, several at a time.
   std::function<void(int rank, const strategies::Strategy&, const strategies::StepOutcome&)> observe{};
