@@ -27,7 +27,7 @@ inline Table make_table(std::int64_t samples) {
 
 inline torch::nn::Sequential make_deep() {
   torch::manual_seed(1);
-  return {torch::nn::Linear(3 * (kWidth - 1), 32), torch::nn::ReLU(), torch::nn::Linear(32, 1)};
+  return torch::nn::Sequential(torch::nn::Linear(3 * (kWidth - 1), 32), torch::nn::ReLU(), torch::nn::Linear(32, 1));
 }
 
 // `rows`: samples x columns x kWidth.
