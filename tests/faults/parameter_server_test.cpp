@@ -111,7 +111,7 @@ TEST_F(ParameterServers, AResumedRunEndsAsOneThatWentOn) {
 }
 
 TEST_F(ParameterServers, WithBackupsTheSlowLaneIsDroppedAndCounted) {
-  const testing::Failpoints armed("parameter_server.push.before=delay=60@rank=1");
+  const testing::Failpoints armed("parameter_server.push.before=delay=300@rank=1");
   const Finished result = train(2, {"parallel.consistency=backup", "parallel.backups=2", "parallel.claims=static"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json counted = rows(result.out).back().at("servers");
