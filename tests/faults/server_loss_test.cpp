@@ -112,6 +112,11 @@ class Job {
     return false;
   }
 
+  void kill(std::uint32_t server) {
+    const std::scoped_lock lock(mutex_);
+    ASSERT_EQ(::kill(keeper_->pids()[server], SIGKILL), 0);
+  }
+
   // Until all servers live and nothing is to be filled, by a later map than `generation`; its generation.
   std::uint64_t wait_until_settled(std::uint64_t generation) {
     const Deadline deadline = Deadline::after(kLong);
@@ -209,11 +214,11 @@ void work(Job& job, std::uint32_t number, Goal& goal) {
 // once. Pure, from the log alone.
 void check_events(const std::filesystem::path& file, std::uint64_t steps, std::uint64_t bound) {
   std::map<std::uint64_t, std::set<std::uint64_t>> done;
+  std::uint64_t floor = 0;
   std::istringstream lines(read_text(file, 1 << 26));
   for (std::string line; std::getline(lines, line);) {
     const Json event = Json::parse(line);
     const auto step = event.at("step").get<std::uint64_t>();
-    std::uint64_t floor = 0;
     while (done[floor].size() == kLanes)
       ++floor;
     if (event.at("event") == "lease") {
@@ -300,6 +305,29 @@ TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
     std::this_thread::sleep_for(1ms);
   }
   EXPECT_NE(job.failure().find("--resume"), std::string::npos) << job.failure();
+}
+
+TEST(ServerLossOfThePrimary, ItsSuccessorKnowsTheUpdatesOfEveryClient) {
+  Job job(small_plan(Consistency::kAsp, 2, 2));
+  Client client({1, job.store(), {}});
+  client.find_servers(Deadline::after(kLong));
+  const std::vector<float> ones(job.chunks()[0].floats(), 1.0F);
+  const auto push = [&](std::uint64_t id) {
+    Header header;
+    header.verb = Verb::kPush;
+    header.id = id;
+    header.flags = kOwnUpdate;
+    header.rate = 1;
+    return client.call(header, std::as_bytes(std::span(ones)), {}, Deadline::after(kLong));
+  };
+  for (std::uint64_t id = 0; id < 10; ++id)
+    EXPECT_EQ(push(id).version, id + 1);
+  const std::uint64_t settled = job.wait_until_settled(0);
+  job.kill(*client.map().primary(0));
+  job.wait_until_settled(settled);
+  const Header repeated = push(9);
+  EXPECT_EQ(repeated.status, Status::kDuplicate);
+  EXPECT_EQ(repeated.version, 10U);
 }
 
 TEST(ServerLossOfTheOnlyCopy, IsReportedExactly) {

@@ -42,7 +42,7 @@ std::optional<Book::Answer> Book::lease(const Header& request) {
     // Those who held something are gone, or have let it go.
     generation_ = request.version;
     leases_.clear();
-    finishing_ = false;
+    finishing_.reset();
   }
   highest_ = std::max(highest_, request.step);
   switch (static_cast<Want>(request.flags)) {
@@ -99,12 +99,13 @@ std::optional<Book::Answer> Book::lease_lane(const Header& request) {
     refused.header.status = Status::kRefused;
     return refused;
   }
+  std::erase_if(leases_, [&](const auto& lease) { return lease.second == request.client; });
   if (request.step < done_.floor() || (accepted_ != 0 && request.step == done_.floor()))
     return answer(Grant::kNothingLeft);
   if (!may_begin(request.step)) return std::nullopt;
   const std::optional<std::uint32_t> lane = free_lane(request);
   if (!lane) return answer(Grant::kNothingLeft);
-  leases_.insert({request.step, *lane});
+  leases_[{request.step, *lane}] = request.client;
   Answer granted = answer(Grant::kLane);
   granted.header.lane = *lane;
   Header told = request;
@@ -130,8 +131,8 @@ std::optional<Book::Answer> Book::commit_step(const Header& request) {
     over.result = closed != closed_.end() ? closed->second.result : StepResult{};
     return over;
   }
-  if (accepted_ == 0 || finishing_) return std::nullopt;
-  finishing_ = true;
+  if (accepted_ == 0 || (finishing_ && *finishing_ != request.client)) return std::nullopt;
+  finishing_ = request.client;
   Answer last = answer(Grant::kFinish);
   last.header.second = accepted_;
   for (const auto& [lane, kept] : kept_) {
@@ -256,7 +257,7 @@ Status Book::apply(const Header& header) {
   agreed_ = {header.step, result.stop != 0, std::max(agreed_.change, result.change)};
   kept_.clear();
   accepted_ = 0;
-  finishing_ = false;
+  finishing_.reset();
   done_.close(header.step);
   event("close", header, static_cast<std::uint64_t>(std::popcount(mask)));
   return Status::kDone;
@@ -313,7 +314,7 @@ void Book::write(std::span<const std::byte> state) {
   accepted_ = fresh.accepted_;
   closed_ = std::move(fresh.closed_);
   leases_.clear();
-  finishing_ = false;
+  finishing_.reset();
 }
 
 std::vector<std::byte> Book::first_state(const ServerPlan& plan, std::uint64_t step,

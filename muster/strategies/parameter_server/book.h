@@ -4,7 +4,8 @@
 // A lane's worker writes it into the book last, when all chunks have its gradient: a lane that is in the book has been
 // applied everywhere, so the book alone says what is left to do. Leases are not part of the state. They are void when
 // the workers change (their generation is higher) and when the book moves to another server; a lane that is then
-// computed twice is applied once, because every chunk knows the lanes it has seen.
+// computed twice is applied once, because every chunk knows the lanes it has seen. A worker has one lease at a time:
+// one that asks for a lane has given up what it had, or has never learned of it because the answer was lost.
 //
 // Headers, by verb:
 //   kLease   step, first = lanes of the step, second = place of the worker | workers << 32, version = the workers'
@@ -22,7 +23,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -143,10 +143,10 @@ class Book {
   std::uint64_t accepted_ = 0;  // mask: the lanes that count, once it is known
   std::map<std::uint64_t, Closed> closed_;
   // Not part of it.
-  std::uint64_t generation_ = 0;  // of the workers
-  std::set<std::pair<std::uint64_t, std::uint32_t>> leases_;
-  bool finishing_ = false;
-  std::uint64_t highest_ = 0;  // step that a worker has asked for
+  std::uint64_t generation_ = 0;                                             // of the workers
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> leases_;  // step and lane: worker
+  std::optional<std::uint32_t> finishing_;                                   // the worker that ends the step
+  std::uint64_t highest_ = 0;                                                // step that a worker has asked for
   std::string events_;
 };
 

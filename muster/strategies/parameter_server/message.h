@@ -46,6 +46,9 @@ enum MessageFlag : std::uint32_t {
   kExact = 64,      // kPull: with all steps before `step`
 };
 
+// Of flags with kCopied: the client whose update it was stands above.
+constexpr std::uint32_t kClientShift = 16;
+
 // Plain bytes, in the order of a little-endian machine. What a field means for a verb: shard.h, book.h and
 // table_shard.h.
 struct Header {

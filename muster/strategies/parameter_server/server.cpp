@@ -160,8 +160,14 @@ class Server::State {
     reply(call, Status::kRefused, std::as_bytes(std::span(reason)));
   }
 
-  void answer(const Incoming& call) {
-    const Header& request = call.request;
+  void answer(Incoming call) {
+    Header& request = call.request;
+    // Transports say who calls. Of what a server passes on, it says whose it was.
+    if ((request.flags & kCopied) != 0) {
+      if (request.client < plan_.workers) return refuse(call, "only servers copy to each other");
+      request.client = request.flags >> kClientShift;
+      request.flags &= (std::uint32_t{1} << kClientShift) - 1;
+    }
     if (request.generation > map().generation) look_for_map(system_clock().now());
     if (request.generation > map().generation) return reply(call, Status::kWait);
     if (request.generation < map().generation) return reply(call, Status::kStale);
@@ -584,7 +590,7 @@ void Server::State::change(const Incoming& call, Status status) {
   MUSTER_FAILPOINT("server.push.before_copies");
   for_each_copy(header.chunk, [&](Copy& copy) {
     Outgoing out{pending, call.request, call.body, {}};
-    out.header.flags |= kCopied;
+    out.header.flags |= kCopied | call.request.client << kClientShift;
     copy.queue.push_back(std::move(out));
     ++pending->waits_for;
   });

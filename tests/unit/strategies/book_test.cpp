@@ -84,40 +84,55 @@ class Talk {
 
 TEST(Book, AWorkerGetsItsOwnLanesFirstAndThenThoseOfOthersFromTheBack) {
   Talk talk(Consistency::kAsp);
-  EXPECT_EQ(talk.lane(0, 1), 1);
-  EXPECT_EQ(talk.lane(0, 1), 3);
-  EXPECT_EQ(talk.lane(0, 1), 2);
-  EXPECT_EQ(talk.lane(0, 1), 0);
+  for (const int expected : {1, 3, 2, 0}) {
+    EXPECT_EQ(talk.lane(0, 1), expected);
+    talk.push(0, static_cast<std::uint32_t>(expected));
+  }
   EXPECT_EQ(talk.lane(0, 0), -1);
 }
 
 TEST(Book, WithStaticClaimsNobodyTakesTheLanesOfOthers) {
   Talk talk(Consistency::kBsp);
   EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), 1);
+  talk.push(0, 1, kKept);
   EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), 3);
+  talk.push(0, 3, kKept);
   EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), -1);
 }
 
 TEST(Book, ALaneIsLeasedOnceUntilTheWorkersChange) {
   Talk talk(Consistency::kAsp);
   std::set<int> lanes;
-  for (std::uint32_t i = 0; i < kLanes; ++i)
-    lanes.insert(talk.lane(0));
+  for (std::uint32_t worker = 0; worker < kLanes; ++worker)
+    lanes.insert(talk.lane(0, worker));
   EXPECT_EQ(lanes.size(), kLanes);
-  EXPECT_EQ(talk.lane(0), -1);
+  EXPECT_EQ(talk.lane(0, kLanes), -1);
   talk.push(0, 2);
   // A new generation: what was leased and is not done is free again.
-  ASSERT_TRUE(talk.ask(Want::kLane, 0, 0, 2));
-  std::set<int> again{static_cast<int>(0)};
-  for (int lane = talk.lane(0); lane >= 0; lane = talk.lane(0))
-    again.insert(lane);
-  EXPECT_EQ(again, (std::set<int>{0, 1, 3}));
+  const auto first = talk.ask(Want::kLane, 0, 0, 2);
+  ASSERT_TRUE(first);
+  std::set<int> again{static_cast<int>(first->header.lane)};
+  for (std::uint32_t worker = 1; worker < kLanes; ++worker)
+    again.insert(talk.lane(0, worker));
+  EXPECT_EQ(again, (std::set<int>{-1, 0, 1, 3}));
+}
+
+TEST(Book, AWorkerThatAsksAgainHasNeverGotTheAnswer) {
+  Talk talk(Consistency::kBsp);
+  EXPECT_EQ(talk.lane(0, 0), 0);
+  EXPECT_EQ(talk.lane(0, 0), 0) << "or this lane would be nobody's for ever";
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+    talk.push(0, lane, kKept);
+  ASSERT_TRUE(talk.ask(Want::kCommitted, 0, 1));
+  const auto again = talk.ask(Want::kCommitted, 0, 1);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(static_cast<Grant>(again->header.flags), Grant::kFinish);
 }
 
 TEST(Book, WithABoundNobodyRunsFurtherAhead) {
   Talk talk(Consistency::kSsp);
-  EXPECT_EQ(talk.lane(0), 0);
-  EXPECT_GE(talk.lane(2), 0);
+  EXPECT_EQ(talk.lane(0, 0), 0);
+  EXPECT_GE(talk.lane(2, 1), 0);
   EXPECT_EQ(talk.lane(3), -2);
   for (std::uint32_t lane = 0; lane < kLanes - 1; ++lane)
     talk.push(0, lane);
