@@ -282,7 +282,10 @@ void JobService::report(const launch::SupervisorReport& report) {
   {
     const std::lock_guard lock(state.mutex);
     state.last = report;
-    state.steps.emplace_back(now, report.step);
+    // With parameter servers the arena counts no steps; the leader tells.
+    const Json note = Json::parse(report.note, nullptr, false);
+    if (note.is_object()) state.last.step = std::max(report.step, note.value("step", std::uint64_t{0}));
+    state.steps.emplace_back(now, state.last.step);
     while (now - state.steps.front().first > kRateWindow)
       state.steps.pop_front();
     state.look_for_applied = !state.unapplied.empty();

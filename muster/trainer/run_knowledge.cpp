@@ -18,6 +18,7 @@ std::string RunKnowledge::to_text() const {
             {"stop", stop},
             {"change", change},
             {"finished", finished},
+            {"step", step},
             {"total_steps", total_steps},
             {"steps_per_epoch", steps_per_epoch},
             {"batch", batch}};
@@ -53,6 +54,7 @@ RunKnowledge RunKnowledge::from_text(const std::string& text, const std::string&
   known.validated_step = step("validated_step");
   known.last_validation = object("last_validation");
   known.pace = object("pace");
+  known.step = json_get<std::uint64_t>(json, "step", where);
   known.total_steps = json_get<std::uint64_t>(json, "total_steps", where);
   known.steps_per_epoch = json_get<std::uint64_t>(json, "steps_per_epoch", where);
   known.batch = json_get<std::uint64_t>(json, "batch", where);

@@ -27,6 +27,7 @@ struct RunKnowledge {
   Json last_validation;  // what came out, an object; empty: there was none
   Json pace;             // of checkpoints (checkpoint_pace.h), an object; empty: none is kept
   // For those who watch.
+  std::uint64_t step = 0;  // that the leader has committed
   std::uint64_t total_steps = 0;
   std::uint64_t steps_per_epoch = 0;
   std::uint64_t batch = 0;

@@ -238,6 +238,7 @@ class Training {
     known_.run = folder_->path().string();
     known_.last_validation = last_validation_.to_json();
     if (job_.checkpoint.every_steps) known_.pace = pace_.to_json();
+    known_.step = session_.cursor().step;
     known_.total_steps = total_steps_;
     known_.steps_per_epoch = data::steps_per_epoch(shape_);
     known_.batch = resolved_.batch;

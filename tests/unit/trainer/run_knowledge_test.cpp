@@ -31,6 +31,7 @@ RunKnowledge of_a_run() {
   known.validated_step = 6;
   known.last_validation = {{"loss", 1.0 / 3}};
   known.pace = {{"failures", 7}};
+  known.step = 5;
   known.total_steps = 8;
   known.steps_per_epoch = 9;
   known.batch = 10;
@@ -76,7 +77,7 @@ TEST(RunKnowledge, FitsIntoANoteWhateverHappens) {
   known.run = std::string(RunFolder::kLongestPath, 'r');
   known.progress = {kMost, kLong, kLong, kMost, kMost, kMost, kMost, kMost, kLong, kLong, kLong};
   known.first_step = known.ledger_generation = known.change = kMost;
-  known.total_steps = known.steps_per_epoch = known.batch = kMost;
+  known.step = known.total_steps = known.steps_per_epoch = known.batch = kMost;
   known.checkpointed_step = known.validated_step = kMost;
   for (const char* metric : {"loss", "accuracy", "a_metric_with_a_long_name", "another_metric_with_a_long_name"})
     known.last_validation[metric] = kLong;
