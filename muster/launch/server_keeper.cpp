@@ -164,6 +164,16 @@ void ServerKeeper::look() {
   decide();
 }
 
+bool ServerKeeper::can_spare_one() const {
+  if (!map_ || map_->copies < 2 || !map_->filling().empty()) return false;
+  for (std::size_t number = 0; number < seats_.size(); ++number) {
+    if (seats_[number].address != map_->servers[number].address ||
+        (seats_[number].there && seats_[number].address.empty()))
+      return false;
+  }
+  return true;
+}
+
 std::vector<int> ServerKeeper::handles() const {
   std::vector<int> handles;
   for (const Seat& seat : seats_) {

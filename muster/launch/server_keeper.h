@@ -46,6 +46,9 @@ class ServerKeeper {
   // Looks after the servers; to be called every few milliseconds. Throws kPeerLost when all copies of a chunk are lost.
   void look();
 
+  // Whether one server may be taken away: every chunk has all its copies, more than one.
+  bool can_spare_one() const;
+
   // Descriptors that become readable when a server ends.
   std::vector<int> handles() const;
   // Of the servers' processes; 0 where there is none.

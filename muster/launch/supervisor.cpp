@@ -376,6 +376,8 @@ struct Supervisor::State {
     for (const int seat : decision.start)
       start(static_cast<std::size_t>(seat));
     for (const int seat : decision.evict) {
+      // A worker that serves takes its part of the model with it: one at a time, when others have all of it.
+      if (options.workers_serve && (!keeper || !keeper->can_spare_one() || anybody_leaves())) break;
       seats[static_cast<std::size_t>(seat)].evicted = true;
       seats[static_cast<std::size_t>(seat)].process->kill(SIGKILL);
     }
@@ -409,6 +411,10 @@ struct Supervisor::State {
     }
     if (keeper) report.servers = keeper->pids();
     options.report(report);
+  }
+
+  bool anybody_leaves() const {
+    return std::any_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.evicted; });
   }
 
   void signal_all(int signal) const {
