@@ -102,7 +102,8 @@ struct Supervisor::State {
   }
 
   void look_after_servers() {
-    if (!keeper || finishing) return;
+    // Workers that have done their work take their servers with them, one after the other.
+    if (!keeper || finishing || stopped) return;
     for (std::size_t index = 0; options.workers_serve && index < seats.size(); ++index) {
       const Seat& seat = seats[index];
       std::optional<std::uint32_t> attempt;
@@ -409,7 +410,6 @@ struct Supervisor::State {
       if (now) seat.doing = now->board().doing(seat.seat);
       report.seats.push_back(seat);
     }
-    if (keeper) report.servers = keeper->pids();
     options.report(report);
   }
 

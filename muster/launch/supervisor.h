@@ -42,7 +42,6 @@ struct SupervisorReport {
   std::uint64_t step = 0;  // committed
   std::vector<Seat> seats;
   std::string note;                   // what the leader has left in the arena (comm/arena.h)
-  std::vector<std::int32_t> servers;  // processes of parameter servers
 };
 
 // What the job's owner wants now.

@@ -98,5 +98,39 @@ TEST_F(Elastic, ShrinkingGrowingStoppingAndResumingChangeSpeedAndNotTheResult) {
   EXPECT_TRUE(changed == model(undisturbed)) << "the files of the weights differ";
 }
 
+// A worker that serves holds a part of the model: two of four that are told to go must not take both copies with them.
+TEST_F(Elastic, WorkersThatServeComeAndGoAndTakeNothingWithThem) {
+  std::uint64_t step = 0;
+  const std::vector<std::string> served{"parallel.strategy=parameter_server", "parallel.servers=0",
+                                        "parallel.copies=2"};
+  {
+    const testing::Failpoints slow("parameter_server.push.before=delay=10");
+    std::vector<std::string> wanted = served;
+    wanted.emplace_back("job.steps=100000");
+    Program program(folder_.path(), train_arguments("2:4", wanted));
+    const Json all = wait_for_workers(4);
+    ASSERT_EQ(command({"scale", "elastic", "2"}).exit_code, 0);
+    const Json two = wait_for_workers(2);
+    ASSERT_EQ(command({"scale", "elastic", "4"}).exit_code, 0);
+    const Json again = wait_for_workers(4);
+    ASSERT_TRUE(two.is_object() && again.is_object());
+    EXPECT_LT(two.at("step"), again.at("step")) << "it trains meanwhile";
+    ASSERT_EQ(command({"stop", "elastic"}).exit_code, 0);
+    step = rows(program.wait().out).back().at("step");
+  }
+  // The same steps by one worker of shared_sync, in one go.
+  const std::string steps = fmt::format("job.steps={}", step);
+  const Finished undisturbed = run_program(folder_.path(), train_arguments("1", {"job.runs=undisturbed", steps}));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  std::string file;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "runs")) {
+    if (entry.path().filename() == "model.safetensors" &&
+        entry.path().parent_path().filename() == fmt::format("step-{:012}", step))
+      file = testing::slurp(entry.path());
+  }
+  ASSERT_FALSE(file.empty());
+  EXPECT_TRUE(file == model(undisturbed)) << "the files of the weights differ";
+}
+
 }  // namespace
 }  // namespace muster
