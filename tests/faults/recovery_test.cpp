@@ -17,6 +17,7 @@ namespace muster {
 namespace {
 
 using testing::children_of;
+using testing::expect_same_end;
 using testing::Finished;
 using ::testing::HasSubstr;
 using testing::Program;
@@ -34,12 +35,6 @@ class Recovery : public ::testing::Test {
     const Finished result = run_program(folder_.path(), train_arguments(1, more));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return rows(result.out).back();
-  }
-  static void expect_same_end(const Finished& result, const Json& expected, const std::string& what) {
-    ASSERT_EQ(result.exit_code, 0) << what << "\n" << result.err;
-    const Json actual = rows(result.out).back();
-    for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
-      EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
   }
   // Nothing of a checkpoint whose writer was lost.
   void expect_nothing_hidden(const std::string& runs) const {

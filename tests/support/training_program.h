@@ -71,6 +71,14 @@ inline std::vector<std::string> train_arguments(int workers, const std::vector<s
   return train_arguments(std::to_string(workers), more);
 }
 
+// That a run has ended with the bits of another one.
+inline void expect_same_end(const Finished& result, const Json& expected, const std::string& what) {
+  ASSERT_EQ(result.exit_code, 0) << what << "\n" << result.err;
+  const Json actual = rows(result.out).back();
+  for (const char* key : {"event", "step", "weights", "test_loss", "test_accuracy", "best_step", "best_loss"})
+    EXPECT_EQ(actual.at(key), expected.at(key)) << key << ", " << what << "\n" << result.err;
+}
+
 // What the programs that are started meanwhile do at failpoints.
 class Failpoints {
  public:

@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "muster/base/check.h"
-
 namespace muster::strategies {
 namespace {
 

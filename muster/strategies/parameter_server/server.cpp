@@ -37,7 +37,6 @@ struct Pending {
   std::uint64_t handle = 0;
   bool to_answer = true;
   Header reply;
-  std::vector<std::byte> body;
   int waits_for = 0;
   bool stale = false;
 };
@@ -536,7 +535,8 @@ class Server::State {
   void write_events() {
     if (!book_ || plan_.event_log.empty()) return;
     const std::string events = book_->take_events();
-    if (!events.empty()) std::ofstream(plan_.event_log, std::ios::app) << events;
+    // A copy would say everything again.
+    if (!events.empty() && is_primary(book_chunk_)) std::ofstream(plan_.event_log, std::ios::app) << events;
   }
 
   struct Doubt {
@@ -604,7 +604,7 @@ void Server::State::settle(const std::shared_ptr<Pending>& pending) {
   if (pending->stale) pending->reply.status = Status::kStale;
   pending->reply.generation = map().generation;
   MUSTER_FAILPOINT("server.push.before_reply");
-  inbox_->reply(pending->handle, pending->reply, pending->body);
+  inbox_->reply(pending->handle, pending->reply, {});
 }
 
 Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {

@@ -11,29 +11,18 @@
 
 #include "muster/base/error.h"
 #include "muster/base/random.h"
-#include "muster/base/temporary_folder.h"
+#include "muster/strategies/parameter_server/chunk_state.h"
+#include "muster/strategies/parameter_server/shard.h"
 #include "support/errors.h"
 #include "unit/strategies/replica_training.h"
 
 namespace muster::strategies {
 namespace {
 
+using testing::compute_lane;
 using ::testing::HasSubstr;
 using testing::Trained;
 using testing::Training;
-
-// A gradient that depends on step, lane, position and the parameters, as a model's does.
-void compute_lane(const StrategyOptions& options, const CommittedState& state, const data::StepPlan& plan,
-                  std::size_t lane, const compute::LaneArea& area) {
-  RandomStream random({.seed = 5, .step = plan.at.step, .lane = lane});
-  std::fill(area.present.begin(), area.present.end(), 1);
-  for (std::size_t i = 0; i < options.layout.size(); ++i)
-    area.gradient[i] = 0.1F * state.parameters[i] + static_cast<float>(random.uniform() - 0.5);
-  for (std::size_t byte = 0; byte < 12; byte += 4) {
-    const auto mean = static_cast<float>(random.uniform());
-    std::memcpy(area.buffers.data() + byte, &mean, sizeof mean);
-  }
-}
 
 Training small(int workers, std::vector<Phase> phases) {
   Training training;
@@ -217,6 +206,32 @@ TEST(ParameterServerStop, AWishReachesAllInTheSameStep) {
   };
   testing::train(training);
   EXPECT_EQ(first, (std::map<int, std::uint64_t>{{0, 1}, {1, 1}, {2, 1}}));
+}
+
+// One chunk of one server: an update that was computed three versions ago has a third of the rate.
+TEST(StalenessRate, AnUpdateThatComesLateHasAShareOfTheRate) {
+  for (const bool aware : {false, true}) {
+    ServerPlan plan;
+    plan.layout = model::FlatLayout({{"w", {16}}});
+    plan.rules.resize(1);
+    plan.optimizer = compute::Sgd{.lr = 1};
+    plan.staleness_rate = aware;
+    comm::SharedRegion memory = comm::SharedRegion::create(Shard::memory_bytes(plan), {.shared = false});
+    Shard shard(plan, memory.bytes());
+    std::vector<float> zeros(16);
+    std::vector<std::uint64_t> updates(1);
+    shard.write(0, Shard::first_state(pack_chunk(plan.chunks()[0], {}, {zeros, {}, updates}, 0)));
+    const std::vector<float> ones(16, 1.0F);
+    Header push;
+    push.verb = Verb::kPush;
+    push.first = 1;
+    push.rate = 1;
+    for (push.step = 0; push.step < 4; ++push.step) {
+      push.version = push.step == 3 ? 0 : push.step;  // the last one is three versions old
+      EXPECT_EQ(shard.push(push, std::as_bytes(std::span(ones))), Status::kDone);
+    }
+    EXPECT_FLOAT_EQ(shard.view(0).parameters[0], aware ? -3 - 1.0F / 3 : -4.0F);
+  }
 }
 
 TEST(ParameterServerOptions, ContradictionsAreRefusedWithARemedy) {

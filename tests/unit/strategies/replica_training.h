@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/random.h"
 #include "muster/strategies/registry.h"
 #include "support/groups.h"
 
@@ -53,6 +54,19 @@ struct Trained {
     return bits == other.bits && same(losses, other.losses) && same(norms, other.norms) && applied == other.applied;
   }
 };
+
+// A gradient that depends on step, lane, position and the parameters, as a model's does.
+inline void compute_lane(const strategies::StrategyOptions& options, const strategies::CommittedState& state,
+                         const data::StepPlan& plan, std::size_t lane, const compute::LaneArea& area) {
+  RandomStream random({.seed = 5, .step = plan.at.step, .lane = lane});
+  std::fill(area.present.begin(), area.present.end(), 1);
+  for (std::size_t i = 0; i < options.layout.size(); ++i)
+    area.gradient[i] = 0.1F * state.parameters[i] + static_cast<float>(random.uniform() - 0.5);
+  for (std::size_t byte = 0; byte < 12; byte += 4) {
+    const auto mean = static_cast<float>(random.uniform());
+    std::memcpy(area.buffers.data() + byte, &mean, sizeof mean);
+  }
+}
 
 inline compute::BufferLayout one_mean_and_one_count() {
   compute::BufferLayout buffers;

@@ -27,25 +27,13 @@ namespace muster::strategies {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::compute_lane;
 using testing::slurp;
 using testing::Trained;
 using testing::Training;
 
 constexpr std::uint64_t kSteps = 8;
 constexpr auto kPatience = 30s;
-
-// A gradient that depends on step, lane, position and the parameters, as a model's does.
-void compute_lane(const StrategyOptions& options, const CommittedState& state, const data::StepPlan& plan,
-                  std::size_t lane, const compute::LaneArea& area) {
-  RandomStream random({.seed = 5, .step = plan.at.step, .lane = lane});
-  std::fill(area.present.begin(), area.present.end(), 1);
-  for (std::size_t i = 0; i < options.layout.size(); ++i)
-    area.gradient[i] = 0.1F * state.parameters[i] + static_cast<float>(random.uniform() - 0.5);
-  for (std::size_t byte = 0; byte < 12; byte += 4) {
-    const auto mean = static_cast<float>(random.uniform());
-    std::memcpy(area.buffers.data() + byte, &mean, sizeof mean);
-  }
-}
 
 Training undisturbed() {
   Training training;
