@@ -41,7 +41,7 @@ struct SupervisorReport {
   std::uint64_t generation = 0;
   std::uint64_t step = 0;  // committed
   std::vector<Seat> seats;
-  std::string note;                   // what the leader has left in the arena (comm/arena.h)
+  std::string note;  // what the leader has left in the arena (comm/arena.h)
 };
 
 // What the job's owner wants now.
