@@ -35,20 +35,25 @@ class Line {
   // Of calls that were read and not answered yet.
   std::atomic<int>& under_way() { return under_way_; }
 
-  // From any thread: the stream is broken off.
+  // From any thread: nothing comes in or goes out any more, at once; its own thread notices the broken stream later.
   void cancel() {
     const MutexLock lock(mutex_);
     if (context_ != nullptr) context_->TryCancel();
+    close();
   }
-  // By the thread that reads it: nothing goes out any more.
+  // By the thread that reads it.
   void end() {
     const MutexLock lock(mutex_);
     context_ = nullptr;
+    close();
+  }
+
+ private:
+  void close() {
     ended_.store(true);
     out_.close();
   }
 
- private:
   const std::uint32_t client_;
   Outbox out_;
   std::atomic<bool> ended_{false};
