@@ -52,12 +52,13 @@ ServerPlan small_plan(Consistency consistency, std::uint32_t servers, std::uint3
 // A job of which only servers and clients exist.
 class Job {
  public:
-  explicit Job(ServerPlan plan)
+  explicit Job(ServerPlan plan, const std::string& failpoints = "")
       : plan_(std::move(plan)), chunks_(plan_.chunks()), store_(comm::make_file_store(folder_.path() / "store")) {
     if (plan_.snapshot_seconds > 0) plan_.folder = folder_.path().string();
     plan_.event_log = (folder_.path() / "events").string();
     launch::ServerKeeperOptions options;
     options.command = {MUSTER_PROGRAM, {"server"}, {}};
+    if (!failpoints.empty()) options.command.environment["MUSTER_FAILPOINTS"] = failpoints;
     options.servers = static_cast<int>(plan_.servers);
     options.tell = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
     keeper_.emplace(options, folder_.path() / "store");
@@ -155,6 +156,29 @@ struct Goal {
   void end_soon() { steps = begun + 2; }
 };
 
+Header lease_of(const Job& job, std::uint32_t worker, std::uint64_t step) {
+  Header lease;
+  lease.verb = Verb::kLease;
+  lease.chunk = job.book();
+  lease.step = step;
+  lease.first = kLanes;
+  lease.second = worker | std::uint64_t{kWorkers} << 32;
+  lease.version = 1;
+  lease.flags = static_cast<std::uint32_t>(Want::kLane);
+  return lease;
+}
+
+Header entry_of(const Job& job, std::uint64_t step, const Header& granted) {
+  Header done;
+  done.verb = Verb::kPush;
+  done.chunk = job.book();
+  done.step = step;
+  done.lane = granted.lane;
+  done.first = kLanes;
+  done.version = granted.version;
+  return done;
+}
+
 // A worker as the strategy is one: leases lanes, pushes every chunk, writes the lane into the book.
 void work(Job& job, std::uint32_t number, Goal& goal) {
   Client client({number, job.store(), {}});
@@ -167,15 +191,7 @@ void work(Job& job, std::uint32_t number, Goal& goal) {
       ;
     const Deadline deadline = Deadline::after(kLong);
     for (;;) {
-      Header lease;
-      lease.verb = Verb::kLease;
-      lease.chunk = job.book();
-      lease.step = step;
-      lease.first = kLanes;
-      lease.second = number | std::uint64_t{kWorkers} << 32;
-      lease.version = 1;
-      lease.flags = static_cast<std::uint32_t>(Want::kLane);
-      const Header granted = client.call(lease, {}, {}, deadline);
+      const Header granted = client.call(lease_of(job, number, step), {}, {}, deadline);
       if (granted.status == Status::kWait) continue;
       if (static_cast<Grant>(granted.flags) != Grant::kLane) break;
       std::vector<Client::Ticket> tickets;
@@ -198,14 +214,7 @@ void work(Job& job, std::uint32_t number, Goal& goal) {
       }
       for (const Client::Ticket ticket : tickets)
         client.finish(ticket, deadline);
-      Header done;
-      done.verb = Verb::kPush;
-      done.chunk = job.book();
-      done.step = step;
-      done.lane = granted.lane;
-      done.first = kLanes;
-      done.version = granted.version;
-      client.call(done, entry, {}, deadline);
+      client.call(entry_of(job, step, granted), entry, {}, deadline);
     }
   }
 }
@@ -294,6 +303,28 @@ TEST_P(ServerLoss, WithTwoCopiesNoAcknowledgedUpdateIsLostOrDoubled) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, ServerLoss, ::testing::Values(Consistency::kAsp, Consistency::kSsp),
                          [](const auto& info) { return std::string(to_string(info.param)); });
+
+// The log is what the staleness bound is proved by: what a copy has got is in it, whoever dies then.
+TEST(ServerLossOfTheBook, TheEventLogHasWhatItsCopyHas) {
+  constexpr std::uint64_t kSteps = 20;
+  // Only the primary of the book sends so much: here nothing but the book is pushed to.
+  Job job(small_plan(Consistency::kSsp, 2, 2), "server.copy.sent=kill@call=30,attempt=0");
+  Client client({0, job.store(), {}});
+  client.find_servers(Deadline::after(kLong));
+  const std::uint64_t settled = job.wait_until_settled(0);
+  const std::vector<std::byte> entry(sizeof(LaneEntry) + job.plan().buffers.bytes);
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    for (std::uint32_t lane = 0; lane < kLanes;) {
+      const Header granted = client.call(lease_of(job, 0, step), {}, {}, Deadline::after(kLong));
+      if (granted.status == Status::kWait) continue;
+      ASSERT_EQ(static_cast<Grant>(granted.flags), Grant::kLane);
+      client.call(entry_of(job, step, granted), entry, {}, Deadline::after(kLong));
+      ++lane;
+    }
+  }
+  EXPECT_GT(job.wait_until_settled(settled), settled);  // it was killed
+  check_events(job.events(), kSteps, job.plan().bound);
+}
 
 TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
   Job job(small_plan(Consistency::kAsp, 2, 2));

@@ -1,7 +1,6 @@
 #include "muster/strategies/parameter_server/server.h"
 
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,6 +17,7 @@
 #include "muster/base/files.h"
 #include "muster/base/json.h"
 #include "muster/strategies/parameter_server/book.h"
+#include "muster/strategies/parameter_server/server_copies.h"
 #include "muster/strategies/parameter_server/server_maps.h"
 #include "muster/strategies/parameter_server/shm_transport.h"
 #include "muster/strategies/parameter_server/snapshots.h"
@@ -30,31 +30,6 @@ constexpr std::chrono::milliseconds kLook{20};        // for a new map, while no
 constexpr std::chrono::milliseconds kLongAnswer{20};  // a lease that cannot be given yet is answered with "wait"
 constexpr std::chrono::microseconds kIdle{2000};
 constexpr std::chrono::seconds kConnectTimeout{1};
-constexpr std::chrono::milliseconds kRetry{50};  // of a connection that failed
-
-// A call that is answered when all copies have what it changed.
-struct Pending {
-  std::uint64_t handle = 0;
-  bool to_answer = true;
-  Header reply;
-  int waits_for = 0;
-  bool stale = false;
-};
-
-struct Outgoing {
-  std::shared_ptr<Pending> pending;
-  Header header;
-  std::span<const std::byte> body;                // of the call, which is not answered before this is sent
-  std::shared_ptr<std::vector<std::byte>> owned;  // or of a state that is sent in pieces
-};
-
-// Another server that holds copies of chunks of this one.
-struct Copy {
-  std::unique_ptr<Connection> connection;
-  std::deque<Outgoing> queue;
-  std::deque<std::pair<Connection::Call, Outgoing>> flying;
-  Clock::Instant failed{};
-};
 
 }  // namespace
 
@@ -67,6 +42,7 @@ class Server::State {
         inbox_(make_inbox()),
         shard_(plan_, inbox_->memory(), options_.update),
         tables_(plan_),
+        copies_(copies_options(), maps_),
         book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())),
         chunk_count_(plan_.chunk_count()) {
     if (plan_.snapshot_seconds > 0 && options_.attempt > 0) load_snapshots();
@@ -82,17 +58,19 @@ class Server::State {
   void run() {
     const FailpointScope scope(static_cast<int>(options_.number), -1, static_cast<int>(options_.attempt));
     while (!stopping_) {
-      const bool busy = copying() || !waiting_.empty();
+      const bool busy = copies_.busy() || !waiting_.empty();
       if (std::optional<Incoming> call = inbox_->next(Deadline::after(busy ? kBusy : kIdle))) {
         answer(*call);
       }
-      send_to_copies();
-      settle_doubts();
+      copies_.exchange();
+      if (copies_.in_doubt()) {
+        look_for_map(system_clock().now());
+        copies_.settle_doubts();
+      }
       answer_waiting();
       const auto now = system_clock().now();
       if (now - looked_ > kLook) look_for_map(now);
       if (plan_.snapshot_seconds > 0) write_snapshots(now);
-      write_events();
     }
   }
 
@@ -107,6 +85,18 @@ class Server::State {
     const std::uint32_t client = plan_.workers + options_.number;
     const Deadline deadline = Deadline::after(kConnectTimeout);
     return options_.connect ? options_.connect(address, client, deadline) : connect_shm(address, client, deadline);
+  }
+
+  ServerCopiesOptions copies_options() {
+    return {.number = options_.number,
+            .most_body = plan_.limits().most_body,
+            .connect = [this](const std::string& address) { return connect(address); },
+            .read = [this](std::uint32_t chunk) { return read(chunk); },
+            .answer =
+                [this](std::uint64_t handle, Header reply) {
+                  reply.generation = map().generation;
+                  inbox_->reply(handle, reply, {});
+                }};
   }
 
   // A chunk is of one of three kinds: a part of the layout, the book, a partition of a table.
@@ -262,12 +252,9 @@ class Server::State {
       say_if_filled();
       return reply(call, Status::kDone);
     }
-    auto pending = std::make_shared<Pending>();
-    pending->handle = call.handle;
-    pending->reply = request;
-    pending->reply.version = version(request.chunk);
-    fill_copies(request.chunk, pending);
-    if (pending->waits_for == 0) reply(call, Status::kDone);
+    Header header = request;
+    header.version = version(request.chunk);
+    if (!copies_.fill_all(call, header)) reply(call, Status::kDone);
   }
 
   void give_piece(const Incoming& call) {
@@ -304,6 +291,7 @@ class Server::State {
       answer->header.generation = map().generation;
       std::span<const std::byte> body;
       if (answer->result) body = std::as_bytes(std::span(&*answer->result, 1));
+      write_events();
       inbox_->reply(waiting.call.handle, answer->header, body);
       return true;
     });
@@ -333,113 +321,11 @@ class Server::State {
     inbox_->reply(call.handle, header, std::as_bytes(std::span(text)));
   }
 
-  // --- Copies.
-
-  template <typename Function>
-  void for_each_copy(std::uint32_t chunk, const Function& function) {
-    for (const control::ChunkHolder& holder : map().chunks[chunk]) {
-      if (holder.server != options_.number) function(copies_[holder.server]);
-    }
-  }
-
-  bool copying() const {
-    return std::any_of(copies_.begin(), copies_.end(),
-                       [](const auto& copy) { return !copy.second.queue.empty() || !copy.second.flying.empty(); });
-  }
-
-  void queue_fill(Copy& copy, std::uint32_t chunk, const std::shared_ptr<Pending>& pending) {
-    const auto state = std::make_shared<std::vector<std::byte>>(read(chunk));
-    const std::size_t most = plan_.limits().most_body;
-    for (std::size_t at = 0; at == 0 || at < state->size(); at += most) {
-      Outgoing out;
-      out.header.verb = Verb::kFill;
-      out.header.chunk = chunk;
-      out.header.flags = kCopied;
-      out.header.first = at;
-      out.header.second = state->size();
-      out.owned = state;
-      out.body = std::span(*state).subspan(at, std::min(most, state->size() - at));
-      if (pending) {
-        out.pending = pending;
-        ++pending->waits_for;
-      }
-      copy.queue.push_back(std::move(out));
-    }
-  }
-
-  void fill_copies(std::uint32_t chunk, const std::shared_ptr<Pending>& pending) {
-    for_each_copy(chunk, [&](Copy& copy) { queue_fill(copy, chunk, pending); });
-  }
-
-  void settle(const std::shared_ptr<Pending>& pending);
-
-  void send_to_copies() {
-    for (auto& [server, copy] : copies_) {
-      if (copy.queue.empty() && copy.flying.empty()) continue;
-      try {
-        exchange(server, copy);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kPeerLost && error.kind() != ErrorKind::kTimeout &&
-            error.kind() != ErrorKind::kMismatch)
-          throw;
-        // Lost, or not there yet: the next map tells. Until then nothing is acknowledged that it should have; what was
-        // under way goes first when it is back.
-        copy.connection.reset();
-        copy.failed = system_clock().now();
-        while (!copy.flying.empty()) {
-          copy.queue.push_front(std::move(copy.flying.back().second));
-          copy.flying.pop_back();
-        }
-      }
-    }
-  }
-
-  void exchange(std::uint32_t server, Copy& copy) {
-    if (!copy.connection) {
-      if (system_clock().now() - copy.failed < kRetry || map().servers[server].address.empty()) return;
-      copy.connection = connect(map().servers[server].address);
-    }
-    while (!copy.flying.empty() && copy.connection->done(copy.flying.front().first)) {
-      const Header reply = copy.connection->wait(copy.flying.front().first, Deadline::after(kConnectTimeout));
-      Outgoing sent = std::move(copy.flying.front().second);
-      copy.flying.pop_front();
-      // Not here: a new map changes the very list that is walked.
-      if (reply.status == Status::kDone || reply.status == Status::kDuplicate || reply.status == Status::kLate)
-        settle(sent.pending);
-      else
-        doubts_.push_back({server, std::move(sent)});
-    }
-    while (!copy.queue.empty()) {
-      Outgoing& next = copy.queue.front();
-      next.header.generation = map().generation;
-      const std::optional<Connection::Call> call = copy.connection->try_start(next.header, next.body, {});
-      if (!call) break;
-      copy.flying.emplace_back(*call, std::move(next));
-      copy.queue.pop_front();
-    }
-  }
-
-  // Copies that did not take what they were sent had a later map than this server, or have not got the chunk.
-  void settle_doubts() {
-    if (doubts_.empty()) return;
-    look_for_map(system_clock().now());
-    for (Doubt& doubt : std::exchange(doubts_, {})) {
-      const std::uint32_t chunk = doubt.sent.header.chunk;
-      if (!is_primary(chunk) || !map().holds(chunk, doubt.server)) {
-        if (doubt.sent.pending) doubt.sent.pending->stale = doubt.sent.pending->stale || !is_primary(chunk);
-      } else {
-        // It gets the chunk as it is now, which includes what it has missed, and all that comes after it.
-        queue_fill(copies_[doubt.server], chunk, doubt.sent.pending);
-      }
-      settle(doubt.sent.pending);
-    }
-  }
-
   // --- Maps.
 
   void change_map(const control::ServerMap& before) {
     const control::ServerMap& now = map();
-    forget_changed_servers(before);
+    copies_.forget_changed_servers(before);
     lacking_.clear();
     for (std::uint32_t chunk = 0; chunk < now.chunks.size(); ++chunk) {
       if (!now.holds(chunk, options_.number)) {
@@ -449,7 +335,7 @@ class Server::State {
       for (const control::ChunkHolder& holder : now.chunks[chunk]) {
         if (holder.server == options_.number && holder.filling && !had(before, chunk)) lacking_.insert(chunk);
       }
-      if (is_primary(chunk) && has(chunk)) refill(before, chunk);
+      if (is_primary(chunk) && has(chunk)) copies_.refill(before, chunk);
     }
     say_if_filled();
   }
@@ -457,32 +343,6 @@ class Server::State {
   // Whether this server had the chunk by the map before.
   bool had(const control::ServerMap& before, std::uint32_t chunk) const {
     return before.holds(chunk, options_.number) && has(chunk);
-  }
-
-  // Copies that are new, or that followed another primary, get the chunk as it is.
-  void refill(const control::ServerMap& before, std::uint32_t chunk) {
-    const bool was_primary = before.primary(chunk) == options_.number;
-    for (const control::ChunkHolder& holder : map().chunks[chunk]) {
-      if (holder.server == options_.number) continue;
-      const bool followed = was_primary && before.holds(chunk, holder.server) && same_process(before, holder.server);
-      if (!followed) queue_fill(copies_[holder.server], chunk, nullptr);
-    }
-  }
-
-  bool same_process(const control::ServerMap& before, std::uint32_t server) const {
-    return server < before.servers.size() && before.servers[server] == map().servers[server];
-  }
-
-  // Nobody waits any more for those who are gone.
-  void forget_changed_servers(const control::ServerMap& before) {
-    for (auto& [server, copy] : copies_) {
-      if (same_process(before, server) && !map().servers[server].address.empty()) continue;
-      Copy gone = std::exchange(copy, Copy{});
-      for (auto& [call, out] : gone.flying)
-        settle(out.pending);
-      for (Outgoing& out : gone.queue)
-        settle(out.pending);
-    }
   }
 
   void say_if_filled() {
@@ -532,6 +392,7 @@ class Server::State {
     }
   }
 
+  // Before anybody else learns of them: who dies then leaves a log that has at least what the copies have.
   void write_events() {
     if (!book_ || plan_.event_log.empty()) return;
     const std::string events = book_->take_events();
@@ -539,10 +400,6 @@ class Server::State {
     if (!events.empty() && is_primary(book_chunk_)) std::ofstream(plan_.event_log, std::ios::app) << events;
   }
 
-  struct Doubt {
-    std::uint32_t server = 0;
-    Outgoing sent;
-  };
   struct Waiting {
     Incoming call;
     Clock::Instant since;
@@ -557,14 +414,13 @@ class Server::State {
   std::unique_ptr<Inbox> inbox_;
   Shard shard_;
   TableShard tables_;
+  ServerCopies copies_;
   const std::uint32_t book_chunk_;
   const std::uint32_t chunk_count_;
   std::optional<Book> book_;
-  std::map<std::uint32_t, Copy> copies_;                      // by server
   std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // states of which pieces are missing
   std::set<std::uint32_t> lacking_;                           // chunks that this server is to be filled with
   std::vector<Waiting> waiting_;
-  std::vector<Doubt> doubts_;
   std::uint64_t said_ = 0;  // generation in which this server said that it is filled
   Clock::Instant looked_{};
   std::map<std::uint32_t, Loss> losses_;
@@ -578,33 +434,15 @@ void Server::State::change(const Incoming& call, Status status) {
   header.status = status;
   header.generation = map().generation;
   header.version = version(header.chunk);
+  if (is_book(header.chunk)) write_events();
   const bool applied = status == Status::kDone || status == Status::kLate || status == Status::kDuplicate;
   // What was seen before may be on its way to a copy still: the answer goes behind it.
   if (!applied || (call.request.flags & kCopied) != 0) {
     MUSTER_FAILPOINT("server.copy.before_reply");
     return inbox_->reply(call.handle, header, {});
   }
-  auto pending = std::make_shared<Pending>();
-  pending->handle = call.handle;
-  pending->reply = header;
   MUSTER_FAILPOINT("server.push.before_copies");
-  for_each_copy(header.chunk, [&](Copy& copy) {
-    Outgoing out{pending, call.request, call.body, {}};
-    out.header.flags |= kCopied | call.request.client << kClientShift;
-    copy.queue.push_back(std::move(out));
-    ++pending->waits_for;
-  });
-  if (pending->waits_for == 0) inbox_->reply(call.handle, header, {});
-}
-
-void Server::State::settle(const std::shared_ptr<Pending>& pending) {
-  if (!pending) return;
-  if (--pending->waits_for > 0 || !pending->to_answer) return;
-  pending->to_answer = false;
-  if (pending->stale) pending->reply.status = Status::kStale;
-  pending->reply.generation = map().generation;
-  MUSTER_FAILPOINT("server.push.before_reply");
-  inbox_->reply(pending->handle, pending->reply, {});
+  if (!copies_.pass_on(call, header)) inbox_->reply(call.handle, header, {});
 }
 
 Server::Server(ServerOptions options) : state_(std::make_unique<State>(std::move(options))) {
