@@ -546,18 +546,21 @@ class Training {
     const std::uint64_t per_epoch = data::steps_per_epoch(shape_);
     const std::uint64_t in_epoch = before.position / resolved_.batch + 1;
     const std::uint64_t interval = (per_epoch + kMetricRowsPerEpoch - 1) / kMetricRowsPerEpoch;
-    if (in_epoch % interval == 0 || in_epoch == per_epoch || !outcome.applied) {
-      write_metrics(
-          {{"event", "step"},
-           {"epoch", before.epoch},
-           {"step", before.step + 1},
-           {"loss", outcome.loss},
-           {task_->score_name(), outcome.score / static_cast<double>(std::max<std::uint64_t>(outcome.samples, 1))},
-           {"lr", begun_->lr},
-           {"gradient_norm", outcome.gradient_norm},
-           {"samples", outcome.samples},
-           {"samples_per_s", static_cast<double>(outcome.samples) / std::max(seconds, 1e-9)},
-           {"skipped", progress_.skipped}});
+    if (outcome.synchronized) untold_ = {};
+    untold_.add(outcome, seconds);
+    const bool due = in_epoch % interval == 0 || in_epoch == per_epoch;
+    if ((due && untold_.samples > 0) || !outcome.applied) {
+      write_metrics({{"event", "step"},
+                     {"epoch", before.epoch},
+                     {"step", before.step + 1},
+                     {"loss", untold_.loss},
+                     {task_->score_name(), untold_.score / std::max(untold_.samples, 1.0)},
+                     {"lr", begun_->lr},
+                     {"gradient_norm", untold_.gradient_norm},
+                     {"samples", static_cast<std::uint64_t>(untold_.samples)},
+                     {"samples_per_s", untold_.samples / std::max(untold_.seconds, 1e-9)},
+                     {"skipped", progress_.skipped}});
+      untold_ = {};
     }
     TrainingObserver::Step event;
     event.epoch = before.epoch;
@@ -765,6 +768,25 @@ class Training {
     Clock::Instant start;
   };
   std::optional<Begun> begun_;  // the step in work
+  // What the next row of the metrics tells: of its step alone where workers go together, else of all that was heard
+  // since the row before, because what others have done is heard of in any step, and in some of nothing.
+  struct Untold {
+    double loss = 0;  // mean
+    double score = 0;
+    double samples = 0;
+    double seconds = 0;
+    double gradient_norm = 0;
+
+    void add(const strategies::StepOutcome& outcome, double its_seconds) {
+      const auto count = static_cast<double>(outcome.samples);
+      samples += count;
+      score += outcome.score;
+      seconds += its_seconds;
+      loss += (outcome.loss - loss) * (count / std::max(samples, 1.0));
+      if (outcome.gradient_norm != 0) gradient_norm = outcome.gradient_norm;
+    }
+  };
+  Untold untold_;
   bool logging_ = false;
   bool took_part_ = false;            // this worker has done something for the result
   std::atomic<bool> speaks_ = false;  // the thread that writes checkpoints reads it

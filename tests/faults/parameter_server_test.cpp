@@ -94,6 +94,22 @@ TEST_F(ParameterServers, WhoeverIsKilledUnderAspEveryLaneIsAppliedOnce) {
   EXPECT_THAT(result.err, HasSubstr("parameter server 0 "));
 }
 
+// The leader is slow: it hears of many lanes at once, and then of none.
+TEST_F(ParameterServers, RowsOfMetricsUnderAspTellOfWhatWasTrained) {
+  const testing::Failpoints armed("parameter_server.push.before=delay=60@rank=0");
+  const Finished result = train(2, {"parallel.consistency=asp"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::filesystem::path run = folder_.path() / rows(result.out).back().at("run").get<std::string>();
+  int steps = 0;
+  for (const Json& row : rows(testing::slurp(run / "metrics.jsonl"))) {
+    if (row.at("event") != "step") continue;
+    ++steps;
+    EXPECT_GT(row.at("samples").get<int>(), 0) << row;
+    EXPECT_GT(row.at("loss").get<double>(), 0) << row;
+  }
+  EXPECT_GT(steps, 1);
+}
+
 TEST_F(ParameterServers, WorkersThatServeSurviveTheLossOfOne) {
   const Json expected = by_shared_sync();
   const testing::Failpoints armed("parameter_server.push.before_book=kill@rank=1,step=5,attempt=0");
