@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kAnswerTime{2};
 struct CommandFlags {
   std::string job;
   std::string runs = "runs";
-  int workers = 0;
+  control::Scaling scaling;
   std::string assignment;
   bool no_wait = false;
   double timeout_seconds = 300;
@@ -36,9 +36,16 @@ void add_job(CLI::App* command, CommandFlags& flags) {
 }
 
 void run_scale(const CommandFlags& flags) {
+  if (!flags.scaling.workers && !flags.scaling.servers)
+    throw Error(ErrorKind::kInvalidInput, "how many workers, or how many servers?", {},
+                "muster scale JOB WORKERS, or muster scale JOB --servers N.");
   const control::ControlClient client(find_run(flags.job, flags.runs));
-  const control::WantedState wanted = client.scale(flags.workers, Deadline::after(kCommandTime));
-  fmt::print("The job wants {} worker{} from now on.\n", wanted.target_workers, wanted.target_workers == 1 ? "" : "s");
+  const control::WantedState wanted = client.scale(flags.scaling, Deadline::after(kCommandTime));
+  const auto tell = [](int count, std::string_view what) {
+    fmt::print("The job wants {} {}{} from now on.\n", count, what, count == 1 ? "" : "s");
+  };
+  if (flags.scaling.workers) tell(wanted.target_workers, "worker");
+  if (flags.scaling.servers) tell(wanted.target_servers, "parameter server");
 }
 
 void run_set(const CommandFlags& flags) {
@@ -100,11 +107,17 @@ void run_stop(const CommandFlags& flags) {
 }  // namespace
 
 void add_scale(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("scale", "Change how many workers a running job has. The result stays.");
+  CLI::App* command = app.add_subcommand("scale", "Change how many workers, or parameter servers, a running job has.");
   auto flags = std::make_shared<CommandFlags>();
   add_job(command, *flags);
-  command->add_option("workers", flags->workers, "Workers, within the job's limits")->required();
-  command->footer("Examples:\n  muster scale fashion 3");
+  command->add_option("workers", flags->scaling.workers, "Workers, within the job's limits");
+  command->add_option("--servers", flags->scaling.servers,
+                      "Processes of parameter servers: at least as many as copies; what one holds moves first");
+  command->footer(
+      "Workers change the speed; the result stays. Servers come and go while training goes on.\n"
+      "\nExamples:\n"
+      "  muster scale fashion 3\n"
+      "  muster scale fashion --servers 4");
   command->callback([flags] { run_scale(*flags); });
 }
 

@@ -63,6 +63,7 @@ control::MemberStatus member_status(const launch::SupervisorReport::Seat& seat, 
 struct JobService::State {
   explicit State(JobServiceOptions its_options) : options(std::move(its_options)), log(LogLevel::kOff) {
     wishes.workers = options.most_workers;
+    wishes.servers = options.servers;
   }
 
   // On the thread that writes: everything that may wait for a disk.
@@ -115,6 +116,9 @@ struct JobService::State {
     control::WantedState wanted;
     wanted.min_workers = options.least_workers;
     wanted.max_workers = wanted.target_workers = options.most_workers;
+    wanted.min_servers = options.least_servers;
+    wanted.max_servers = options.most_servers;
+    wanted.target_servers = options.servers;
     record->begin(identity, wanted);
     // Workers that start anew count from 1, and a record's generation never goes back.
     if (const std::uint64_t recorded = record->membership().generation; recorded > last.generation)
@@ -153,6 +157,7 @@ struct JobService::State {
     const control::WantedState wanted = record->wanted();
     const std::lock_guard lock(mutex);
     wishes.workers = wanted.target_workers;
+    wishes.servers = wanted.target_servers;
     wishes.stop = wanted.stop;
   }
 
@@ -205,6 +210,11 @@ struct JobService::State {
     status.min_workers = wanted.min_workers;
     status.max_workers = wanted.max_workers;
     status.target_workers = wanted.target_workers;
+    status.min_servers = wanted.min_servers;
+    status.max_servers = wanted.max_servers;
+    status.target_servers = wanted.target_servers;
+    status.servers = last.servers.serving;
+    status.leaving_servers = last.servers.leaving;
     for (const launch::SupervisorReport::Seat& seat : last.seats)
       status.members.push_back(member_status(seat, last.step));
     const Json note = Json::parse(last.note, nullptr, false);

@@ -23,6 +23,9 @@ struct JobServiceOptions {
   std::string job_text;  // what a change is checked against
   int least_workers = 1;
   int most_workers = 1;
+  int least_servers = 0;  // processes of parameter servers; all 0: the job has none
+  int most_servers = 0;
+  int servers = 0;         // at first
   control::Launch launch;  // the store is what the supervisor reports
   // Makes the run's folder once the workers have begun, where they have none of their own to name.
   std::function<std::string()> make_run{};

@@ -47,6 +47,13 @@ std::string workers(const control::JobStatus& status) {
   return text;
 }
 
+std::string servers(const control::JobStatus& status) {
+  if (!status.live) return fmt::format("- of {}", status.target_servers);
+  std::string text = fmt::format("{} of {}", status.servers, status.target_servers);
+  if (status.leaving_servers > 0) text += fmt::format(", {} leaving", status.leaving_servers);
+  return text;
+}
+
 std::string rate(const control::JobStatus& status) {
   return status.live && status.samples_per_second > 0 ? fmt::format("{:.0f}", status.samples_per_second) : "-";
 }
@@ -97,6 +104,7 @@ std::string job_page(const control::JobStatus& status) {
     facts.push_back({"rate", rate(status) + " samples/s"});
   }
   facts.push_back({"workers", workers(status)});
+  if (status.max_servers > 0) facts.push_back({"servers", servers(status)});
   facts.push_back({"generation", fmt::format("{}", status.generation)});
   facts.push_back({"coordinator", coordinator(status)});
   text += table(facts, "  ");

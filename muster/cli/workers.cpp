@@ -16,6 +16,7 @@
 #include "muster/cli/job_service.h"
 #include "muster/cli/signals.h"
 #include "muster/control/access_token.h"
+#include "muster/control/server_map.h"
 #include "muster/control/store.h"
 #include "muster/launch/local_workers.h"
 #include "muster/launch/supervisor.h"
@@ -88,6 +89,11 @@ JobServiceOptions service_options(const launch::Command& command, const Supervis
   options.job_text = job.text;
   options.least_workers = job.least_workers;
   options.most_workers = job.most_workers;
+  if (job.servers > 0) {
+    options.least_servers = job.copies;
+    options.most_servers = control::most_servers(job.servers);
+    options.servers = job.servers;
+  }
   options.make_run = job.make_run;
   options.warn = tell;
   options.launch.program = command.program;
@@ -160,6 +166,7 @@ SupervisedJob supervised_job(const trainer::ResolvedJob& resolved) {
   if (resolved.job.parallel.strategy == "parameter_server") {
     job.servers = static_cast<int>(resolved.job.parallel.servers);
     job.workers_serve = job.servers == 0;
+    job.copies = static_cast<int>(resolved.job.parallel.copies);
   }
   job.describe_lane = [resolved](std::uint64_t step, int lane) {
     return fmt::format("samples {}",

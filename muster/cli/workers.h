@@ -31,6 +31,7 @@ struct SupervisedJob {
   std::function<std::string(std::uint64_t step, int lane)> describe_lane;  // launch/supervisor.h
   int servers = 0;                                                         // this and the next: launch/supervisor.h
   bool workers_serve = false;
+  int copies = 1;  // of every part of the model
   // Makes the folder of the job's record, where the workers have none of their own to name.
   std::function<std::string()> make_run{};
 };

@@ -158,6 +158,9 @@ JobStatus ControlClient::from_record(std::string alarm) const {
   status.min_workers = wanted.min_workers;
   status.max_workers = wanted.max_workers;
   status.target_workers = wanted.target_workers;
+  status.min_servers = wanted.min_servers;
+  status.max_servers = wanted.max_servers;
+  status.target_servers = wanted.target_servers;
   for (const Member& member : membership.members) {
     const ProcessState state = state_of(member.process);
     const bool ended = member.state == MemberState::kDone || member.state == MemberState::kQuarantined;
@@ -174,10 +177,11 @@ JobStatus ControlClient::from_record(std::string alarm) const {
   return status;
 }
 
-WantedState ControlClient::scale(int workers, const Deadline& deadline, const std::string& request) const {
+WantedState ControlClient::scale(const Scaling& scaling, const Deadline& deadline, const std::string& request) const {
   v1::ScaleRequest message;
   message.set_request(request);
-  message.set_workers(workers);
+  if (scaling.workers) message.set_workers(*scaling.workers);
+  if (scaling.servers) message.set_servers(*scaling.servers);
   v1::WantedReply reply;
   call(deadline,
        [&](v1::Control::Stub& stub, grpc::ClientContext& context) { return stub.Scale(&context, message, &reply); });

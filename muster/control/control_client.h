@@ -28,7 +28,7 @@ class ControlClient {
   // Commands: durable at the coordinator when they return. `request` makes a repeated call take effect once; within the
   // deadline the client repeats by itself. Throws kPeerLost (no coordinator, which the message explains), kTimeout (it
   // is not known whether the command took effect), and what the coordinator answers: kInvalidInput, kMismatch, ...
-  WantedState scale(int workers, const Deadline& deadline, const std::string& request = new_request()) const;
+  WantedState scale(const Scaling& scaling, const Deadline& deadline, const std::string& request = new_request()) const;
   WantedState stop(const Deadline& deadline, const std::string& request = new_request()) const;
   Change set(const std::string& assignment, const Deadline& deadline, const std::string& request = new_request()) const;
 

@@ -62,7 +62,10 @@ class Service final : public v1::Control::Service {
 
   grpc::Status Scale(grpc::ServerContext* context, const v1::ScaleRequest* request, v1::WantedReply* reply) override {
     return serve(*context, [&] {
-      to_wire(record_.scale(request->request(), request->workers()), *reply);
+      Scaling scaling;
+      if (request->has_workers()) scaling.workers = request->workers();
+      if (request->has_servers()) scaling.servers = request->servers();
+      to_wire(record_.scale(request->request(), scaling), *reply);
       callbacks_.command_stored();
     });
   }

@@ -109,15 +109,21 @@ Launch launch_from(const Json& json, const std::string& where) {
 }
 
 Json to_json(const WantedState& wanted) {
-  return {{"min_workers", wanted.min_workers},
-          {"max_workers", wanted.max_workers},
-          {"target_workers", wanted.target_workers},
-          {"stop", wanted.stop}};
+  return {{"min_workers", wanted.min_workers},       {"max_workers", wanted.max_workers},
+          {"target_workers", wanted.target_workers}, {"stop", wanted.stop},
+          {"min_servers", wanted.min_servers},       {"max_servers", wanted.max_servers},
+          {"target_servers", wanted.target_servers}};
 }
 
 WantedState wanted_from(const Json& json, const std::string& where) {
-  return {small_number(json, "min_workers", where), small_number(json, "max_workers", where),
-          small_number(json, "target_workers", where), json_get<bool>(json, "stop", where)};
+  WantedState wanted{small_number(json, "min_workers", where), small_number(json, "max_workers", where),
+                     small_number(json, "target_workers", where), json_get<bool>(json, "stop", where)};
+  // Records of earlier versions do not speak of servers.
+  if (!json.contains("target_servers")) return wanted;
+  wanted.min_servers = small_number(json, "min_servers", where);
+  wanted.max_servers = small_number(json, "max_servers", where);
+  wanted.target_servers = small_number(json, "target_servers", where);
+  return wanted;
 }
 
 Json to_json(const Change& change) {

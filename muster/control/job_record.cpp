@@ -27,6 +27,26 @@ void require_request(const std::string& request) {
   if (!plain) throw Error(ErrorKind::kInvalidInput, "a request id is 1 to 64 lower-case letters, digits and '-'");
 }
 
+void scale_workers(WantedState& wanted, int workers) {
+  if (workers < wanted.min_workers || workers > wanted.max_workers)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("{} workers; the job takes {} to {}", workers, wanted.min_workers, wanted.max_workers), {},
+                "The limits are those of parallel.workers = \"MIN:MAX\" of the job, or of --workers.");
+  wanted.target_workers = workers;
+}
+
+void scale_servers(WantedState& wanted, int servers) {
+  if (wanted.max_servers == 0)
+    throw Error(ErrorKind::kInvalidInput, "the job has no processes of parameter servers", {},
+                "Only a job with parallel.strategy = \"parameter_server\" and parallel.servers above 0 has some. Where "
+                "workers serve, scale the workers.");
+  if (servers < wanted.min_servers || servers > wanted.max_servers)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("{} servers; the job takes {} to {}", servers, wanted.min_servers, wanted.max_servers), {},
+                "Copies (parallel.copies) are on different servers, and a server has places for so many others.");
+  wanted.target_servers = servers;
+}
+
 [[noreturn]] void throw_fenced(const std::optional<Lease>& now) {
   throw Error(ErrorKind::kMismatch,
               now ? fmt::format("this process no longer coordinates the job: process {} has taken over (epoch {})",
@@ -227,14 +247,15 @@ WantedState JobRecord::command(const std::string& request, const Json& asked,
   throw Error(ErrorKind::kTimeout, "the job's record changed again and again");
 }
 
-WantedState JobRecord::scale(const std::string& request, int workers) {
-  return command(request, {{"command", "scale"}, {"workers", workers}}, [](WantedState& wanted, const Json& asked) {
-    const int target = asked.at("workers").get<int>();
-    if (target < wanted.min_workers || target > wanted.max_workers)
-      throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("{} workers; the job takes {} to {}", target, wanted.min_workers, wanted.max_workers), {},
-                  "The limits are those of parallel.workers = \"MIN:MAX\" of the job, or of --workers.");
-    wanted.target_workers = target;
+WantedState JobRecord::scale(const std::string& request, const Scaling& scaling) {
+  Json asked{{"command", "scale"}};
+  if (scaling.workers) asked["workers"] = *scaling.workers;
+  if (scaling.servers) asked["servers"] = *scaling.servers;
+  return command(request, asked, [](WantedState& wanted, const Json& now) {
+    if (!now.contains("workers") && !now.contains("servers"))
+      throw Error(ErrorKind::kInvalidInput, "neither a number of workers nor one of servers was given");
+    if (now.contains("workers")) scale_workers(wanted, now.at("workers").get<int>());
+    if (now.contains("servers")) scale_servers(wanted, now.at("servers").get<int>());
   });
 }
 

@@ -49,7 +49,16 @@ struct WantedState {
   int max_workers = 1;
   int target_workers = 1;  // between the two
   bool stop = false;
+  int min_servers = 0;  // processes of parameter servers; all 0: the job has none
+  int max_servers = 0;
+  int target_servers = 0;
   bool operator==(const WantedState&) const = default;
+};
+
+// What `muster scale` asks for; nothing: as before.
+struct Scaling {
+  std::optional<int> workers{};
+  std::optional<int> servers{};
 };
 
 // A change of a key of the job, asked for by `muster set`. Numbered from 1, in the order in which they take effect.
@@ -137,8 +146,8 @@ class JobRecord {
   void mark_applied(std::uint64_t change, std::uint64_t step);
 
   // Commands. A request id that was seen before changes nothing and gives what it gave then; kMismatch if it then
-  // asked for something else. The last 256 ids are remembered. scale: kInvalidInput outside min_workers to max_workers.
-  WantedState scale(const std::string& request, int workers);
+  // asked for something else. The last 256 ids are remembered. scale: kInvalidInput outside of the limits.
+  WantedState scale(const std::string& request, const Scaling& scaling);
   WantedState stop(const std::string& request);
   Change change(const std::string& request, const std::string& assignment);
 

@@ -17,20 +17,28 @@ Json to_json(const JobStatus& status) {
                        {"assignment", change.assignment},
                        {"step", change.applied_at_step ? Json(*change.applied_at_step) : Json()}});
   }
-  return {{"job", status.job},
-          {"run", status.run},
-          {"state", status.state},
-          {"reason", status.reason},
-          {"generation", status.generation},
-          {"step", status.step},
-          {"total_steps", status.total_steps},
-          {"epoch", status.epoch},
-          {"samples_per_second", status.samples_per_second},
-          {"workers", {{"min", status.min_workers}, {"max", status.max_workers}, {"target", status.target_workers}}},
-          {"members", members},
-          {"changes", changes},
-          {"alarms", status.alarms},
-          {"coordinator", {{"pid", status.coordinator_pid}, {"live", status.live}}}};
+  Json json{{"job", status.job},
+            {"run", status.run},
+            {"state", status.state},
+            {"reason", status.reason},
+            {"generation", status.generation},
+            {"step", status.step},
+            {"total_steps", status.total_steps},
+            {"epoch", status.epoch},
+            {"samples_per_second", status.samples_per_second},
+            {"workers", {{"min", status.min_workers}, {"max", status.max_workers}, {"target", status.target_workers}}},
+            {"members", members},
+            {"changes", changes},
+            {"alarms", status.alarms},
+            {"coordinator", {{"pid", status.coordinator_pid}, {"live", status.live}}}};
+  if (status.max_servers > 0) {
+    json["servers"] = {{"min", status.min_servers},
+                       {"max", status.max_servers},
+                       {"target", status.target_servers},
+                       {"serving", status.servers},
+                       {"leaving", status.leaving_servers}};
+  }
+  return json;
 }
 
 }  // namespace muster::control

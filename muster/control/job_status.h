@@ -36,6 +36,11 @@ struct JobStatus {
   int min_workers = 0;
   int max_workers = 0;
   int target_workers = 0;
+  int min_servers = 0;  // processes of parameter servers; all 0: the job has none
+  int max_servers = 0;
+  int target_servers = 0;
+  int servers = 0;          // that serve; known only while the coordinator answers
+  int leaving_servers = 0;  // that still have to hand over what they hold
   std::vector<MemberStatus> members = {};
   std::vector<Change> changes = {};  // from the record, whoever answers
   std::vector<std::string> alarms = {};

@@ -1,7 +1,6 @@
 #include "muster/control/server_map.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -14,11 +13,12 @@ namespace {
 
 // Where chunks should be, first the primary.
 std::vector<std::vector<std::uint32_t>> placement(std::size_t chunks, std::uint32_t copies,
-                                                  const std::vector<ServerSeat>& servers) {
+                                                  const std::vector<ServerSeat>& servers,
+                                                  const std::set<std::uint32_t>& leaving) {
   std::vector<data::Member> members;
   std::vector<std::uint32_t> numbers;
   for (std::uint32_t server = 0; server < servers.size(); ++server) {
-    if (servers[server].address.empty()) continue;
+    if (servers[server].address.empty() || leaving.contains(server)) continue;
     data::Member member;
     member.name = fmt::format("server-{}", server);
     members.push_back(member);
@@ -53,6 +53,22 @@ bool ServerMap::holds(std::uint32_t chunk, std::uint32_t server) const {
                      [&](const ChunkHolder& holder) { return holder.server == server; });
 }
 
+bool ServerMap::holds_any(std::uint32_t server) const {
+  for (std::uint32_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    if (holds(chunk, server)) return true;
+  }
+  return false;
+}
+
+bool ServerMap::needs(std::uint32_t server) const {
+  return std::any_of(chunks.begin(), chunks.end(), [&](const std::vector<ChunkHolder>& holders) {
+    const bool others = std::any_of(holders.begin(), holders.end(), [&](const ChunkHolder& holder) {
+      return !holder.filling && holder.server != server;
+    });
+    return !others && !holders.empty() && holders.front() == ChunkHolder{server, false};
+  });
+}
+
 std::vector<std::uint32_t> ServerMap::filling() const {
   std::set<std::uint32_t> found;
   for (const std::vector<ChunkHolder>& holders : chunks) {
@@ -61,6 +77,11 @@ std::vector<std::uint32_t> ServerMap::filling() const {
     }
   }
   return {found.begin(), found.end()};
+}
+
+bool ServerMap::unsettled() const {
+  return !filling().empty() ||
+         std::any_of(leaving.begin(), leaving.end(), [&](std::uint32_t server) { return holds_any(server); });
 }
 
 std::vector<std::uint32_t> ServerMap::lost() const {
@@ -83,28 +104,32 @@ std::string filled_key(std::uint64_t generation, std::uint32_t server) {
   return fmt::format("filled/{}-{}", generation, server);
 }
 
-ServerMap first_map(std::uint32_t chunks, std::uint32_t copies, std::vector<ServerSeat> servers) {
-  ServerMap map{1, copies, std::move(servers), {}};
-  for (const std::vector<std::uint32_t>& holders : placement(chunks, copies, map.servers))
+ServerMap first_map(std::uint32_t chunks, std::uint32_t copies, std::vector<ServerSeat> servers,
+                    std::set<std::uint32_t> leaving) {
+  ServerMap map{1, copies, std::move(servers), {}, std::move(leaving)};
+  for (const std::vector<std::uint32_t>& holders : placement(chunks, copies, map.servers, map.leaving))
     map.chunks.push_back(settled(holders));
   return map;
 }
 
-ServerMap next_map(const ServerMap& map, std::vector<ServerSeat> servers) {
-  ServerMap next{map.generation + 1, map.copies, std::move(servers), map.chunks};
+ServerMap next_map(const ServerMap& map, std::vector<ServerSeat> servers, std::set<std::uint32_t> leaving) {
+  ServerMap next{map.generation + 1, map.copies, std::move(servers), map.chunks, std::move(leaving)};
   const auto same = [&](std::uint32_t server) {
-    return server < next.servers.size() && next.servers[server] == map.servers[server] &&
-           !next.servers[server].address.empty();
+    return next.servers[server] == map.servers[server] && !next.servers[server].address.empty();
   };
   const bool single = map.copies == 1;
+  const auto gone = [&](const ChunkHolder& holder) {
+    if (holder.filling) return !same(holder.server) || next.leaving.contains(holder.server);
+    return !same(holder.server) && !single;
+  };
   for (std::vector<ChunkHolder>& holders : next.chunks) {
-    std::erase_if(holders,
-                  [&](const ChunkHolder& holder) { return !same(holder.server) && (!single || holder.filling); });
+    std::erase_if(holders, gone);
     // Only one that has the chunk can be the primary.
     std::stable_partition(holders.begin(), holders.end(), [](const ChunkHolder& holder) { return !holder.filling; });
     if (!holders.empty() && holders.front().filling) holders.clear();
   }
-  const std::vector<std::vector<std::uint32_t>> wanted = placement(next.chunks.size(), next.copies, next.servers);
+  const std::vector<std::vector<std::uint32_t>> wanted =
+      placement(next.chunks.size(), next.copies, next.servers, next.leaving);
   for (std::size_t chunk = 0; chunk < next.chunks.size(); ++chunk) {
     std::vector<ChunkHolder>& holders = next.chunks[chunk];
     if (holders.empty() || next.servers[holders.front().server].address.empty()) continue;  // nobody to fill from
@@ -118,7 +143,8 @@ ServerMap next_map(const ServerMap& map, std::vector<ServerSeat> servers) {
 ServerMap settled_map(const ServerMap& map) {
   ServerMap next = map;
   ++next.generation;
-  const std::vector<std::vector<std::uint32_t>> wanted = placement(map.chunks.size(), map.copies, map.servers);
+  const std::vector<std::vector<std::uint32_t>> wanted =
+      placement(map.chunks.size(), map.copies, map.servers, map.leaving);
   for (std::size_t chunk = 0; chunk < next.chunks.size(); ++chunk) {
     std::vector<ChunkHolder>& holders = next.chunks[chunk];
     if (holders.empty() || next.servers[holders.front().server].address.empty()) continue;
@@ -139,7 +165,9 @@ std::string ServerMap::to_text() const {
       list.push_back(holder.filling ? -1 - static_cast<std::int64_t>(holder.server) : std::int64_t{holder.server});
     lists.push_back(list);
   }
-  return Json{{"generation", generation}, {"copies", copies}, {"servers", seats}, {"chunks", lists}}.dump();
+  return Json{
+      {"generation", generation}, {"copies", copies}, {"servers", seats}, {"chunks", lists}, {"leaving", leaving}}
+      .dump();
 }
 
 ServerMap ServerMap::from_text(const std::string& text) {
@@ -161,6 +189,9 @@ ServerMap ServerMap::from_text(const std::string& text) {
       }
       map.chunks.push_back(std::move(holders));
     }
+    map.leaving = json.value("leaving", std::set<std::uint32_t>());
+    if (!map.leaving.empty() && *map.leaving.rbegin() >= map.servers.size())
+      throw Error(ErrorKind::kDamaged, "a server is leaving that does not exist", where);
     return map;
   } catch (const Json::exception& error) {
     throw Error(ErrorKind::kDamaged, error.what(), where);

@@ -52,6 +52,11 @@ void to_wire(const JobStatus& status, v1::StatusReply& reply) {
   reply.set_min_workers(status.min_workers);
   reply.set_max_workers(status.max_workers);
   reply.set_target_workers(status.target_workers);
+  reply.set_min_servers(status.min_servers);
+  reply.set_max_servers(status.max_servers);
+  reply.set_target_servers(status.target_servers);
+  reply.set_servers(status.servers);
+  reply.set_leaving_servers(status.leaving_servers);
   reply.set_coordinator_pid(status.coordinator_pid);
   for (const MemberStatus& member : status.members) {
     v1::Member& out = *reply.add_members();
@@ -83,6 +88,11 @@ JobStatus from_wire(const v1::StatusReply& reply) {
   status.min_workers = reply.min_workers();
   status.max_workers = reply.max_workers();
   status.target_workers = reply.target_workers();
+  status.min_servers = reply.min_servers();
+  status.max_servers = reply.max_servers();
+  status.target_servers = reply.target_servers();
+  status.servers = reply.servers();
+  status.leaving_servers = reply.leaving_servers();
   status.coordinator_pid = reply.coordinator_pid();
   for (const v1::Member& member : reply.members()) {
     MemberStatus& out = status.members.emplace_back();
@@ -104,10 +114,14 @@ void to_wire(const WantedState& wanted, v1::WantedReply& reply) {
   reply.set_max_workers(wanted.max_workers);
   reply.set_target_workers(wanted.target_workers);
   reply.set_stop(wanted.stop);
+  reply.set_min_servers(wanted.min_servers);
+  reply.set_max_servers(wanted.max_servers);
+  reply.set_target_servers(wanted.target_servers);
 }
 
 WantedState from_wire(const v1::WantedReply& reply) {
-  return {reply.min_workers(), reply.max_workers(), reply.target_workers(), reply.stop()};
+  return {reply.min_workers(), reply.max_workers(), reply.target_workers(), reply.stop(),
+          reply.min_servers(), reply.max_servers(), reply.target_servers()};
 }
 
 grpc::Status to_status(const Error& error) {

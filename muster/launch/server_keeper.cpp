@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,6 +32,8 @@ struct ServerKeeper::Seat {
   std::uint32_t attempt = 0;            // of the one that is there
   std::uint32_t processes = 0;          // so far
   std::string address;                  // empty: it is not ready
+  bool leaving = false;                 // it is to go when it holds nothing
+  bool ended = false;                   // and was told to
   int failures = 0;
   Clock::Instant started{};
   Clock::Instant failed{};
@@ -71,24 +74,60 @@ void ServerKeeper::set_worker(std::uint32_t number, std::optional<std::uint32_t>
   seat.address.clear();
 }
 
-void ServerKeeper::bury_the_dead() {
+void ServerKeeper::set_servers(int servers) {
+  seats_.resize(std::max(seats_.size(), static_cast<std::size_t>(servers)));
+  for (std::size_t number = 0; number < seats_.size(); ++number)
+    seats_[number].leaving = number >= static_cast<std::size_t>(servers);
+}
+
+void ServerKeeper::set_leaving(std::uint32_t seat, bool leaving) {
+  seats_[seat].leaving = leaving;
+}
+
+bool ServerKeeper::may_go(std::uint32_t seat) const {
+  return map_ && !map_->holds_any(seat);
+}
+
+void ServerKeeper::bury(std::uint32_t number, const Ending& ending) {
+  Seat& seat = seats_[number];
   const auto now = system_clock().now();
-  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(options_.servers); ++number) {
+  if (seat.ended) {
+    options_.tell(fmt::format("parameter server {} has left; others have what it held", number));
+    seat.failures = 0;
+  } else {
+    options_.tell(
+        fmt::format("parameter server {} (pid {}) is lost: {}", number, seat.process->pid(), to_string(ending)));
+    if (now - seat.started > control::kForgiven) seat.failures = 0;
+    ++seat.failures;
+  }
+  seat.failed = now;
+  seat.process.reset();
+  seat.there = false;
+  seat.ended = false;
+  seat.address.clear();
+  seat.stopped.reset();
+}
+
+void ServerKeeper::bury_the_dead() {
+  if (options_.worker_seats > 0) return;
+  for (std::uint32_t number = 0; number < seats_.size(); ++number) {
     Seat& seat = seats_[number];
     if (seat.process) {
-      const std::optional<Ending> ending = seat.process->poll();
-      if (!ending) continue;
-      options_.tell(
-          fmt::format("parameter server {} (pid {}) is lost: {}", number, seat.process->pid(), to_string(*ending)));
-      if (now - seat.started > control::kForgiven) seat.failures = 0;
-      ++seat.failures;
-      seat.failed = now;
-      seat.process.reset();
-      seat.there = false;
-      seat.address.clear();
-      seat.stopped.reset();
+      if (const std::optional<Ending> ending = seat.process->poll()) bury(number, *ending);
     }
-    if (!seat.process && now - seat.failed >= control::back_off(seat.failures)) start(number);
+    // One that was leaving and is lost comes back only if its next process can have what nobody else has: a snapshot.
+    const bool wanted = !seat.leaving || (map_ && map_->copies == 1 && map_->needs(number));
+    const bool due = system_clock().now() - seat.failed >= control::back_off(seat.failures);
+    if (!seat.process && wanted && due) start(number);
+  }
+}
+
+void ServerKeeper::end_those_who_may_go() {
+  for (std::uint32_t number = 0; number < seats_.size(); ++number) {
+    Seat& seat = seats_[number];
+    if (!seat.process || !seat.leaving || seat.ended || !may_go(number)) continue;
+    seat.ended = true;
+    seat.process->kill(SIGKILL);
   }
 }
 
@@ -124,10 +163,11 @@ void ServerKeeper::publish(control::ServerMap map) {
 
 void ServerKeeper::decide() {
   std::vector<control::ServerSeat> seats;
-  for (const Seat& seat : seats_)
-    seats.push_back({seat.address, seat.attempt});
-  for (control::ServerSeat& seat : seats) {
-    if (seat.address.empty()) seat.attempt = 0;
+  std::set<std::uint32_t> leaving;
+  for (const Seat& seat : seats_) {
+    const bool ready = !seat.address.empty();
+    if (ready && seat.leaving) leaving.insert(static_cast<std::uint32_t>(seats.size()));
+    seats.push_back({seat.address, ready ? seat.attempt : 0});
   }
   if (!map_) {
     const std::optional<std::string> chunks = value(*store_, control::kChunksKey);
@@ -136,13 +176,16 @@ void ServerKeeper::decide() {
     const bool all = std::all_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
       return !seat.address.empty() || (!seat.there && !seat.process);
     });
-    const bool any = std::any_of(seats.begin(), seats.end(), [](const auto& seat) { return !seat.address.empty(); });
+    const auto ready =
+        std::count_if(seats.begin(), seats.end(), [](const auto& seat) { return !seat.address.empty(); });
+    const bool any = ready > static_cast<std::ptrdiff_t>(leaving.size());
     if (!chunks || !copies || !all || !any) return;
     return publish(control::first_map(static_cast<std::uint32_t>(std::stoul(*chunks)),
-                                      static_cast<std::uint32_t>(std::stoul(*copies)), std::move(seats)));
+                                      static_cast<std::uint32_t>(std::stoul(*copies)), std::move(seats),
+                                      std::move(leaving)));
   }
-  if (seats != map_->servers) {
-    control::ServerMap next = control::next_map(*map_, std::move(seats));
+  if (seats != map_->servers || leaving != map_->leaving) {
+    control::ServerMap next = control::next_map(*map_, std::move(seats), std::move(leaving));
     const std::vector<std::uint32_t> lost = next.lost();
     if (!lost.empty())
       throw Error(ErrorKind::kPeerLost, fmt::format("all copies of {} chunks of the model are lost", lost.size()), {},
@@ -151,10 +194,10 @@ void ServerKeeper::decide() {
     return publish(std::move(next));
   }
   const std::vector<std::uint32_t> filling = map_->filling();
-  const bool filled = !filling.empty() && std::all_of(filling.begin(), filling.end(), [&](std::uint32_t server) {
+  const bool filled = std::all_of(filling.begin(), filling.end(), [&](std::uint32_t server) {
     return value(*store_, control::filled_key(map_->generation, server)).has_value();
   });
-  if (filled) publish(control::settled_map(*map_));
+  if (map_->unsettled() && filled) publish(control::settled_map(*map_));
 }
 
 void ServerKeeper::look() {
@@ -162,16 +205,15 @@ void ServerKeeper::look() {
   kill_the_stopped();
   find_addresses();
   decide();
+  end_those_who_may_go();
 }
 
-bool ServerKeeper::can_spare_one() const {
-  if (!map_ || map_->copies < 2 || !map_->filling().empty()) return false;
-  for (std::size_t number = 0; number < seats_.size(); ++number) {
-    if (seats_[number].address != map_->servers[number].address ||
-        (seats_[number].there && seats_[number].address.empty()))
-      return false;
+ServerKeeper::Count ServerKeeper::count() const {
+  Count count;
+  for (const Seat& seat : seats_) {
+    if (!seat.address.empty()) ++(seat.leaving ? count.leaving : count.serving);
   }
-  return true;
+  return count;
 }
 
 std::vector<int> ServerKeeper::handles() const {

@@ -1,6 +1,6 @@
 // Keeps the parameter servers of a job: starts them, sees a death at once, replaces the process, and decides by pure
 // functions (control/server_map.h) which server holds what. Maps go into the job's store, where servers and workers
-// look for them.
+// look for them. A server that is to go hands over what it holds first, while training goes on.
 //
 // Servers that are threads of the workers live and die with those: whoever watches the workers tells of them.
 // Thread safety: one thread.
@@ -26,7 +26,7 @@ struct ServerKeeperOptions {
   // Starts a server, which is told its number and how to find the others by MUSTER_RANK, MUSTER_SIZE, MUSTER_STORE and
   // MUSTER_ATTEMPT. Not used when the workers serve.
   Command command;
-  int servers = 0;                                              // processes of `command`
+  int servers = 0;                                              // processes of `command`, at first
   int worker_seats = 0;                                         // instead: seats of workers, each of which serves
   std::chrono::nanoseconds liveness = std::chrono::seconds(2);  // a server that is stopped for so long is killed
   // What happened, for people.
@@ -43,14 +43,25 @@ class ServerKeeper {
   // A worker's seat, where workers serve: the process on it, by how many were there before; nothing: nobody.
   void set_worker(std::uint32_t seat, std::optional<std::uint32_t> attempt);
 
+  // So many processes from now on. Those with the highest numbers go. REQUIRES: the job began with processes.
+  void set_servers(int servers);
+
+  // Where workers serve: whether the one on that seat is to go. It must stay as long as it is needed.
+  void set_leaving(std::uint32_t seat, bool leaving);
+  // Whether the server on that seat may end: it holds nothing.
+  bool may_go(std::uint32_t seat) const;
+
   // Looks after the servers; to be called every few milliseconds. Throws kPeerLost when all copies of a chunk are lost.
   void look();
 
-  // Whether one server may be taken away: every chunk has all its copies, more than one.
-  bool can_spare_one() const;
-
   // Descriptors that become readable when a server ends.
   std::vector<int> handles() const;
+  // How many serve, and how many of those that are there are leaving.
+  struct Count {
+    int serving = 0;
+    int leaving = 0;
+  };
+  Count count() const;
   // Of the servers' processes; 0 where there is none.
   std::vector<std::int32_t> pids() const;
 
@@ -58,7 +69,9 @@ class ServerKeeper {
   struct Seat;
 
   void start(std::uint32_t number);
+  void bury(std::uint32_t number, const Ending& ending);
   void bury_the_dead();
+  void end_those_who_may_go();
   void kill_the_stopped();
   void find_addresses();
   void decide();

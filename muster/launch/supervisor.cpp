@@ -110,6 +110,7 @@ struct Supervisor::State {
       if (seat.process) attempt = static_cast<std::uint32_t>(seat.processes - 1);
       keeper->set_worker(static_cast<std::uint32_t>(index), attempt);
     }
+    if (options.servers > 0 && wishes.servers > 0) keeper->set_servers(wishes.servers);
     keeper->look();
   }
 
@@ -376,13 +377,22 @@ struct Supervisor::State {
       seat.lost = false;
     for (const int seat : decision.start)
       start(static_cast<std::size_t>(seat));
-    for (const int seat : decision.evict) {
-      // A worker that serves takes its part of the model with it: one at a time, when others have all of it.
-      if (options.workers_serve && (!keeper || !keeper->can_spare_one() || anybody_leaves())) break;
-      seats[static_cast<std::size_t>(seat)].evicted = true;
-      seats[static_cast<std::size_t>(seat)].process->kill(SIGKILL);
-    }
+    evict(decision.evict);
     if (decision.new_generation || system_clock().now() - reported > kReportInterval) tell_report();
+  }
+
+  void evict(const std::vector<int>& those) {
+    // A worker that serves hands its part of the model over first, and trains meanwhile.
+    for (std::size_t index = 0; options.workers_serve && keeper && index < seats.size(); ++index) {
+      const bool leaves = std::find(those.begin(), those.end(), static_cast<int>(index)) != those.end();
+      keeper->set_leaving(static_cast<std::uint32_t>(index), leaves || seats[index].evicted);
+    }
+    for (const int index : those) {
+      if (options.workers_serve && (!keeper || !keeper->may_go(static_cast<std::uint32_t>(index)))) continue;
+      Seat& seat = seats[static_cast<std::size_t>(index)];
+      seat.evicted = true;
+      seat.process->kill(SIGKILL);
+    }
   }
 
   void tell_report() {
@@ -394,6 +404,7 @@ struct Supervisor::State {
     if (arena) now.emplace(comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank));
     if (now) report.step = now->step();
     if (now) report.note = now->note();
+    if (keeper && !options.workers_serve) report.servers = keeper->count();
     const control::JobView job = view();
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (!seats[index].process) continue;
@@ -411,10 +422,6 @@ struct Supervisor::State {
       report.seats.push_back(seat);
     }
     options.report(report);
-  }
-
-  bool anybody_leaves() const {
-    return std::any_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.evicted; });
   }
 
   void signal_all(int signal) const {

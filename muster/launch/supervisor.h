@@ -41,12 +41,14 @@ struct SupervisorReport {
   std::uint64_t generation = 0;
   std::uint64_t step = 0;  // committed
   std::vector<Seat> seats;
+  ServerKeeper::Count servers{};
   std::string note;  // what the leader has left in the arena (comm/arena.h)
 };
 
 // What the job's owner wants now.
 struct Wishes {
   int workers = 1;
+  int servers = 0;    // processes of parameter servers; 0: as many as it began with
   bool stop = false;  // finish the step, write a checkpoint, end
 };
 
@@ -73,7 +75,7 @@ struct SupervisorOptions {
   };
   // Parameter servers, of a job that has some: processes of `server_command`, or, with workers_serve, threads of the
   // workers.
-  int servers = 0;
+  int servers = 0;  // at first
   Command server_command{};
   bool workers_serve = false;
   // What happened, for people.

@@ -194,7 +194,7 @@ ServerPlan ParameterServer::make_plan() const {
   plan.backups = static_cast<std::uint32_t>(wanted.backups);
   plan.staleness_rate = wanted.staleness_rate;
   plan.workers = static_cast<std::uint32_t>(workers);
-  plan.servers = static_cast<std::uint32_t>(wanted.servers == 0 ? workers : wanted.servers);
+  plan.servers = static_cast<std::uint32_t>(wanted.servers == 0 ? workers : control::most_servers(wanted.servers));
   plan.copies = static_cast<std::uint32_t>(wanted.copies);
   plan.snapshot_seconds = wanted.snapshot_seconds;
   plan.folder = wanted.folder;

@@ -124,7 +124,7 @@ TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
   EXPECT_EQ(status.members[0].step, 41U);
   EXPECT_EQ(status.members[1].waits_for, "the others");
   EXPECT_EQ(status.members[2].state, "starting");
-  client.scale(2, soon());
+  client.scale({.workers = 2}, soon());
   EXPECT_EQ(service_->wishes().workers, 2);
   EXPECT_FALSE(service_->wishes().stop);
   client.stop(soon());

@@ -98,7 +98,7 @@ TEST_F(ControlServerTest, TellsTheStatus) {
 
 TEST_F(ControlServerTest, CommandsAreInTheRecordWhenTheyAreAcknowledged) {
   start();
-  EXPECT_EQ(client().scale(3, soon()).target_workers, 3);
+  EXPECT_EQ(client().scale({.workers = 3}, soon()).target_workers, 3);
   EXPECT_EQ(client().set("optimizer.lr=0.5", soon()).number, 1u);
   EXPECT_TRUE(client().stop(soon()).stop);
   EXPECT_EQ(stored_, 3);
@@ -122,7 +122,7 @@ TEST_F(ControlServerTest, RefusalsArriveAsTheyWereThrown) {
   EXPECT_EQ(error.message(), "job.seed is fixed");
   EXPECT_EQ(error.where(), "job.toml:3");
   EXPECT_EQ(error.remedy(), "Start a new run.");
-  EXPECT_EQ(error_of([&] { client().scale(9, soon()); }).kind(), ErrorKind::kInvalidInput);
+  EXPECT_EQ(error_of([&] { client().scale({.workers = 9}, soon()); }).kind(), ErrorKind::kInvalidInput);
   EXPECT_EQ(error_of([&] { client().set(std::string(2000, 'x'), soon()); }).kind(), ErrorKind::kInvalidInput);
   EXPECT_TRUE(record_->changes().empty());
   EXPECT_EQ(stored_, 0);
@@ -235,7 +235,7 @@ TEST_F(ControlServerTest, GarbageAndSilentConnectionsDisturbNobody) {
       sockets.push_back(fd);
     }
   }
-  EXPECT_EQ(client().scale(4, soon()).target_workers, 4);
+  EXPECT_EQ(client().scale({.workers = 4}, soon()).target_workers, 4);
   for (const int fd : sockets)
     ::close(fd);
   EXPECT_EQ(client().status(soon()).job, "fashion");
@@ -269,7 +269,7 @@ TEST_F(ControlServerTest, WithoutCoordinatorTheRecordAnswers) {
   ASSERT_EQ(status.alarms.size(), 1u);
   EXPECT_THAT(status.alarms[0], HasSubstr("coordinator (pid 2000000000) is gone"));
   EXPECT_THAT(status.alarms[0], HasSubstr("0 (pid " + std::to_string(this_process().pid)));
-  const Error error = error_of([&] { client().scale(1, soon()); });
+  const Error error = error_of([&] { client().scale({.workers = 1}, soon()); });
   EXPECT_EQ(error.kind(), ErrorKind::kPeerLost);
   EXPECT_THAT(error.what(), HasSubstr("is gone"));
   EXPECT_THAT(error.what(), HasSubstr("--resume"));

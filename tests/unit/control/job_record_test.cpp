@@ -115,7 +115,7 @@ TEST_F(JobRecordTest, EveryWriteOfAFencedCoordinatorIsRefused) {
            [&] {
              old->begin({"x", "y", "z"}, {});
            },
-           [&] { old->scale("r1", 3); },
+           [&] { old->scale("r1", {.workers = 3}); },
            [&] { old->stop("r2"); },
            [&] { old->change("r3", "optimizer.lr=1"); },
        }) {
@@ -166,20 +166,20 @@ TEST_F(JobRecordTest, TwoProcessesThatTakeOverAtOnceNeverBothLead) {
 TEST_F(JobRecordTest, ScaleStaysInsideTheLimits) {
   const auto leader = led({2, 4, 3, false});
   for (const int workers : {-1, 0, 1, 5}) {
-    const Error error = error_of([&] { leader->scale("r" + std::to_string(workers + 1), workers); });
+    const Error error = error_of([&] { leader->scale("r" + std::to_string(workers + 1), {.workers = workers}); });
     EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
     EXPECT_THAT(error.what(), HasSubstr("2 to 4"));
   }
-  EXPECT_EQ(leader->scale("good", 4).target_workers, 4);
+  EXPECT_EQ(leader->scale("good", {.workers = 4}).target_workers, 4);
   EXPECT_EQ(leader->wanted(), (WantedState{2, 4, 4, false}));
 }
 
 TEST_F(JobRecordTest, RepeatedRequestTakesEffectOnce) {
   const auto leader = led();
-  EXPECT_EQ(leader->scale("a", 3).target_workers, 3);
-  leader->scale("b", 1);
-  EXPECT_EQ(leader->scale("a", 3).target_workers, 3);  // as it was answered then
-  EXPECT_EQ(leader->wanted().target_workers, 1);       // and nothing was changed
+  EXPECT_EQ(leader->scale("a", {.workers = 3}).target_workers, 3);
+  leader->scale("b", {.workers = 1});
+  EXPECT_EQ(leader->scale("a", {.workers = 3}).target_workers, 3);  // as it was answered then
+  EXPECT_EQ(leader->wanted().target_workers, 1);                    // and nothing was changed
   const Change first = leader->change("c", "optimizer.lr=0.1");
   const Change second = leader->change("d", "optimizer.lr=0.1");
   EXPECT_EQ(leader->change("c", "optimizer.lr=0.1"), first);

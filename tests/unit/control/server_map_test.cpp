@@ -26,6 +26,14 @@ std::set<std::uint32_t> holders_of(const ServerMap& map, std::uint32_t chunk) {
   return found;
 }
 
+// How many chunks have another primary.
+int moved(const ServerMap& before, const ServerMap& after) {
+  int count = 0;
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
+    count += before.primary(chunk) != after.primary(chunk) ? 1 : 0;
+  return count;
+}
+
 TEST(ServerMap, CopiesAreOnDifferentServersAndLoadsAreBounded) {
   const ServerMap map = first_map(kChunks, 2, servers(4));
   std::vector<int> load(4);
@@ -42,11 +50,8 @@ TEST(ServerMap, CopiesAreOnDifferentServersAndLoadsAreBounded) {
 TEST(ServerMap, AServerThatComesMovesAboutItsShareOfTheChunks) {
   const ServerMap before = first_map(kChunks, 1, servers(4));
   const ServerMap after = settled_map(next_map(before, servers(5)));
-  int moved = 0;
-  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
-    moved += before.primary(chunk) != after.primary(chunk) ? 1 : 0;
-  EXPECT_GT(moved, 10);
-  EXPECT_LT(moved, 80) << "a fifth of 200, and a few more for the bound";
+  EXPECT_GT(moved(before, after), 10);
+  EXPECT_LT(moved(before, after), 80) << "a fifth of 200, and a few more for the bound";
 }
 
 TEST(ServerMap, OnlyOneThatHasAChunkIsItsPrimary) {
@@ -102,16 +107,111 @@ TEST(ServerMap, WithASingleCopyAChunkStaysOnItsServer) {
   EXPECT_EQ(back.generation, 3U);
 }
 
+TEST(ServerMap, AServerThatIsLeavingKeepsWhatItHasUntilOthersAreFilled) {
+  for (const std::uint32_t copies : {1U, 2U}) {
+    const ServerMap before = first_map(kChunks, copies, servers(4));
+    const ServerMap leaving = next_map(before, servers(4), {3});
+    EXPECT_TRUE(leaving.unsettled());
+    EXPECT_EQ(leaving.holds_any(3), true);
+    EXPECT_EQ(leaving.needs(3), copies == 1);
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      EXPECT_EQ(leaving.primary(chunk), before.primary(chunk)) << "who ordered the updates goes on";
+      for (const std::uint32_t server : holders_of(before, chunk))
+        EXPECT_TRUE(leaving.holds(chunk, server));
+      for (const ChunkHolder& holder : leaving.chunks[chunk])
+        EXPECT_EQ(holder.filling, !before.holds(chunk, holder.server));
+    }
+    const ServerMap settled = settled_map(leaving);
+    EXPECT_FALSE(settled.holds_any(3));
+    EXPECT_FALSE(settled.unsettled());
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
+      EXPECT_EQ(holders_of(settled, chunk).size(), copies);
+    // Its process ends: nothing moves any more.
+    std::vector<ServerSeat> seats = servers(4);
+    seats[3] = {};
+    const ServerMap left = next_map(settled, seats);
+    EXPECT_EQ(left.chunks, settled.chunks);
+    EXPECT_TRUE(left.lost().empty());
+  }
+}
+
+TEST(ServerMap, AServerThatLeavesMovesItsOwnChunksAndFewOthers) {
+  const ServerMap before = first_map(kChunks, 1, servers(4));
+  const ServerMap after = settled_map(next_map(before, servers(4), {3}));
+  int own = 0;
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
+    own += before.primary(chunk) == 3U ? 1 : 0;
+  EXPECT_GE(moved(before, after), own);
+  EXPECT_LT(moved(before, after), own + 30) << "a few for the bound";
+  // It comes back under its number, to its chunks.
+  EXPECT_EQ(settled_map(next_map(after, servers(4))).chunks, before.chunks);
+}
+
+TEST(ServerMap, OneThatWasBeingFilledAndIsToldToLeaveIsNotWaitedFor) {
+  const ServerMap before = first_map(kChunks, 1, servers(2));
+  const ServerMap coming = next_map(before, servers(3));
+  ASSERT_TRUE(coming.holds_any(2));
+  const ServerMap going = next_map(coming, servers(3), {2});
+  EXPECT_FALSE(going.holds_any(2));
+  EXPECT_EQ(settled_map(going).chunks, before.chunks);
+}
+
+TEST(ServerMap, WhoChangesItsMindAndStaysHasWhatItHad) {
+  const ServerMap before = first_map(kChunks, 1, servers(3));
+  const ServerMap stays = next_map(next_map(before, servers(3), {2}), servers(3));
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
+    EXPECT_EQ(stays.primary(chunk), before.primary(chunk));
+  EXPECT_EQ(settled_map(stays).chunks, before.chunks);
+}
+
+TEST(ServerMap, AServerThatDiesWhileItIsLeaving) {
+  std::vector<ServerSeat> seats = servers(3);
+  seats[2] = {};
+  // With copies the others have it all, and it is not needed any more.
+  const ServerMap two = next_map(next_map(first_map(kChunks, 2, servers(3)), servers(3), {2}), seats);
+  EXPECT_TRUE(two.lost().empty());
+  EXPECT_FALSE(two.holds_any(2));
+  EXPECT_FALSE(two.needs(2));
+  // Without, its chunks wait for its next process, which leaves with them: to those who were to get them before.
+  const ServerMap leaving = next_map(first_map(kChunks, 1, servers(3)), servers(3), {2});
+  const ServerMap waiting = next_map(leaving, seats);
+  EXPECT_TRUE(waiting.lost().empty());
+  EXPECT_TRUE(waiting.needs(2));
+  seats[2] = {"again", 1};
+  const ServerMap back = next_map(waiting, seats, {2});
+  EXPECT_EQ(back.chunks, leaving.chunks);
+  EXPECT_FALSE(settled_map(back).holds_any(2));
+}
+
+TEST(ServerMap, ServersThatLeaveTogetherLeaveEverythingToTheLast) {
+  for (const std::uint32_t copies : {1U, 2U}) {
+    const ServerMap leaving = next_map(first_map(kChunks, copies, servers(3)), servers(3), {1, 2});
+    EXPECT_TRUE(leaving.unsettled());
+    const ServerMap settled = settled_map(leaving);
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
+      EXPECT_EQ(holders_of(settled, chunk), (std::set<std::uint32_t>{0})) << "fewer servers than copies";
+    EXPECT_FALSE(settled.unsettled());
+  }
+  // Where all others have everything already nobody has to be filled, and still something has to be done.
+  const ServerMap both = next_map(first_map(kChunks, 2, servers(2)), servers(2), {1});
+  EXPECT_TRUE(both.filling().empty());
+  EXPECT_TRUE(both.unsettled());
+}
+
 TEST(ServerMap, IsTheSameAsTextAndDamageIsRefused) {
   std::vector<ServerSeat> seats = servers(3);
   const ServerMap first = first_map(20, 2, seats);
   seats[2] = {"x", 4};
-  const ServerMap map = next_map(first, seats);
+  const ServerMap map = next_map(first, seats, {1});
   const ServerMap read = ServerMap::from_text(map.to_text());
   EXPECT_EQ(read.chunks, map.chunks);
   EXPECT_EQ(read.servers, map.servers);
   EXPECT_EQ(read.generation, map.generation);
-  for (const char* wrong : {"", "{}", "[1]", R"({"generation":1,"copies":1,"servers":[],"chunks":[[0]]})"})
+  EXPECT_EQ(read.leaving, (std::set<std::uint32_t>{1}));
+  // As it was written before servers could leave.
+  EXPECT_TRUE(ServerMap::from_text(R"({"generation":1,"copies":1,"servers":[],"chunks":[]})").leaving.empty());
+  for (const char* wrong : {"", "{}", "[1]", R"({"generation":1,"copies":1,"servers":[],"chunks":[[0]]})",
+                            R"({"generation":1,"copies":1,"servers":[],"chunks":[],"leaving":[0]})"})
     EXPECT_THROW(ServerMap::from_text(wrong), Error) << wrong;
 }
 
