@@ -1,10 +1,19 @@
 // muster server: a parameter server of a job. Started by muster train and muster run, not by people.
+//
+// It outlives the process that started it, as workers do: another one may take over. Without one it ends when no worker
+// lives any more.
+#include <unistd.h>
+
+#include <condition_variable>
 #include <cstdio>
 #include <memory>
+#include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/process.h"
 #include "muster/cli/command.h"
 #include "muster/cli/signals.h"
 #include "muster/comm/store.h"
@@ -12,6 +21,36 @@
 #include "muster/strategies/parameter_server/server.h"
 
 namespace muster::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{500};
+constexpr int kLooks = 4;  // one after the other without a worker: one that takes over may be about to start the first
+
+bool any_worker_lives(const std::string& store) {
+  for (const auto& [key, address] : comm::values_in_file_store(store, "server")) {
+    ProcessId worker;
+    if (std::sscanf(key.c_str(), "server/%d-%lu", &worker.pid, &worker.start_time) == 2 &&
+        state_of(worker) != ProcessState::kGone)
+      return true;
+  }
+  return false;
+}
+
+// Until the job is over although nobody has ended this process, or `stop`.
+void watch_the_job(const ProcessId& owner, const std::string& store, const std::function<void()>& over,
+                   const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  int alone = 0;
+  while (!stopped.wait_for(lock, stop, kLook, [&] { return stop.stop_requested(); })) {
+    const bool kept = state_of(owner) != ProcessState::kGone || any_worker_lives(store);
+    alone = kept ? 0 : alone + 1;
+    if (alone == kLooks) return over();
+  }
+}
+
+}  // namespace
 
 void add_server(CLI::App& app) {
   CLI::App* command = app.add_subcommand("server", "A parameter server of a job; muster train starts it.");
@@ -27,7 +66,15 @@ void add_server(CLI::App& app) {
     options.attempt = static_cast<std::uint32_t>(world.attempt);
     options.store = comm::make_file_store(world.store);
     options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
-    strategies::Server(std::move(options)).run();
+    const ProcessId owner = process_of(::getppid());
+    strategies::Server server(std::move(options));
+    // From here on whoever takes over finds it in the store.
+    outlive_parent();
+    const std::jthread watch([&](const std::stop_token& stop) {
+      watch_the_job(
+          owner, world.store, [&] { server.stop(); }, stop);
+    });
+    server.run();
   });
 }
 

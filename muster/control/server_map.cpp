@@ -92,6 +92,10 @@ std::vector<std::uint32_t> ServerMap::lost() const {
   return found;
 }
 
+std::string server_process_key(std::uint32_t number, std::uint32_t attempt) {
+  return fmt::format("{}/{}-{}", kServerProcesses, number, attempt);
+}
+
 std::string server_key(std::uint32_t number, std::uint32_t attempt) {
   return fmt::format("servers/{}-{}", number, attempt);
 }

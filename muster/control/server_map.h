@@ -71,8 +71,10 @@ ServerMap next_map(const ServerMap& map, std::vector<ServerSeat> servers, std::s
 // The next map when all who were filling have what they lacked. Those who are leaving hold nothing in it.
 ServerMap settled_map(const ServerMap& map);
 
-// Keys of the job's store (comm/store.h): where a server is to be found, the maps, that a server has got what it lacked
-// by a map, and how many chunks the job has and how many copies of each it wants.
+// Keys of the job's store (comm/store.h): the process of a server, where it is to be found, the maps, that a server has
+// got what it lacked by a map, and how many chunks the job has and how many copies of each it wants.
+constexpr const char* kServerProcesses = "server-processes";
+std::string server_process_key(std::uint32_t number, std::uint32_t attempt);
 std::string server_key(std::uint32_t number, std::uint32_t attempt);
 std::string map_key(std::uint64_t generation);
 std::string filled_key(std::uint64_t generation, std::uint32_t server);

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -45,11 +46,47 @@ ServerKeeper::ServerKeeper(ServerKeeperOptions options, const std::filesystem::p
       folder_(store_folder),
       store_(comm::make_file_store(store_folder)),
       seats_(static_cast<std::size_t>(std::max(options_.servers, options_.worker_seats))) {
-  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(options_.servers); ++number)
+  if (options_.take_over) take_over();
+  for (std::uint32_t number = 0; !options_.take_over && number < static_cast<std::uint32_t>(options_.servers); ++number)
     start(number);
 }
 
 ServerKeeper::~ServerKeeper() = default;
+
+// Servers say who they are before they cease to end with their parent: whoever lives is known.
+void ServerKeeper::take_over() {
+  for (std::uint64_t generation = 1;; ++generation) {
+    const std::optional<std::string> text = value(*store_, control::map_key(generation));
+    if (!text) break;
+    map_ = control::ServerMap::from_text(*text);
+  }
+  if (map_) seats_.resize(std::max(seats_.size(), map_->servers.size()));
+  std::vector<ProcessId> processes(seats_.size());
+  for (const auto& [key, process] : comm::values_in_file_store(folder_, control::kServerProcesses)) {
+    std::uint32_t number = 0;
+    std::uint32_t attempt = 0;
+    ProcessId id;
+    if (std::sscanf(key.c_str() + key.find('/'), "/%u-%u", &number, &attempt) != 2 ||
+        std::sscanf(process.c_str(), "%d %lu", &id.pid, &id.start_time) != 2)
+      throw Error(ErrorKind::kDamaged, fmt::format("{} = \"{}\" names no parameter server", key, process),
+                  folder_.string());
+    if (number >= seats_.size()) {
+      seats_.resize(number + std::size_t{1});
+      processes.resize(seats_.size());
+    }
+    if (attempt < seats_[number].processes) continue;
+    seats_[number].processes = attempt + 1;
+    seats_[number].attempt = attempt;
+    processes[number] = id;
+  }
+  for (std::size_t number = 0; options_.worker_seats == 0 && number < seats_.size(); ++number) {
+    Seat& seat = seats_[number];
+    if (seat.processes == 0) continue;
+    seat.process.emplace(ChildProcess::adopt(processes[number]));
+    seat.there = true;
+    seat.started = system_clock().now();
+  }
+}
 
 void ServerKeeper::start(std::uint32_t number) {
   Seat& seat = seats_[number];
@@ -214,6 +251,10 @@ ServerKeeper::Count ServerKeeper::count() const {
     if (!seat.address.empty()) ++(seat.leaving ? count.leaving : count.serving);
   }
   return count;
+}
+
+std::uint32_t ServerKeeper::processes(std::uint32_t seat) const {
+  return seats_[seat].processes;
 }
 
 std::vector<int> ServerKeeper::handles() const {

@@ -26,8 +26,9 @@ struct ServerKeeperOptions {
   // Starts a server, which is told its number and how to find the others by MUSTER_RANK, MUSTER_SIZE, MUSTER_STORE and
   // MUSTER_ATTEMPT. Not used when the workers serve.
   Command command;
-  int servers = 0;                                              // processes of `command`, at first
-  int worker_seats = 0;                                         // instead: seats of workers, each of which serves
+  int servers = 0;         // processes of `command`, at first
+  int worker_seats = 0;    // instead: seats of workers, each of which serves
+  bool take_over = false;  // another keeper began: its servers live on, and its maps count
   std::chrono::nanoseconds liveness = std::chrono::seconds(2);  // a server that is stopped for so long is killed
   // What happened, for people.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
@@ -54,6 +55,9 @@ class ServerKeeper {
   // Looks after the servers; to be called every few milliseconds. Throws kPeerLost when all copies of a chunk are lost.
   void look();
 
+  // How many processes have served there so far.
+  std::uint32_t processes(std::uint32_t seat) const;
+
   // Descriptors that become readable when a server ends.
   std::vector<int> handles() const;
   // How many serve, and how many of those that are there are leaving.
@@ -68,6 +72,7 @@ class ServerKeeper {
  private:
   struct Seat;
 
+  void take_over();
   void start(std::uint32_t number);
   void bury(std::uint32_t number, const Ending& ending);
   void bury_the_dead();

@@ -89,13 +89,14 @@ struct Supervisor::State {
   }
 
   // The servers of a job are found by its store, too.
-  void keep_servers() {
+  void keep_servers(bool take_over = false) {
     keeper.reset();
     if (options.servers == 0 && !options.workers_serve) return;
     ServerKeeperOptions wanted;
     wanted.command = options.server_command;
     wanted.servers = options.servers;
     wanted.worker_seats = options.workers_serve ? options.seats : 0;
+    wanted.take_over = take_over;
     wanted.liveness = options.liveness;
     wanted.tell = options.tell;
     keeper.emplace(std::move(wanted), store_folder);
@@ -161,12 +162,15 @@ struct Supervisor::State {
     if (!arena) throw Error(ErrorKind::kPeerLost, "no worker of this job lives any more");
     generation = arena->committed().generation;
     members = arena->present_members();
+    keep_servers(true);
     for (std::size_t index = 0; index < seats.size(); ++index) {
       Seat& seat = seats[index];
       seat.started = seat.entered = system_clock().now();
       if (const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index))) {
         seat.process.emplace(ChildProcess::adopt(*occupant));
-        seat.processes = 1;
+        // Servers are found by their attempts; nothing else needs the right number.
+        seat.processes =
+            std::max(1, keeper ? static_cast<int>(keeper->processes(static_cast<std::uint32_t>(index))) : 0);
       } else if (member(index)) {
         seat.lost = true;
         members &= ~(std::uint64_t{1} << index);

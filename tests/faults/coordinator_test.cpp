@@ -1,6 +1,8 @@
 // The coordinator of a job is killed: its workers go on, another process takes over, and the result is the same.
 #include <signal.h>
 
+#include <fstream>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,6 +57,12 @@ class Coordinator : public ::testing::Test {
     return now;
   }
   static void wait_until_it_trains(const Program& program) { wait_until_printed(program, "\"checkpoint\""); }
+  // Until so many more steps are committed.
+  void wait_for_steps(std::uint64_t more) const {
+    const auto step = [](const Json& now) { return now.at("step").get<std::uint64_t>(); };
+    const std::uint64_t goal = step(status()) + more;
+    wait_for([&](const Json& now) { return step(now) >= goal; });
+  }
   static std::vector<ProcessId> members(const Json& status) {
     std::vector<ProcessId> all;
     for (const Json& member : status.at("members"))
@@ -103,6 +111,90 @@ TEST_F(Coordinator, WorkersGoOnWithoutItAndAnotherOneTakesOver) {
   EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
   expect_nothing_left();
 }
+
+std::vector<ProcessId> servers_started_by(pid_t parent) {
+  std::vector<ProcessId> found;
+  for (const pid_t child : testing::children_of(parent)) {
+    std::string words;
+    std::getline(std::ifstream(fmt::format("/proc/{}/cmdline", child)), words);
+    if (words.find(std::string("\0server", 7)) != std::string::npos) found.push_back(process_of(child));
+  }
+  return found;
+}
+
+// With servers of their own, and with workers that serve.
+class CoordinatorOfServers : public Coordinator, public ::testing::WithParamInterface<int> {
+ protected:
+  std::vector<std::string> served(std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"parallel.strategy=parameter_server", fmt::format("parallel.servers={}", GetParam()),
+                             "parallel.copies=2"});
+    return train_arguments("2:2", more);
+  }
+};
+
+TEST_P(CoordinatorOfServers, ServersGoOnWithoutItAndAreReplacedByTheNextOne) {
+  const std::string epochs = "job.epochs=50";
+  std::optional<testing::Failpoints> slow("parameter_server.push.before=delay=10");  // else it ends before all is done
+  Program program(folder_.path(), served({epochs}));
+  wait_until_it_trains(program);
+  const std::vector<ProcessId> servers = servers_started_by(program.pid());
+  EXPECT_EQ(servers.size(), static_cast<std::size_t>(GetParam()));
+  const Json before = status();
+  kill_and_wait(program);
+  for (const ProcessId& server : servers)
+    EXPECT_EQ(state_of(server), ProcessState::kRunning);
+
+  // Losses under the next one are made good, and again under the one after it.
+  std::vector<ProcessId> victims = servers.empty() ? members(before) : servers;
+  for (int round = 0; round < 2; ++round) {
+    Program next(folder_ / "other", {"attach", run_folder().string()});
+    wait_for([](const Json& now) { return now.at("coordinator").at("live") && now.at("members").size() == 2; });
+    ::kill(victims.back().pid, SIGKILL);
+    const auto replaced = [&](const Json& now) {
+      if (!servers.empty()) return servers_started_by(next.pid()).size() == 1;
+      const std::vector<ProcessId> all = members(now);
+      return all.size() == 2 && std::find(all.begin(), all.end(), victims.back()) == all.end();
+    };
+    wait_for(replaced);
+    victims = servers.empty() ? members(status()) : servers_started_by(next.pid());
+    wait_for_steps(10);
+    kill_and_wait(next);
+  }
+  const Finished last = run_program(folder_.path(), served({epochs, "--resume"}));
+  slow.reset();
+  EXPECT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_THAT(last.err, HasSubstr("took over headless"));
+
+  const Finished undisturbed = run_program(folder_.path(), train_arguments(2, {"job.runs=calm", epochs}));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  const auto end = [this](const char* runs) {
+    for (const Json& row : metrics(runs))
+      if (row.at("event") == "finished") return row;
+    throw std::runtime_error("it has not finished");
+  };
+  for (const char* key : {"step", "weights", "test_loss", "best_step"})
+    EXPECT_EQ(end("runs").at(key), end("calm").at(key)) << key;
+  expect_nothing_left();
+}
+
+TEST_P(CoordinatorOfServers, ServersOfWorkersThatNobodyTakesOverEndWithThem) {
+  Program program(folder_.path(), served({"job.epochs=2000", "parallel.orphan_seconds=0.5"}));
+  wait_until_it_trains(program);
+  std::vector<ProcessId> all = servers_started_by(program.pid());
+  const std::vector<ProcessId> workers = members(status());
+  all.insert(all.end(), workers.begin(), workers.end());
+  kill_and_wait(program);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  for (const ProcessId& process : all)
+    while (state_of(process) != ProcessState::kGone && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(10));
+  ASSERT_FALSE(deadline.passed());
+  EXPECT_EQ(last_metric().at("event"), "interrupted");
+}
+
+INSTANTIATE_TEST_SUITE_P(Servers, CoordinatorOfServers, ::testing::Values(2, 0), [](const auto& info) {
+  return info.param == 0 ? std::string("workers_serve") : std::string("processes");
+});
 
 TEST_F(Coordinator, WhatItAcknowledgedStillHolds) {
   Program program(folder_.path(), train_arguments("1:2", {"job.epochs=2000"}));

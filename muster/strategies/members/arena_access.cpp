@@ -10,6 +10,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/process.h"
 #include "muster/comm/arena_address.h"
 
 namespace muster::strategies {
@@ -78,7 +79,8 @@ comm::Arena open_arena(const Supervised& supervised, const comm::ArenaOptions& w
 std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena) {
   auto server = std::make_unique<comm::RegionServer>(*arena.region());
   const std::string text = comm::ArenaAddress{server->address(), arena.options().nonce}.text();
-  supervised.store->set(fmt::format("server/{}", ::getpid()), text);
+  const ProcessId self = this_process();
+  supervised.store->set(fmt::format("server/{}-{}", self.pid, self.start_time), text);
   if (supervised.founder) supervised.store->set("arena", text);
   return server;
 }

@@ -21,7 +21,7 @@ comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted);
 
 // This worker's arena under a supervisor: made if it is the founder, else fetched as soon as it is to be had.
 comm::Arena open_arena(const Supervised& supervised, const comm::ArenaOptions& wanted, const Deadline& deadline);
-// Serves the region and says so in the store: "server/<pid>", and "arena" if this worker is the founder.
+// Serves the region and says so in the store: "server/<pid>-<start>", and "arena" if this worker is the founder.
 std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena);
 
 }  // namespace muster::strategies

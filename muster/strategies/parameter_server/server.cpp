@@ -16,6 +16,7 @@
 #include "muster/base/failpoint.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
+#include "muster/base/process.h"
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/server_copies.h"
 #include "muster/strategies/parameter_server/server_maps.h"
@@ -46,6 +47,9 @@ class Server::State {
         book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())),
         chunk_count_(plan_.chunk_count()) {
     if (plan_.snapshot_seconds > 0 && options_.attempt > 0) load_snapshots();
+    const ProcessId self = this_process();
+    options_.store->set(control::server_process_key(options_.number, options_.attempt),
+                        fmt::format("{} {}", self.pid, self.start_time));
     options_.store->set(control::server_key(options_.number, options_.attempt), inbox_->address());
   }
 
