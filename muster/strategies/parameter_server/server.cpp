@@ -86,13 +86,13 @@ class Server::State {
       if (std::optional<Incoming> call = inbox_->next(Deadline::after(busy ? kBusy : kIdle))) {
         answer(*call);
       }
+      write_events();  // before copies have it, one of which may be the next primary and write on
       send_to_copies();
       settle_doubts();
       answer_waiting();
       const auto now = system_clock().now();
       if (now - looked_ > kLook) look_for_map(now);
       if (plan_.snapshot_seconds > 0) write_snapshots(now);
-      write_events();
     }
   }
 
@@ -259,6 +259,7 @@ class Server::State {
     arriving_.erase(request.chunk);
     if (request.verb == Verb::kFill) {
       lacking_.erase(request.chunk);
+      losses_.erase(request.chunk);  // what was loaded when it held the chunk before is not what it has now
       say_if_filled();
       return reply(call, Status::kDone);
     }
