@@ -18,6 +18,7 @@
 #include "muster/cli/signals.h"
 #include "muster/comm/store.h"
 #include "muster/launch/environment.h"
+#include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server.h"
 
 namespace muster::cli {
@@ -66,6 +67,12 @@ void add_server(CLI::App& app) {
     options.attempt = static_cast<std::uint32_t>(world.attempt);
     options.store = comm::make_file_store(world.store);
     options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
+    // The plan says how calls travel; the job's first worker leaves it.
+    const Deadline deadline = Deadline::after(options.patience);
+    const strategies::ServerPlan plan = strategies::get_plan(*options.store, deadline);
+    const strategies::JobTransport transport = strategies::job_transport(*options.store, plan, deadline);
+    options.make_inbox = transport.make_inbox;
+    options.connect = transport.connect;
     const ProcessId owner = process_of(::getppid());
     strategies::Server server(std::move(options));
     // From here on whoever takes over finds it in the store.

@@ -48,8 +48,8 @@ struct SupervisorReport {
 // What the job's owner wants now.
 struct Wishes {
   int workers = 1;
-  int servers = 0;    // processes of parameter servers; 0: as many as it began with
   bool stop = false;  // finish the step, write a checkpoint, end
+  int servers = 0;    // processes of parameter servers; 0: as many as it began with
 };
 
 struct SupervisorOptions {

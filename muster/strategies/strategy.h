@@ -86,6 +86,7 @@ struct ParameterServerOptions {
   int backups = 1;              // backup: lanes that a step does not wait for
   bool staleness_rate = false;  // an update that comes n versions late has 1/n of the learning rate
   std::size_t chunk_bytes = std::size_t{1} << 20;
+  bool grpc = false;            // calls travel by gRPC streams; else through shared memory
   double snapshot_seconds = 0;  // how often servers write their chunks to `folder`; 0: never
   std::string folder{};         // for snapshots; empty: none
   std::string event_log{};      // file in which is written down what was leased and applied; empty: none

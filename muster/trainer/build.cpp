@@ -62,6 +62,7 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   servers.backups = static_cast<int>(job.parallel.backups);
   servers.staleness_rate = job.parallel.staleness_rate;
   servers.chunk_bytes = static_cast<std::size_t>(job.parallel.chunk_kb) << 10;
+  servers.grpc = job.parallel.transport == "grpc";
   servers.snapshot_seconds = job.parallel.snapshot_seconds;
   if (training.supervised) servers.folder = training.supervised->folder;
   servers.event_log = job.parallel.event_log;

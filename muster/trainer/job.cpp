@@ -258,7 +258,7 @@ void check_servers(const Schema& schema, const ResolvedJob& resolved) {
   const Job& job = resolved.job;
   if (job.parallel.strategy != "parameter_server") {
     for (const char* key : {"consistency", "servers", "copies", "staleness", "backups", "staleness_rate", "chunk_kb",
-                            "snapshot_seconds", "event_log"}) {
+                            "transport", "snapshot_seconds", "event_log"}) {
       if (schema.changed(fmt::format("parallel.{}", key)))
         throw schema.invalid(fmt::format("parallel.{}", key), "has no effect without parameter servers",
                              "Set parallel.strategy = \"parameter_server\", or remove the key.");

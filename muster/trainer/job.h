@@ -142,6 +142,7 @@ struct Job {
     std::int64_t backups = 1;
     bool staleness_rate = false;
     std::int64_t chunk_kb = 1024;
+    std::string transport = "shared_memory";
     double snapshot_seconds = 0;
     std::string event_log;
   } parallel;

@@ -232,8 +232,10 @@ Schema job_schema(Job& job) {
       "parameter_server: how lanes become updates: bsp (all of a step together), asp (each as it comes), ssp (as it "
       "comes, nobody more than `staleness` steps ahead), backup (a step goes without its last lanes). Several with "
       "their steps: \"asp:200, bsp\".");
-  p.field("servers", &job.parallel.servers,
-          "parameter_server: processes that hold the model; 0: every worker holds a part.")
+  p.field(
+       "servers", &job.parallel.servers,
+       "parameter_server: processes that hold the model, which muster scale --servers changes; 0: every worker holds "
+       "a part.")
       .range(0, 64);
   p.field("copies", &job.parallel.copies,
           "parameter_server: of every part of the model, on different servers; all but one of them may be lost.")
@@ -247,6 +249,9 @@ Schema job_schema(Job& job) {
           "parameter_server, asp and ssp: an update that comes n versions late has 1/n of the learning rate.");
   p.field("chunk_kb", &job.parallel.chunk_kb, "parameter_server: size of the parts that the model is cut into.")
       .range(64, 1 << 16);
+  p.field("transport", &job.parallel.transport,
+          "parameter_server: how calls travel: shared_memory, or grpc (streams over a Unix socket, with a token).")
+      .one_of({"shared_memory", "grpc"});
   p.field("snapshot_seconds", &job.parallel.snapshot_seconds,
           "parameter_server, copies = 1: how often a server writes its part down, for the one that replaces it; 0: "
           "never.")

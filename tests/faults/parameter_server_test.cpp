@@ -49,6 +49,8 @@ TEST_F(ParameterServers, WithBspTheResultIsThatOfSharedSync) {
   expect_same_end(train(1), expected, "one worker, one server");
   expect_same_end(train(3, {"parallel.servers=2", "parallel.copies=2"}), expected, "three workers, two servers");
   expect_same_end(train(2, {"parallel.servers=0"}), expected, "every worker serves");
+  expect_same_end(train(2, {"parallel.servers=2", "parallel.transport=grpc"}), expected, "over gRPC");
+  expect_same_end(train(2, {"parallel.servers=0", "parallel.transport=grpc"}), expected, "over gRPC, co-located");
 }
 
 TEST_F(ParameterServers, AWorkerThatIsKilledAnywhereInAStepChangesNoBitOfBsp) {
@@ -73,6 +75,15 @@ TEST_F(ParameterServers, AServerThatIsKilledChangesNoBitOfBsp) {
     expect_same_end(result, expected, point);
     EXPECT_THAT(result.err, HasSubstr("parameter server 1 ")) << point << ": it was not killed";
   }
+}
+
+TEST_F(ParameterServers, AServerThatIsKilledChangesNoBitOfBspOverGrpcEither) {
+  const Json expected = by_shared_sync();
+  const testing::Failpoints armed("server.push.before_reply=kill@rank=1,attempt=0,call=40");
+  const Finished result =
+      train(2, {"parallel.servers=3", "parallel.copies=2", "parallel.chunk_kb=64", "parallel.transport=grpc"});
+  expect_same_end(result, expected, "over gRPC");
+  EXPECT_THAT(result.err, HasSubstr("parameter server 1 ")) << "it was not killed";
 }
 
 TEST_F(ParameterServers, WhoeverIsKilledUnderAspEveryLaneIsAppliedOnce) {
@@ -141,6 +152,9 @@ TEST_F(ParameterServers, WrongKeysAreNamed) {
   const Finished words = train(2, {"parallel.consistency=bps"});
   EXPECT_EQ(words.exit_code, 2);
   EXPECT_THAT(words.err, HasSubstr("bsp"));
+  const Finished transport = train(2, {"parallel.transport=tcp"});
+  EXPECT_EQ(transport.exit_code, 2);
+  EXPECT_THAT(transport.err, HasSubstr("grpc"));
   const Finished other = train(2, {"parallel.strategy=shared_sync", "parallel.staleness=9"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("parameter_server"));

@@ -1,9 +1,11 @@
-// Parameter servers that are killed while clients push: real server processes, kept by the real keeper. Gradients are
-// powers of two and the optimizer is plain SGD, so parameters are exact counters of what was applied.
+// Parameter servers that are killed, or come and go, while clients push: real server processes, kept by the real
+// keeper. Gradients are powers of two and the optimizer is plain SGD, so parameters are exact counters of what was
+// applied.
 #include <signal.h>
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -21,6 +23,7 @@
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/client.h"
+#include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server.h"
 #include "muster/strategies/parameter_server/shard.h"
 
@@ -52,16 +55,19 @@ ServerPlan small_plan(Consistency consistency, std::uint32_t servers, std::uint3
 // A job of which only servers and clients exist.
 class Job {
  public:
-  explicit Job(ServerPlan plan, const std::string& failpoints = "")
+  // plan.servers is the most; so many processes at first, or all.
+  explicit Job(ServerPlan plan, int processes = 0, const std::string& failpoints = "")
       : plan_(std::move(plan)), chunks_(plan_.chunks()), store_(comm::make_file_store(folder_.path() / "store")) {
     if (plan_.snapshot_seconds > 0) plan_.folder = folder_.path().string();
     plan_.event_log = (folder_.path() / "events").string();
     launch::ServerKeeperOptions options;
     options.command = {MUSTER_PROGRAM, {"server"}, {}};
     if (!failpoints.empty()) options.command.environment["MUSTER_FAILPOINTS"] = failpoints;
-    options.servers = static_cast<int>(plan_.servers);
+    options.servers = processes > 0 ? processes : static_cast<int>(plan_.servers);
     options.tell = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
+    wanted_ = options.servers;
     keeper_.emplace(options, folder_.path() / "store");
+    put_token(*store_, plan_);
     put_plan(*store_, plan_);
     keeping_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
@@ -77,7 +83,7 @@ class Job {
         std::this_thread::sleep_for(2ms);
       }
     });
-    Client client({0, store_, {}});
+    Client client(client_options(0));
     client.find_servers(Deadline::after(kLong));
     const std::vector<float> zeros(plan_.layout.size());
     std::vector<float> parameters(plan_.layout.size());
@@ -90,6 +96,9 @@ class Job {
     client.write_chunk(book(), Book::first_state(plan_, 0, buffers), most(), Deadline::after(kLong));
   }
 
+  ClientOptions client_options(std::uint32_t number) const {
+    return {number, store_, job_transport(*store_, plan_, Deadline::after(kLong)).connect};
+  }
   std::size_t most() const { return plan_.limits().most_body; }
   std::uint32_t book() const { return static_cast<std::uint32_t>(chunks_.size()); }
   const ServerPlan& plan() const { return plan_; }
@@ -118,16 +127,43 @@ class Job {
     ASSERT_EQ(::kill(keeper_->pids()[server], SIGKILL), 0);
   }
 
-  // Until all servers live and nothing is to be filled, by a later map than `generation`; its generation.
+  int processes() {
+    const std::scoped_lock lock(mutex_);
+    const std::vector<std::int32_t> pids = keeper_->pids();
+    return static_cast<int>(std::count_if(pids.begin(), pids.end(), [](std::int32_t pid) { return pid != 0; }));
+  }
+
+  // The last server is to go, and dies before it could.
+  void leave_and_kill(std::uint32_t server) {
+    const std::scoped_lock lock(mutex_);
+    wanted_ = static_cast<int>(server);
+    keeper_->set_servers(wanted_);
+    keeper_->look();
+    if (const std::int32_t pid = keeper_->pids()[server]; pid != 0) {
+      ASSERT_EQ(::kill(pid, SIGKILL), 0);
+    }
+  }
+
+  // Changes how many there are, and waits until all is where it should be.
+  void scale(int servers) {
+    {
+      const std::scoped_lock lock(mutex_);
+      keeper_->set_servers(servers);
+      wanted_ = servers;
+    }
+    wait_until_settled(0);
+  }
+
+  // Until all servers live that should and nothing is to be moved, by a later map than `generation`; its generation.
   std::uint64_t wait_until_settled(std::uint64_t generation) {
     const Deadline deadline = Deadline::after(kLong);
     ServerMaps maps(store_);
     for (;;) {
       maps.look();
       const control::ServerMap& map = maps.current();
-      const bool all =
-          std::all_of(map.servers.begin(), map.servers.end(), [](const auto& seat) { return !seat.address.empty(); });
-      if (map.generation > generation && all && map.filling().empty()) return map.generation;
+      const auto living =
+          std::count_if(map.servers.begin(), map.servers.end(), [](const auto& seat) { return !seat.address.empty(); });
+      if (map.generation > generation && living == wanted_ && !map.unsettled()) return map.generation;
       if (deadline.passed() || !failure().empty()) {
         ADD_FAILURE() << failure() << map.to_text();
         return 0;
@@ -145,6 +181,7 @@ class Job {
   std::optional<launch::ServerKeeper> keeper_;
   std::string failure_;
   std::size_t victim_ = 0;
+  int wanted_ = 0;  // servers
   std::jthread keeping_;
 };
 
@@ -181,7 +218,7 @@ Header entry_of(const Job& job, std::uint64_t step, const Header& granted) {
 
 // A worker as the strategy is one: leases lanes, pushes every chunk, writes the lane into the book.
 void work(Job& job, std::uint32_t number, Goal& goal) {
-  Client client({number, job.store(), {}});
+  Client client(job.client_options(number));
   client.find_servers(Deadline::after(kLong));
   std::vector<float> ones(job.plan().layout.size(), 1.0F);
   std::vector<float> pulled(job.plan().layout.size());
@@ -240,8 +277,8 @@ void check_events(const std::filesystem::path& file, std::uint64_t steps, std::u
     ASSERT_EQ(done[step].size(), kLanes) << "step " << step;
 }
 
-// Steps that all workers did while servers were killed, each when those before were back.
-std::uint64_t train_under_fire(Job& job, int kills) {
+// Steps that all workers did until `disturb` was over; that is called until it is false.
+std::uint64_t train_while(Job& job, const std::function<bool()>& disturb) {
   Goal goal;
   std::vector<std::jthread> workers;
   for (std::uint32_t worker = 0; worker < kWorkers; ++worker)
@@ -253,18 +290,26 @@ std::uint64_t train_under_fire(Job& job, int kills) {
         goal.steps = 0;
       }
     });
-  std::mt19937 random(7);
-  // With two copies one loss at a time is what is promised to be survived.
-  std::uint64_t settled = job.wait_until_settled(0);
-  for (int kill = 0; kill < kills && settled > 0 && goal.steps != 0; ++kill) {
-    // Long enough that a server has lasted when it is its turn again.
-    std::this_thread::sleep_for(std::chrono::milliseconds(400 + random() % 100));
-    EXPECT_TRUE(job.kill_one());
-    settled = job.wait_until_settled(settled);
+  while (goal.steps != 0 && disturb()) {
   }
   goal.end_soon();
   workers.clear();
   return goal.steps;
+}
+
+// While servers were killed, each when those before were back.
+std::uint64_t train_under_fire(Job& job, int kills) {
+  std::mt19937 random(7);
+  // With two copies one loss at a time is what is promised to be survived.
+  std::uint64_t settled = job.wait_until_settled(0);
+  return train_while(job, [&] {
+    if (kills-- <= 0 || settled == 0) return false;
+    // Long enough that a server has lasted when it is its turn again.
+    std::this_thread::sleep_for(std::chrono::milliseconds(400 + random() % 100));
+    EXPECT_TRUE(job.kill_one());
+    settled = job.wait_until_settled(settled);
+    return true;
+  });
 }
 
 // Five in a run of all tests; as many as asked for by one who has time.
@@ -274,7 +319,7 @@ int wanted_kills() {
 }
 
 void expect_every_lane_once(Job& job, std::uint64_t steps) {
-  Client client({0, job.store(), {}});
+  Client client(job.client_options(0));
   client.find_servers(Deadline::after(kLong));
   std::vector<float> parameters(job.plan().layout.size());
   std::vector<std::uint64_t> updates(3);
@@ -289,6 +334,15 @@ void expect_every_lane_once(Job& job, std::uint64_t steps) {
     for (std::uint64_t at = slot.offset; at < slot.offset + slot.count; ++at)
       ASSERT_EQ(parameters[at], -static_cast<float>(steps * kLanes)) << slot.name << " at " << at;
   }
+}
+
+Json report_of(Client& client, std::uint32_t chunk) {
+  std::vector<std::byte> text(4096);
+  Header report;
+  report.verb = Verb::kReport;
+  report.chunk = chunk;
+  const Header reply = client.call(report, {}, text, Deadline::after(kLong));
+  return Json::parse(std::string(reinterpret_cast<const char*>(text.data()), reply.bytes));
 }
 
 class ServerLoss : public ::testing::TestWithParam<Consistency> {};
@@ -308,8 +362,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, ServerLoss, ::testing::Values(Consistency::kAsp,
 TEST(ServerLossOfTheBook, TheEventLogHasWhatItsCopyHas) {
   constexpr std::uint64_t kSteps = 20;
   // Only the primary of the book sends so much: here nothing but the book is pushed to.
-  Job job(small_plan(Consistency::kSsp, 2, 2), "server.copy.sent=kill@call=30,attempt=0");
-  Client client({0, job.store(), {}});
+  Job job(small_plan(Consistency::kSsp, 2, 2), 0, "server.copy.sent=kill@call=30,attempt=0");
+  Client client(job.client_options(0));
   client.find_servers(Deadline::after(kLong));
   const std::uint64_t settled = job.wait_until_settled(0);
   const std::vector<std::byte> entry(sizeof(LaneEntry) + job.plan().buffers.bytes);
@@ -326,6 +380,57 @@ TEST(ServerLossOfTheBook, TheEventLogHasWhatItsCopyHas) {
   check_events(job.events(), kSteps, job.plan().bound);
 }
 
+TEST(ServerLossOverGrpc, WithTwoCopiesNoAcknowledgedUpdateIsLostOrDoubled) {
+  ServerPlan plan = small_plan(Consistency::kAsp, 3, 2);
+  plan.grpc = true;
+  Job job(std::move(plan));
+  const std::uint64_t steps = train_under_fire(job, 2);
+  EXPECT_EQ(job.failure(), "");
+  expect_every_lane_once(job, steps);
+}
+
+// Also the only copy of a chunk moves, while it is pushed to.
+class ServerScaling : public ::testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(ServerScaling, ServersComeAndGoUnderLoadAndNoUpdateIsLostOrDoubled) {
+  const std::uint32_t copies = GetParam();
+  ServerPlan plan = small_plan(Consistency::kSsp, 4, copies);
+  plan.snapshot_seconds = 0.02;  // what was written down before a chunk moved must not come back
+  Job job(std::move(plan), 2);
+  const std::vector<int> numbers{4, 2, 3, static_cast<int>(copies), 3};
+  auto next = numbers.begin();
+  const std::uint64_t steps = train_while(job, [&] {
+    std::this_thread::sleep_for(50ms);
+    job.scale(*next);
+    return ++next != numbers.end();
+  });
+  EXPECT_EQ(job.failure(), "");
+  EXPECT_EQ(job.processes(), 3);
+  expect_every_lane_once(job, steps);
+  check_events(job.events(), steps, job.plan().bound);
+  Client client(job.client_options(0));
+  client.find_servers(Deadline::after(kLong));
+  for (std::uint32_t chunk = 0; chunk < job.chunks().size(); ++chunk) {
+    const Json counted = report_of(client, chunk);
+    EXPECT_EQ(counted.at("lost_updates"), 0) << "chunk " << chunk;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Copies, ServerScaling, ::testing::Values(1U, 2U));
+
+TEST(ServerScalingAndLoss, AServerThatDiesWhileItIsLeavingTakesNothingWithIt) {
+  Job job(small_plan(Consistency::kAsp, 3, 2));
+  const std::uint64_t steps = train_while(job, [&] {
+    std::this_thread::sleep_for(50ms);
+    job.leave_and_kill(2);
+    job.wait_until_settled(1);
+    return false;
+  });
+  EXPECT_EQ(job.failure(), "");
+  EXPECT_EQ(job.processes(), 2);
+  expect_every_lane_once(job, steps);
+}
+
 TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
   Job job(small_plan(Consistency::kAsp, 2, 2));
   ASSERT_TRUE(job.kill_one());
@@ -340,7 +445,7 @@ TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
 
 TEST(ServerLossOfThePrimary, ItsSuccessorKnowsTheUpdatesOfEveryClient) {
   Job job(small_plan(Consistency::kAsp, 2, 2));
-  Client client({1, job.store(), {}});
+  Client client(job.client_options(1));
   client.find_servers(Deadline::after(kLong));
   const std::vector<float> ones(job.chunks()[0].floats(), 1.0F);
   const auto push = [&](std::uint64_t id) {
@@ -365,7 +470,7 @@ TEST(ServerLossOfTheOnlyCopy, IsReportedExactly) {
   ServerPlan plan = small_plan(Consistency::kAsp, 1, 1);
   plan.snapshot_seconds = 0.02;
   Job job(std::move(plan));
-  Client client({1, job.store(), {}});
+  Client client(job.client_options(1));
   client.find_servers(Deadline::after(kLong));
   const std::vector<float> ones(job.plan().layout.size(), 1.0F);
   const auto push = [&](std::uint64_t id) {
@@ -391,11 +496,7 @@ TEST(ServerLossOfTheOnlyCopy, IsReportedExactly) {
   Header pull;
   pull.verb = Verb::kPull;
   const Header after = client.call(pull, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong));
-  std::vector<std::byte> text(4096);
-  Header report;
-  report.verb = Verb::kReport;
-  const Header reply = client.call(report, {}, text, Deadline::after(kLong));
-  const Json counted = Json::parse(std::string(reinterpret_cast<const char*>(text.data()), reply.bytes));
+  const Json counted = report_of(client, 0);
   EXPECT_EQ(counted.at("lost_updates").get<std::uint64_t>(), 300 - after.version);
   EXPECT_EQ(pulled[0], -static_cast<float>(after.version));
 }

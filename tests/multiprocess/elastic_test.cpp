@@ -1,4 +1,5 @@
-// A job whose number of workers changes while it trains, by the commands that people use: the result stays.
+// A job whose number of workers, or of parameter servers, changes while it trains, by the commands that people use: the
+// result stays.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,6 +51,83 @@ class Elastic : public ::testing::Test {
       count += member.at("state") == "running" ? 1 : 0;
     return count;
   }
+  // Until so many servers are there, and none is on its way out.
+  void wait_for_servers(int count) const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    Json now;
+    while (!deadline.passed()) {
+      now = status();
+      if (now.is_object() && now.at("servers").at("serving") == count && now.at("servers").at("leaving") == 0) return;
+      system_clock().sleep_for(std::chrono::milliseconds(20));
+    }
+    ADD_FAILURE() << "there are no " << count << " servers: " << now;
+  }
+  // The checkpoint of that step has the weights of as many steps by one worker of shared_sync, in one go.
+  void expect_undisturbed_weights(std::uint64_t step, std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"job.runs=undisturbed", fmt::format("job.steps={}", step)});
+    const Finished undisturbed = run_program(folder_.path(), train_arguments("1", more));
+    ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+    std::string file;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "runs")) {
+      if (entry.path().filename() == "model.safetensors" &&
+          entry.path().parent_path().filename() == fmt::format("step-{:012}", step))
+        file = testing::slurp(entry.path());
+    }
+    ASSERT_FALSE(file.empty());
+    EXPECT_TRUE(file == model(undisturbed)) << "the files of the weights differ";
+  }
+  // A worker that serves holds a part of the model: two of four that are told to go must not take it with them.
+  void workers_that_serve_come_and_go(const std::string& copies) {
+    std::uint64_t step = 0;
+    {
+      const testing::Failpoints slow("parameter_server.push.before=delay=10");
+      Program program(folder_.path(),
+                      train_arguments("2:4", {"parallel.strategy=parameter_server", "parallel.servers=0",
+                                              "parallel.copies=" + copies, "job.steps=100000"}));
+      wait_for_workers(4);
+      ASSERT_EQ(command({"scale", "elastic", "2"}).exit_code, 0);
+      const Json two = wait_for_workers(2);
+      ASSERT_EQ(command({"scale", "elastic", "4"}).exit_code, 0);
+      const Json again = wait_for_workers(4);
+      ASSERT_TRUE(two.is_object() && again.is_object());
+      EXPECT_LT(two.at("step"), again.at("step")) << "it trains meanwhile";
+      ASSERT_EQ(command({"stop", "elastic"}).exit_code, 0);
+      step = rows(program.wait().out).back().at("step");
+    }
+    expect_undisturbed_weights(step);
+  }
+  void servers_come_and_go(int copies) {
+    const std::vector<std::string> larger{"model.hidden=[256, 256]"};
+    std::vector<std::string> wanted{"parallel.strategy=parameter_server", "parallel.servers=2", "parallel.chunk_kb=64",
+                                    fmt::format("parallel.copies={}", copies), "job.steps=100000"};
+    wanted.insert(wanted.end(), larger.begin(), larger.end());
+    std::uint64_t step = 0;
+    {
+      const testing::Failpoints slow("parameter_server.push.before=delay=5");
+      Program program(folder_.path(), train_arguments("2", wanted));
+      ASSERT_TRUE(wait_for_workers(2).is_object());
+      wait_for_servers(2);
+      for (const int wrong : {copies - 1, 9}) {
+        const Finished refused = command({"scale", "elastic", "--servers", std::to_string(wrong)});
+        EXPECT_EQ(refused.exit_code, 2);
+        EXPECT_THAT(refused.err, HasSubstr(fmt::format("{} to 8", copies)));
+      }
+      for (const int servers : {3, copies, 3}) {
+        const Json before = status();
+        ASSERT_EQ(command({"scale", "elastic", "--servers", std::to_string(servers)}).exit_code, 0);
+        wait_for_servers(servers);
+        EXPECT_LT(before.at("step"), status().at("step")) << "it trains meanwhile";
+      }
+      EXPECT_THAT(command({"status", "elastic"}).out, HasSubstr("servers      3 of 3\n"));
+      ASSERT_EQ(command({"stop", "elastic"}).exit_code, 0);
+      const Finished end = program.wait();
+      EXPECT_THAT(end.err, HasSubstr("parameter server 2 has left"));
+      EXPECT_THAT(end.err, ::testing::Not(HasSubstr("lost")));
+      step = rows(end.out).back().at("step");
+    }
+    expect_undisturbed_weights(step, larger);
+  }
+
   // Of the checkpoint with which a run ended.
   std::string model(const Finished& run) const {
     return testing::slurp(folder_ / rows(run.out).back().at("checkpoint").get<std::string>() / "model.safetensors");
@@ -70,6 +148,10 @@ TEST_F(Elastic, ShrinkingGrowingStoppingAndResumingChangeSpeedAndNotTheResult) {
     const Finished refused = command({"scale", "elastic", "4"});
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.err, HasSubstr("1 to 3"));
+    const Finished no_servers = command({"scale", "elastic", "--servers", "2"});
+    EXPECT_EQ(no_servers.exit_code, 2);
+    EXPECT_THAT(no_servers.err, HasSubstr("no processes of parameter servers"));
+    EXPECT_EQ(command({"scale", "elastic"}).exit_code, 2);
 
     ASSERT_EQ(command({"scale", "elastic", "1"}).exit_code, 0);
     const Json alone = wait_for_workers(1);
@@ -98,38 +180,20 @@ TEST_F(Elastic, ShrinkingGrowingStoppingAndResumingChangeSpeedAndNotTheResult) {
   EXPECT_TRUE(changed == model(undisturbed)) << "the files of the weights differ";
 }
 
-// A worker that serves holds a part of the model: two of four that are told to go must not take both copies with them.
 TEST_F(Elastic, WorkersThatServeComeAndGoAndTakeNothingWithThem) {
-  std::uint64_t step = 0;
-  const std::vector<std::string> served{"parallel.strategy=parameter_server", "parallel.servers=0",
-                                        "parallel.copies=2"};
-  {
-    const testing::Failpoints slow("parameter_server.push.before=delay=10");
-    std::vector<std::string> wanted = served;
-    wanted.emplace_back("job.steps=100000");
-    Program program(folder_.path(), train_arguments("2:4", wanted));
-    const Json all = wait_for_workers(4);
-    ASSERT_EQ(command({"scale", "elastic", "2"}).exit_code, 0);
-    const Json two = wait_for_workers(2);
-    ASSERT_EQ(command({"scale", "elastic", "4"}).exit_code, 0);
-    const Json again = wait_for_workers(4);
-    ASSERT_TRUE(two.is_object() && again.is_object());
-    EXPECT_LT(two.at("step"), again.at("step")) << "it trains meanwhile";
-    ASSERT_EQ(command({"stop", "elastic"}).exit_code, 0);
-    step = rows(program.wait().out).back().at("step");
-  }
-  // The same steps by one worker of shared_sync, in one go.
-  const std::string steps = fmt::format("job.steps={}", step);
-  const Finished undisturbed = run_program(folder_.path(), train_arguments("1", {"job.runs=undisturbed", steps}));
-  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
-  std::string file;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "runs")) {
-    if (entry.path().filename() == "model.safetensors" &&
-        entry.path().parent_path().filename() == fmt::format("step-{:012}", step))
-      file = testing::slurp(entry.path());
-  }
-  ASSERT_FALSE(file.empty());
-  EXPECT_TRUE(file == model(undisturbed)) << "the files of the weights differ";
+  workers_that_serve_come_and_go("2");
+}
+
+TEST_F(Elastic, WorkersThatServeComeAndGoAndTakeNothingWithThemEvenTheOnlyCopy) {
+  workers_that_serve_come_and_go("1");
+}
+
+TEST_F(Elastic, ServersComeAndGoWhileItTrainsAndTheResultStays) {
+  servers_come_and_go(2);
+}
+
+TEST_F(Elastic, ServersComeAndGoWithTheOnlyCopyAndTheResultStays) {
+  servers_come_and_go(1);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/client.h"
+#include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server_thread.h"
 #include "muster/strategies/shared_sync/host_layout.h"
 
@@ -66,6 +67,7 @@ class ParameterServer final : public Strategy {
  private:
   std::shared_ptr<comm::Store> find_store();
   ServerPlan make_plan() const;
+  JobTransport find_transport();
   std::unique_ptr<ServerThread> serve();
   bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
   std::span<const float> parameters() const { return state_.parameters; }
@@ -89,6 +91,7 @@ class ParameterServer final : public Strategy {
   std::optional<TemporaryFolder> folder_;  // of a store that this worker has made
   const std::shared_ptr<comm::Store> store_;
   const ServerPlan plan_;
+  const JobTransport transport_;
   const std::unique_ptr<ServerThread> server_;
   HostMembers members_;
   const std::vector<ServerChunk> chunks_;
@@ -121,11 +124,12 @@ ParameterServer::ParameterServer(StrategyOptions options)
     : options_(std::move(options)),
       store_(find_store()),
       plan_(make_plan()),
+      transport_(find_transport()),
       server_(serve()),
       members_(options_.supervised, options_.group, {.lanes = 1, .version_bytes = 64, .lane_bytes = 64}),
       chunks_(plan_.chunks()),
       most_body_(plan_.limits().most_body),
-      client_({number(), store_, {}, [this] { members_.arena().throw_if_superseded(); }}),
+      client_({number(), store_, transport_.connect, [this] { members_.arena().throw_if_superseded(); }}),
       updates_(options_.layout.tensors().size()),
       buffers_(options_.buffers.bytes),
       versions_(chunks_.size()),
@@ -151,14 +155,23 @@ ParameterServer::ParameterServer(StrategyOptions options)
   if (!options_.supervised && founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
 }
 
+JobTransport ParameterServer::find_transport() {
+  if (founds()) {
+    put_token(*store_, plan_);
+    put_plan(*store_, plan_);
+  }
+  return job_transport(*store_, plan_, Deadline::after(kStartTimeout));
+}
+
 // Before anybody waits for this worker: the first map waits for all servers, and the founder for the first map.
 std::unique_ptr<ServerThread> ParameterServer::serve() {
-  if (founds()) put_plan(*store_, plan_);
   if (options_.parameter_server.servers > 0) return nullptr;
   ServerOptions server;
   server.number = number();
   server.attempt = options_.supervised ? static_cast<std::uint32_t>(options_.supervised->attempt) : 0;
   server.store = store_;
+  server.make_inbox = transport_.make_inbox;
+  server.connect = transport_.connect;
   return std::make_unique<ServerThread>(std::move(server));
 }
 
@@ -196,6 +209,7 @@ ServerPlan ParameterServer::make_plan() const {
   plan.workers = static_cast<std::uint32_t>(workers);
   plan.servers = static_cast<std::uint32_t>(wanted.servers == 0 ? workers : control::most_servers(wanted.servers));
   plan.copies = static_cast<std::uint32_t>(wanted.copies);
+  plan.grpc = wanted.grpc;
   plan.snapshot_seconds = wanted.snapshot_seconds;
   plan.folder = wanted.folder;
   plan.event_log = wanted.event_log;

@@ -253,6 +253,7 @@ class Server::State {
     arriving_.erase(request.chunk);
     if (request.verb == Verb::kFill) {
       lacking_.erase(request.chunk);
+      losses_.erase(request.chunk);  // what was loaded when it held the chunk before is not what it has now
       say_if_filled();
       return reply(call, Status::kDone);
     }

@@ -197,6 +197,7 @@ std::string ServerPlan::to_text() const {
                   {"workers", workers},
                   {"servers", servers},
                   {"copies", copies},
+                  {"grpc", grpc},
                   {"snapshot_seconds", snapshot_seconds},
                   {"folder", folder},
                   {"event_log", event_log}};
@@ -230,6 +231,7 @@ ServerPlan ServerPlan::from_text(const std::string& text) {
     plan.workers = json.at("workers");
     plan.servers = json.at("servers");
     plan.copies = json.at("copies");
+    plan.grpc = json.at("grpc");
     plan.snapshot_seconds = json.at("snapshot_seconds");
     plan.folder = json.at("folder");
     plan.event_log = json.at("event_log");

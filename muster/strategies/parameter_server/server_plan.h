@@ -55,6 +55,7 @@ struct ServerPlan {
   std::uint32_t workers = 1;    // most; clients 0 .. workers-1
   std::uint32_t servers = 1;    // most; as clients of each other they follow
   std::uint32_t copies = 1;     // of every chunk
+  bool grpc = false;            // calls travel by gRPC streams; else through shared memory
   double snapshot_seconds = 0;  // how often a server writes its chunks down; 0: never
   std::string folder{};         // for snapshots; empty: none
   std::string event_log{};      // file for what the book decides; empty: none

@@ -50,6 +50,19 @@ TEST(StatusView, PageShowsEverything) {
             "  1     2002  starting  2         -     -     lane 3 of rank 0 for 2.5 s\n");
 }
 
+TEST(StatusView, PageTellsOfServersWhereThereAreAny) {
+  control::JobStatus status = example();
+  EXPECT_THAT(job_page(status), Not(HasSubstr("servers")));
+  status.min_servers = 1;
+  status.max_servers = 8;
+  status.target_servers = 2;
+  status.servers = 2;
+  status.leaving_servers = 1;
+  EXPECT_THAT(job_page(status), HasSubstr("  servers      2 of 2, 1 leaving\n"));
+  status.live = false;
+  EXPECT_THAT(job_page(status), HasSubstr("  servers      - of 2\n")) << "a record does not know";
+}
+
 TEST(StatusView, PageOfARecordClaimsNothingItCannotKnow) {
   control::JobStatus status = example();
   status.live = false;

@@ -51,6 +51,11 @@ JobStatus example_status() {
   status.min_workers = 1;
   status.max_workers = 4;
   status.target_workers = 2;
+  status.min_servers = 1;
+  status.max_servers = 8;
+  status.target_servers = 3;
+  status.servers = 2;
+  status.leaving_servers = 4;
   status.coordinator_pid = 77;
   status.members = {
       {.rank = 0, .process = {11, 12}, .state = "running", .restarts = 0, .lane = 3, .step = 17},
@@ -65,7 +70,7 @@ class ControlServerTest : public ::testing::Test {
     log_.open_file(folder_ / "log.txt");
     record_ = std::make_unique<JobRecord>(make_sqlite_store(store_file(folder_.path())));
     record_->take_over(this_process());
-    record_->begin({"fashion", folder_.path().string(), "20261115-193427"}, {1, 4, 2, false});
+    record_->begin({"fashion", folder_.path().string(), "20261115-193427"}, {1, 4, 2, false, 2, 8, 2});
   }
   void start() {
     ControlCallbacks callbacks;
@@ -99,11 +104,12 @@ TEST_F(ControlServerTest, TellsTheStatus) {
 TEST_F(ControlServerTest, CommandsAreInTheRecordWhenTheyAreAcknowledged) {
   start();
   EXPECT_EQ(client().scale({.workers = 3}, soon()).target_workers, 3);
+  EXPECT_EQ(client().scale({.servers = 5}, soon()), (WantedState{1, 4, 3, false, 2, 8, 5}));
   EXPECT_EQ(client().set("optimizer.lr=0.5", soon()).number, 1u);
   EXPECT_TRUE(client().stop(soon()).stop);
-  EXPECT_EQ(stored_, 3);
+  EXPECT_EQ(stored_, 4);
   const JobRecord reader(make_sqlite_store(store_file(folder_.path())));
-  EXPECT_EQ(reader.wanted(), (WantedState{1, 4, 3, true}));
+  EXPECT_EQ(reader.wanted(), (WantedState{1, 4, 3, true, 2, 8, 5}));
   EXPECT_THAT(reader.changes(), ElementsAre(Change{1, "optimizer.lr=0.5", std::nullopt}));
 }
 

@@ -174,6 +174,27 @@ TEST_F(JobRecordTest, ScaleStaysInsideTheLimits) {
   EXPECT_EQ(leader->wanted(), (WantedState{2, 4, 4, false}));
 }
 
+TEST_F(JobRecordTest, ServersAreScaledInsideTheirLimitsWhereThereAreAny) {
+  const auto leader = led({1, 4, 2, false, 2, 8, 3});
+  for (const int servers : {0, 1, 9}) {
+    const Error error = error_of([&] { leader->scale("r" + std::to_string(servers), {.servers = servers}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+    EXPECT_THAT(error.what(), HasSubstr("2 to 8"));
+  }
+  // One that is refused in part is refused as a whole.
+  EXPECT_EQ(error_of([&] { leader->scale("both", {.workers = 3, .servers = 1}); }).kind(), ErrorKind::kInvalidInput);
+  EXPECT_EQ(leader->wanted(), (WantedState{1, 4, 2, false, 2, 8, 3}));
+  EXPECT_EQ(leader->scale("good", {.workers = 3, .servers = 2}), (WantedState{1, 4, 3, false, 2, 8, 2}));
+  EXPECT_EQ(error_of([&] { leader->scale("nothing", {}); }).kind(), ErrorKind::kInvalidInput);
+}
+
+TEST_F(JobRecordTest, AJobWithoutServersSaysSo) {
+  const auto leader = led();
+  const Error error = error_of([&] { leader->scale("a", {.servers = 2}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+  EXPECT_THAT(error.what(), HasSubstr("no processes of parameter servers"));
+}
+
 TEST_F(JobRecordTest, RepeatedRequestTakesEffectOnce) {
   const auto leader = led();
   EXPECT_EQ(leader->scale("a", {.workers = 3}).target_workers, 3);

@@ -15,6 +15,7 @@
 #include "muster/base/files.h"
 #include "muster/base/random.h"
 #include "muster/strategies/parameter_server/frames.h"
+#include "muster/strategies/parameter_server/job_transport.h"
 #include "parameter_server.grpc.pb.h"
 #include "support/errors.h"
 #include "support/fault_proxy.h"
@@ -136,6 +137,24 @@ TEST(GrpcTransport, WhoHasNoTokenGetsNothing) {
   for (const std::string& token : {std::string(64, 'b'), std::string(63, 'a'), std::string(65, 'a')})
     expect_error(ErrorKind::kInvalidInput, "token", [&] { connect_grpc(inbox->address(), token, 0, kLimits, soon()); });
   expect_served(*connect("grpc", inbox->address()));
+}
+
+TEST(JobTransport, WhoeverReadsTheJobsStoreIsServedAndOthersAreNot) {
+  ServerPlan plan;
+  EXPECT_FALSE(job_transport(*comm::make_memory_store(), plan, soon()).connect) << "through shared memory";
+  plan.grpc = true;
+  const auto store = comm::make_memory_store();
+  put_token(*store, plan);
+  const JobTransport before = job_transport(*store, plan, soon());
+  put_token(*store, plan);  // a first worker that died early is followed by another one
+  const auto inbox = job_transport(*store, plan, soon()).make_inbox(plan.limits(), 0);
+  EXPECT_TRUE(inbox->address().starts_with("unix-abstract:")) << inbox->address();
+  const Serving serving(*inbox, echo);
+  expect_served(*before.connect(inbox->address(), 0, soon()));
+  const auto other = comm::make_memory_store();
+  put_token(*other, plan);
+  expect_error(ErrorKind::kInvalidInput, "token",
+               [&] { job_transport(*other, plan, soon()).connect(inbox->address(), 0, soon()); });
 }
 
 TEST(GrpcTransport, ANewStreamTakesTheOldOnesPlace) {
