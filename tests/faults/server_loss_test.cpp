@@ -26,6 +26,7 @@
 #include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server.h"
 #include "muster/strategies/parameter_server/shard.h"
+#include "muster/strategies/parameter_server/shm_transport.h"
 
 namespace muster::strategies {
 namespace {
@@ -429,6 +430,37 @@ TEST(ServerScalingAndLoss, AServerThatDiesWhileItIsLeavingTakesNothingWithIt) {
   EXPECT_EQ(job.failure(), "");
   EXPECT_EQ(job.processes(), 2);
   expect_every_lane_once(job, steps);
+}
+
+// What a server that was the primary of a chunk still had to send when it no longer was must not go over what the next
+// one has done.
+TEST(ServerFencing, OnlyThePrimaryOfAChunkWritesToItsCopies) {
+  Job job(small_plan(Consistency::kAsp, 3, 1), 2);
+  Client client(job.client_options(0));
+  client.find_servers(Deadline::after(kLong));
+  const std::vector<std::byte> old = client.read_chunk(0, job.most(), Deadline::after(kLong));
+  const std::vector<float> ones(job.chunks()[0].floats(), 1.0F);
+  Header push;
+  push.verb = Verb::kPush;
+  push.flags = kOwnUpdate;
+  push.rate = 1;
+  ASSERT_EQ(client.call(push, std::as_bytes(std::span(ones)), {}, Deadline::after(kLong)).version, 1U);
+
+  // The third server is none yet: this test takes its place.
+  const std::string address = client.map().servers[*client.map().primary(0)].address;
+  const auto other = connect_shm(address, kWorkers + 2, Deadline::after(kLong));
+  Header fill;
+  fill.verb = Verb::kFill;
+  fill.flags = kCopied;
+  fill.generation = client.map().generation;
+  fill.second = old.size();
+  ASSERT_LE(old.size(), job.most());
+  const auto call = other->start(fill, old, {}, Deadline::after(kLong));
+  EXPECT_EQ(other->wait(call, Deadline::after(kLong)).status, Status::kStale);
+  Header pull;
+  pull.verb = Verb::kPull;
+  std::vector<float> pulled(ones.size());
+  EXPECT_EQ(client.call(pull, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong)).version, 1U);
 }
 
 TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {

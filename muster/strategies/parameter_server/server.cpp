@@ -156,8 +156,10 @@ class Server::State {
   void answer(Incoming call) {
     Header& request = call.request;
     // Transports say who calls. Of what a server passes on, it says whose it was.
+    std::optional<std::uint32_t> copied_by;
     if ((request.flags & kCopied) != 0) {
       if (request.client < plan_.workers) return refuse(call, "only servers copy to each other");
+      copied_by = request.client - plan_.workers;
       request.client = request.flags >> kClientShift;
       request.flags &= (std::uint32_t{1} << kClientShift) - 1;
     }
@@ -165,9 +167,11 @@ class Server::State {
     if (request.generation > map().generation) return reply(call, Status::kWait);
     if (request.generation < map().generation) return reply(call, Status::kStale);
     if (request.chunk >= chunk_count_) return refuse(call, "there is no such chunk");
-    const bool copied = (request.flags & kCopied) != 0;
-    if (copied ? !map().holds(request.chunk, options_.number) : !is_primary(request.chunk))
-      return reply(call, Status::kStale);
+    // One that was the primary of the chunk by an earlier map may still have something to send.
+    const bool wanted = copied_by
+                            ? map().holds(request.chunk, options_.number) && map().primary(request.chunk) == copied_by
+                            : is_primary(request.chunk);
+    if (!wanted) return reply(call, Status::kStale);
     if (request.verb == Verb::kWrite || request.verb == Verb::kFill) return take_piece(call);
     if (!has(request.chunk)) {
       // Of a job that begins it will come; of a server that was lost it will not.
