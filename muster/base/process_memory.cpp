@@ -28,4 +28,10 @@ std::uint64_t proportional_bytes(std::int32_t pid) {
   return read_field(fmt::format("/proc/{}/smaps_rollup", pid), "Pss:");
 }
 
+ProcessMemory proportional_memory(std::int32_t pid) {
+  const std::string rollup = fmt::format("/proc/{}/smaps_rollup", pid);
+  return {.anonymous_bytes = read_field(rollup, "Pss_Anon:") + read_field(rollup, "Pss_Shmem:"),
+          .file_bytes = process_memory(fmt::format("/proc/{}/status", pid)).file_bytes};
+}
+
 }  // namespace muster

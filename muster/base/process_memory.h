@@ -17,4 +17,8 @@ ProcessMemory process_memory(const std::filesystem::path& status = "/proc/self/s
 // What the process has for itself and its part of what it shares with others (PSS).
 std::uint64_t proportional_bytes(std::int32_t pid);
 
+// The same in its two parts, but for pages of files, which are all there: a program that has nothing to do with this
+// one and uses the same libraries would otherwise change what is said of this one.
+ProcessMemory proportional_memory(std::int32_t pid);
+
 }  // namespace muster

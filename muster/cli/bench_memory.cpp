@@ -1,6 +1,7 @@
 // muster bench memory: what `muster check --memory` says a job takes, and what the same job takes when it is trained.
 // Peak is the largest sum, over the job's processes, of what each has for itself and its share of what they share
-// (PSS), looked at every few milliseconds.
+// (PSS), looked at every few milliseconds. Pages of libraries are counted once for the job and in full: with their PSS
+// the figure would depend on who else on this host runs a program that uses LibTorch.
 #include "muster/cli/bench_memory.h"
 
 #include <fcntl.h>
@@ -68,10 +69,14 @@ void add_tree(pid_t parent, std::vector<pid_t>& processes) {
 std::uint64_t held_by_tree(pid_t root) {
   std::vector<pid_t> processes;
   add_tree(root, processes);
-  std::uint64_t sum = 0;
-  for (const pid_t process : processes)
-    sum += proportional_bytes(process);
-  return sum;
+  std::uint64_t own = 0;
+  std::uint64_t files = 0;  // the workers' are the same
+  for (const pid_t process : processes) {
+    const ProcessMemory memory = proportional_memory(process);
+    own += memory.anonymous_bytes;
+    files = std::max(files, memory.file_bytes);
+  }
+  return own + files;
 }
 
 struct Ran {

@@ -14,6 +14,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/confusion.h"
 #include "muster/cli/csv_text.h"
+#include "muster/cli/runs.h"
 #include "muster/data/open_alike.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
@@ -98,7 +99,7 @@ void write_worst(const std::string& file, const std::vector<Worst>& worst, const
 }
 
 void run_evaluate(const EvaluateFlags& flags) {
-  const trainer::TrainedModel trained = trainer::open_trained(flags.model, flags.options);
+  const trainer::TrainedModel trained = trainer::open_trained(find_model(flags.model), flags.options);
   const data::Alike alike = chosen_samples(trained, flags);
   const data::SampleSpec& spec = trained.card.form.spec;
   const bool classes = spec.target == data::TargetKind::kClass;
@@ -157,7 +158,11 @@ void run_evaluate(const EvaluateFlags& flags) {
 void add_evaluate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("evaluate", "How good a trained model is, on its test set or other data.");
   auto flags = std::make_shared<EvaluateFlags>();
-  command->add_option("model", flags->model, "Folder of a run, a checkpoint in it, or a file of weights")->required();
+  command
+      ->add_option(
+          "model", flags->model,
+          "A job's name (its newest run in runs/), the folder of a run, a checkpoint in it, or a file of weights")
+      ->required();
   command->add_option("--run", flags->options.run, "With a file of weights: the run that says which model it is");
   command->add_option("--checkpoint", flags->options.checkpoint, "Of a run: best, last or a step")
       ->capture_default_str();

@@ -12,6 +12,7 @@
 #include "muster/base/random.h"
 #include "muster/base/text.h"
 #include "muster/cli/command.h"
+#include "muster/cli/runs.h"
 #include "muster/data/text.h"
 #include "muster/trainer/trained_model.h"
 
@@ -97,7 +98,7 @@ std::int64_t draw(const torch::Tensor& scores, const GenerateFlags& flags, Rando
 }
 
 void run_generate(const GenerateFlags& flags) {
-  const trainer::TrainedModel trained = trainer::open_trained(flags.model, flags.options);
+  const trainer::TrainedModel trained = trainer::open_trained(find_model(flags.model), flags.options);
   const data::SampleSpec& spec = trained.card.form.spec;
   if (spec.target != data::TargetKind::kTokens)
     throw Error(ErrorKind::kInvalidInput, "is no language model", flags.model,
@@ -128,7 +129,11 @@ void run_generate(const GenerateFlags& flags) {
 void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Let a trained language model write.");
   auto flags = std::make_shared<GenerateFlags>();
-  command->add_option("model", flags->model, "Folder of a run, a checkpoint in it, or a file of weights")->required();
+  command
+      ->add_option(
+          "model", flags->model,
+          "A job's name (its newest run in runs/), the folder of a run, a checkpoint in it, or a file of weights")
+      ->required();
   command->add_option("--run", flags->options.run, "With a file of weights: the run that says which model it is");
   command->add_option("--checkpoint", flags->options.checkpoint, "Of a run: best, last or a step")
       ->capture_default_str();
@@ -141,7 +146,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--seed", flags->seed, "Same seed, same text")->capture_default_str();
   command->footer(
       "Example:\n"
-      "  muster generate runs/shakespeare-20260101-120000 --prompt \"ROMEO:\" --length 300");
+      "  muster generate shakespeare --prompt \"ROMEO:\" --length 300");
   command->callback([flags] { run_generate(*flags); });
 }
 

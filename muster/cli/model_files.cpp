@@ -75,7 +75,7 @@ ModelFile open_model(const std::string& what, bool best) {
     return file;
   }
   const bool is_checkpoint = model::step_of(std::filesystem::path(what).filename().string()).has_value();
-  file.checkpoint = load_checkpoint(is_checkpoint ? std::filesystem::path(what) : find_run(what, "runs"), best);
+  file.checkpoint = load_checkpoint(is_checkpoint ? std::filesystem::path(what) : find_newest_run(what, "runs"), best);
   file.path = file.checkpoint->path / model::kModelFile;
   const model::TensorSet& set = file.checkpoint->model;
   for (const model::TensorEntry& entry : set.header().tensors)

@@ -17,7 +17,7 @@ struct ModelFile {
   std::optional<model::LoadedCheckpoint> checkpoint;  // of a run or a checkpoint
 };
 
-// `what` is a file, a checkpoint's folder, or a run as find_run() knows it: then its newest whole checkpoint, or the
+// `what` is a file, a checkpoint's folder, or a run as find_newest_run() knows it: then its newest whole checkpoint, or the
 // best one. Throws kNotFound, and what reading throws.
 ModelFile open_model(const std::string& what, bool best);
 

@@ -13,6 +13,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/confusion.h"
 #include "muster/cli/csv_text.h"
+#include "muster/cli/runs.h"
 #include "muster/data/open_alike.h"
 #include "muster/trainer/batch_tensors.h"
 #include "muster/trainer/batch_walk.h"
@@ -91,7 +92,7 @@ std::uint64_t predict_file(const trainer::TrainedModel& trained, const PredictFl
 }
 
 void run_predict(const PredictFlags& flags) {
-  const trainer::TrainedModel trained = trainer::open_trained(flags.model, flags.options);
+  const trainer::TrainedModel trained = trainer::open_trained(find_model(flags.model), flags.options);
   const data::SampleSpec& spec = trained.card.form.spec;
   if (spec.target == data::TargetKind::kTokens)
     throw Error(ErrorKind::kInvalidInput, "is a language model: it writes text", flags.model, "Use muster generate.");
@@ -113,7 +114,11 @@ void run_predict(const PredictFlags& flags) {
 void add_predict(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "Write down what a trained model says about files.");
   auto flags = std::make_shared<PredictFlags>();
-  command->add_option("model", flags->model, "Folder of a run, a checkpoint in it, or a file of weights")->required();
+  command
+      ->add_option(
+          "model", flags->model,
+          "A job's name (its newest run in runs/), the folder of a run, a checkpoint in it, or a file of weights")
+      ->required();
   command->add_option("--run", flags->options.run, "With a file of weights: the run that says which model it is");
   command->add_option("--checkpoint", flags->options.checkpoint, "Of a run: best, last or a step")
       ->capture_default_str();

@@ -1,6 +1,7 @@
 #include "muster/cli/runs.h"
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -30,6 +31,20 @@ std::string some_of(const std::vector<std::filesystem::path>& runs) {
   }
   if (runs.size() > kMostNamed) names.push_back(fmt::format("{} more", runs.size() - kMostNamed));
   return join_words(names);
+}
+
+// NAME-20260101-120000, or the same with -002 for a second one in that second.
+bool is_run_of(const std::string& job, const std::string& folder) {
+  if (job.empty() || !folder.starts_with(job + "-")) return false;
+  const std::string stamp = folder.substr(job.size() + 1);
+  return (stamp.size() == 15 || stamp.size() == 19) && stamp[8] == '-' &&
+         stamp.find_first_not_of("0123456789-") == std::string::npos;
+}
+
+std::optional<std::filesystem::path> newest_run_of(const std::string& job, const std::filesystem::path& runs) {
+  for (const std::filesystem::path& run : list_runs(runs))
+    if (is_run_of(job, run.filename().string())) return run;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -90,6 +105,19 @@ std::filesystem::path find_run(const std::string& job, const std::filesystem::pa
   throw Error(ErrorKind::kNotFound, fmt::format("there is no run \"{}\"", excerpt(job, 100)), runs.string(),
               all.empty() ? "Name a run's folder, or the folder of the runs with --runs."
                           : fmt::format("Runs there: {}.", some_of(all)));
+}
+
+std::filesystem::path find_newest_run(const std::string& job, const std::filesystem::path& runs) {
+  if (is_run(job)) return std::filesystem::path(job);
+  const auto newest = newest_run_of(job, runs);
+  return newest ? *newest : find_run(job, runs);
+}
+
+std::filesystem::path find_model(const std::string& what, const std::filesystem::path& runs) {
+  std::error_code code;
+  if (is_run(what) || std::filesystem::is_regular_file(what, code)) return std::filesystem::path(what);
+  if (const auto run = newest_run_of(what, runs)) return *run;
+  return std::filesystem::exists(what, code) ? std::filesystem::path(what) : find_run(what, runs);
 }
 
 }  // namespace muster::cli

@@ -1,5 +1,6 @@
 #include "muster/trainer/trainer.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -586,8 +587,13 @@ class Training {
       observer().validating(done, dataset->size());
       return !stop_requested();
     };
-    return evaluate(
+    // Tensors of an evaluation are of other sizes than those of a step, so neither fits where the allocator still keeps
+    // what the other one has given back: without this a job holds the sum of the two, not the larger one.
+    ::malloc_trim(0);
+    std::optional<Evaluation> evaluation = evaluate(
         *net_, [this](const torch::Tensor& input) { return net_->forward(input); }, dataset, options);
+    ::malloc_trim(0);
+    return evaluation;
   }
 
   // False when a stop was requested meanwhile; then the validation counts as not done.

@@ -129,6 +129,9 @@ TEST_F(TrainedModel, OfTextWritesTheSameTextForTheSameSeed) {
   const Finished likely = muster({"generate", run_, "--prompt", "cd", "--length", "12", "--temperature", "0"});
   ASSERT_EQ(likely.exit_code, 0) << likely.err;
   EXPECT_EQ(likely.out, "cdefgabcdefgab\n");
+  std::filesystem::create_directory(folder_ / "text");  // of data, perhaps
+  EXPECT_EQ(muster({"generate", "text", "--prompt", "cd", "--length", "12", "--temperature", "0"}).out, likely.out)
+      << "by the name of the job";
   const auto drawn = [&](const char* seed) {
     return muster({"generate", run_, "--prompt", "a", "--length", "40", "--temperature", "5", "--seed", seed}).out;
   };

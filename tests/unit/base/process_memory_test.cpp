@@ -1,8 +1,10 @@
 #include "muster/base/process_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <vector>
 
@@ -23,14 +25,33 @@ TEST(ProcessMemoryTest, ReadsWhatTheKernelWrites) {
 TEST(ProcessMemoryTest, WhatCannotBeReadIsNothing) {
   EXPECT_EQ(process_memory("/nonexistent").anonymous_bytes, 0u);
   EXPECT_EQ(proportional_bytes(-1), 0u);
+  EXPECT_EQ(proportional_memory(-1).anonymous_bytes, 0u);
 }
 
 TEST(ProcessMemoryTest, GrowsByWhatThisProcessTakes) {
   const std::uint64_t anonymous = process_memory().anonymous_bytes;
   const std::uint64_t proportional = proportional_bytes(::getpid());
+  const std::uint64_t own = proportional_memory(::getpid()).anonymous_bytes;
   const std::vector<char> taken(32 << 20, 'x');
   EXPECT_GE(process_memory().anonymous_bytes, anonymous + (30u << 20)) << taken.size();
   EXPECT_GE(proportional_bytes(::getpid()), proportional + (30u << 20));
+  EXPECT_GE(proportional_memory(::getpid()).anonymous_bytes, own + (30u << 20));
+}
+
+// Whoever else runs this program or uses its libraries.
+TEST(ProcessMemoryTest, PagesOfFilesCountInFull) {
+  const std::uint64_t files = proportional_memory(::getpid()).file_bytes;
+  EXPECT_GT(files, 0u);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ASSERT_GT(other, 0);
+  const std::uint64_t then = proportional_memory(::getpid()).file_bytes;
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  EXPECT_GE(then, files);
 }
 
 }  // namespace

@@ -75,6 +75,29 @@ TEST_F(RunsTest, BeginningOfSeveralIsRefusedUnlessOneIsAlive) {
   EXPECT_EQ(find_run("fashion", runs()), second);
 }
 
+TEST_F(RunsTest, WhoOnlyReadsMeansTheNewestRunOfAJobByItsWholeName) {
+  const auto newest = make("text-20260102-120000-002");
+  make("text-20260102-120000");
+  make("text-2-20260103-120000");
+  make("text_lstm-20260103-120000");
+  EXPECT_EQ(find_newest_run("text", runs()), newest);
+  EXPECT_EQ(find_newest_run("text_l", runs()).filename(), "text_lstm-20260103-120000");
+  EXPECT_EQ(find_newest_run("text-20260102-120000", runs()).filename(), "text-20260102-120000");
+  EXPECT_THROW(find_newest_run("tex", runs()), Error) << "the beginning of several";
+  EXPECT_THROW(find_run("text", runs()), Error) << "to stop one it must be said which";
+}
+
+TEST_F(RunsTest, AModelIsAFileARunOrANameOfAJob) {
+  const auto run = make("mnist-20260102-120000");
+  spill(folder_ / "a.safetensors", "");
+  EXPECT_EQ(find_model((folder_ / "a.safetensors").string(), runs()), folder_ / "a.safetensors");
+  EXPECT_EQ(find_model(run.string(), "elsewhere"), run);
+  EXPECT_EQ(find_model("mnist", runs()), run);
+  std::filesystem::create_directories(run / "checkpoints");
+  EXPECT_EQ(find_model((run / "checkpoints").string(), runs()), run / "checkpoints") << "what is in a run";
+  EXPECT_THROW(find_model("nothing", runs()), Error);
+}
+
 TEST_F(RunsTest, UnknownRunIsRefusedWithWhatThereIs) {
   EXPECT_THAT(refusal("fashion"), HasSubstr("--runs"));
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g"})
