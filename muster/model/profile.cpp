@@ -181,68 +181,49 @@ constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 class AllocationWatch final : public c10::MemoryReportingInfoBase {
  public:
   explicit AllocationWatch(std::int64_t limit = kNoLimit) : limit_(limit) {}
-  void reportMemoryUsage(void* pointer, std::int64_t size, std::int64_t /*total_allocated*/,
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t size, std::int64_t /*total_allocated*/,
                          std::int64_t /*total_reserved*/, c10::Device /*device*/) override {
     held_ += size;
     most_ = std::max(most_, held_);
     if (size > 0 && held_ > limit_)
       throw Error(ErrorKind::kResource,
                   fmt::format("the model alone takes more than {}", human_bytes(static_cast<std::uint64_t>(limit_))));
-    note(pointer, size);
   }
   bool memoryProfilingEnabled() const override { return true; }
   std::int64_t held() const { return held_; }
   std::int64_t most() const { return most_; }
-  const HeapTrace& trace() const { return trace_; }
 
  private:
-  void note(const void* pointer, std::int64_t size) {
-    if (size > 0) {
-      blocks_[pointer] = taken_;
-      trace_.push_back({.block = taken_++, .taken = true, .fixed_bytes = static_cast<std::uint64_t>(size)});
-    } else if (const auto block = blocks_.find(pointer); block != blocks_.end()) {  // others were there before
-      trace_.push_back({.block = block->second});
-      blocks_.erase(block);
-    }
-  }
-
   const std::int64_t limit_;
   std::int64_t held_ = 0;
   std::int64_t most_ = 0;
-  std::size_t taken_ = 0;
-  std::map<const void*, std::size_t> blocks_;  // those that are held
-  HeapTrace trace_;
 };
 
-using Watch = std::shared_ptr<const AllocationWatch>;
-
-Watch watch_step(Net& net, const torch::Tensor& batch, std::int64_t limit) {
+std::int64_t most_held(Net& net, const torch::Tensor& batch, std::int64_t limit) {
   const auto watch = std::make_shared<AllocationWatch>(limit);
   const c10::DebugInfoGuard guard(kSlot, watch);
   torch::Tensor scores = net.forward(batch);
   scores = scores.reshape({-1, scores.size(-1)});
   torch::nn::functional::cross_entropy(scores, torch::zeros({scores.size(0)}, torch::kInt64)).backward();
-  return watch;
+  return watch->most();
 }
 
-Watch watch_forward(Net& net, const torch::Tensor& batch, std::int64_t limit) {
+std::int64_t most_held_forward(Net& net, const torch::Tensor& batch, std::int64_t limit) {
   const torch::NoGradGuard no_grad;
   const auto watch = std::make_shared<AllocationWatch>(limit);
   const c10::DebugInfoGuard guard(kSlot, watch);
   net.forward(batch);
-  return watch;
+  return watch->most();
 }
 
-using WatchedRun = Watch (*)(Net&, const torch::Tensor&, std::int64_t);
+using MostHeld = std::int64_t (*)(Net&, const torch::Tensor&, std::int64_t);
 
-StepMemory measure(Net& net, const ModelOptions& options, WatchedRun run, std::int64_t limit, HeapTrace& trace) {
-  std::array<Watch, kBatches.size()> seen;
+StepMemory measure(Net& net, const ModelOptions& options, MostHeld most, std::int64_t limit) {
+  std::array<std::int64_t, kBatches.size()> held{};
   for (std::size_t i = 0; i < kBatches.size(); ++i)
-    seen[i] = run(net, batch_of(options, kBatches[i]), limit);
-  const std::int64_t sample =
-      std::max<std::int64_t>((seen[1]->most() - seen[0]->most()) / (kBatches[1] - kBatches[0]), 0);
-  const std::int64_t fixed = std::max<std::int64_t>(seen[0]->most() - sample * kBatches[0], 0);
-  trace = fit_trace(seen[0]->trace(), kBatches[0], seen[1]->trace(), kBatches[1]).value_or(HeapTrace());
+    held[i] = most(net, batch_of(options, kBatches[i]), limit);
+  const std::int64_t sample = std::max<std::int64_t>((held[1] - held[0]) / (kBatches[1] - kBatches[0]), 0);
+  const std::int64_t fixed = std::max<std::int64_t>(held[0] - sample * kBatches[0], 0);
   return {.fixed_bytes = static_cast<std::uint64_t>(fixed), .sample_bytes = static_cast<std::uint64_t>(sample)};
 }
 
@@ -302,9 +283,9 @@ ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most
   for (const torch::Tensor& buffer : net->buffers())
     memory.buffer_bytes += buffer.nbytes();
   if (limit != kNoLimit) limit -= std::min(limit, watch->held());
-  memory.step = measure(*net, options, watch_step, limit, memory.step_trace);
+  memory.step = measure(*net, options, most_held, limit);
   net->eval();
-  memory.forward = measure(*net, options, watch_forward, limit, memory.forward_trace);
+  memory.forward = measure(*net, options, most_held_forward, limit);
   return memory;
 }
 

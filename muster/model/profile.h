@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "muster/model/heap_trace.h"
 #include "muster/model/registry.h"
 
 namespace muster::model {
@@ -37,10 +36,7 @@ struct ModelProfile {
 struct StepMemory {
   std::uint64_t fixed_bytes = 0;
   std::uint64_t sample_bytes = 0;
-  double stretch = 1;  // heap for each byte that is held (heap_trace.h)
-  std::uint64_t of(std::uint64_t batch) const {
-    return static_cast<std::uint64_t>(stretch * static_cast<double>(fixed_bytes + sample_bytes * batch));
-  }
+  std::uint64_t of(std::uint64_t batch) const { return fixed_bytes + sample_bytes * batch; }
 };
 
 // What a model's memory is made of, whatever the batch.
@@ -49,9 +45,6 @@ struct ModelMemory {
   std::uint64_t buffer_bytes = 0;
   StepMemory step = {};     // of forward and backward
   StepMemory forward = {};  // of forward alone, as in an evaluation
-  // What they take and give back, for replaying; empty where it is another computation for another number of samples.
-  HeapTrace step_trace = {};
-  HeapTrace forward_trace = {};
 };
 
 // All build the model by itself and leave torch's random numbers as they were. All throw as make_model().

@@ -36,19 +36,6 @@ std::uint64_t difference(std::uint64_t more, std::uint64_t less) {
   return more - std::min(more, less);
 }
 
-// The first steps make the heap grow; with this many it has its size.
-constexpr int kRounds = 4;
-
-// What the heap loses between tensors, for a job's own number of samples. A job that does not fit anyhow is not looked
-// at.
-void measure_stretch(model::StepMemory& memory, const model::HeapTrace& trace, std::uint64_t samples, int rounds,
-                     std::uint64_t usable_bytes) {
-  const std::uint64_t held = model::held_bytes(trace, samples);
-  if (held == 0 || held > usable_bytes) return;
-  const std::uint64_t heap = model::heap_bytes(trace, samples, rounds);
-  if (heap > held) memory.stretch = static_cast<double>(heap) / static_cast<double>(held);
-}
-
 void measure_model(const ResolvedJob& resolved, const data::SampleSpec& spec, const Memory& usable,
                    MemoryFigures& figures) {
   try {
@@ -97,10 +84,6 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   figures.data_bytes = difference(opened.anonymous_bytes, before.anonymous_bytes);
   compute::set_threads(static_cast<int>(job.threads));
   measure_model(resolved, spec, usable, figures);
-  model::ModelMemory& model = figures.model;
-  const std::uint64_t lane_samples = (figures.batch + figures.lanes - 1) / figures.lanes;
-  measure_stretch(model.step, model.step_trace, lane_samples, kRounds, usable.usable_bytes);
-  measure_stretch(model.forward, model.forward_trace, figures.evaluation_samples, kRounds, usable.usable_bytes);
   ::malloc_trim(0);
   const ProcessMemory computed = process_memory();
   figures.process_bytes = difference(computed.anonymous_bytes, figures.data_bytes);

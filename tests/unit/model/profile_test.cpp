@@ -107,26 +107,6 @@ TEST(ModelMemory, OfForwardIsLessThanOfAStep) {
   EXPECT_LT(memory.forward.sample_bytes, memory.step.sample_bytes);
 }
 
-// Counted by hand: 100,000 activations, in place of what the layer computed, and 2 scores, of 4 bytes each.
-TEST(ModelMemory, OfForwardIsWhatIsHeldAtATime) {
-  const ModelMemory memory =
-      measure_model_memory({.name = "mlp", .input_shape = {10}, .classes = 2, .hidden = {{100'000}}},
-                           std::numeric_limits<std::uint64_t>::max());
-  EXPECT_EQ(memory.forward.sample_bytes, 400'008u);
-  EXPECT_EQ(memory.forward.fixed_bytes, 0u);
-  EXPECT_EQ(held_bytes(memory.forward_trace, 50), 50 * 400'008u);
-}
-
-// Two ways to the same figure: a line through what two batches held, and the blocks of any batch one after the other.
-TEST(ModelMemory, OfAStepIsThatOfItsBlocks) {
-  const ModelMemory memory = measure_model_memory(
-      {.name = "transformer", .input_shape = {8}, .classes = 11, .vocabulary = 11, .width = 16, .depth = 2, .heads = 2},
-      std::numeric_limits<std::uint64_t>::max());
-  EXPECT_EQ(held_bytes(memory.step_trace, 2), memory.step.of(2));
-  EXPECT_EQ(held_bytes(memory.step_trace, 3), memory.step.of(3));
-  EXPECT_GE(heap_bytes(memory.step_trace, 500, 2), memory.step.of(500));
-}
-
 TEST(ModelMemory, AModelThatTakesMoreThanItMayIsLeftBeforeItsMemoryIsTouched) {
   // 4 GB of parameters; building it to the end would take many seconds.
   const ModelOptions options{.name = "mlp", .input_shape = {1000}, .hidden = {{1'000'000}}};

@@ -22,10 +22,7 @@ MemoryFigures figures() {
   figures.batch = 64;
   figures.lanes = 4;
   figures.slots = 1;
-  figures.model.parameter_bytes = 100 * kMega;
-  figures.model.buffer_bytes = kMega;
-  figures.model.step = {5 * kMega, 10 * kMega};
-  figures.model.forward = {0, kMega};
+  figures.model = {100 * kMega, kMega, {5 * kMega, 10 * kMega}, {0, kMega}};
   figures.evaluation_samples = 20;
   figures.sample_bytes = 1000;
   figures.prefetch = 4;
@@ -84,12 +81,6 @@ TEST(MemoryEstimateTest, AnEvaluationMayTakeMoreThanTraining) {
   MemoryFigures of = figures();
   of.evaluation_samples = 1000;
   EXPECT_EQ(item(estimate_memory(of), "activations"), 2 * 1000 * kMega);
-}
-
-TEST(MemoryEstimateTest, TheHeapTakesMoreThanTheTensorsInIt) {
-  MemoryFigures of = figures();
-  of.model.step.stretch = 1.5;
-  EXPECT_EQ(item(estimate_memory(of), "activations"), 2 * (5 + 16 * 10) * kMega * 3 / 2);
 }
 
 TEST(MemoryEstimateTest, TheStartMayTakeMoreThanTheSteps) {
