@@ -1,8 +1,13 @@
 // What a parameter server is sent: states of chunks and of the book, calls, and frames of a stream. The first byte says
-// which. Whatever it is, it is refused or taken; nothing outside of it is touched.
+// which. Whatever it is, it is refused or taken; nothing outside of it is touched, and what was taken can be worked
+// with: a state is followed by a call.
+#include <zlib.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +43,32 @@ void call(std::span<const std::byte> bytes, const Take& take) {
   take(header, bytes.subspan(sizeof header));
 }
 
+// Frames of one stream: the lengths of header and body in three bytes, then both. The checksum is made right, which
+// mutation alone would never find.
+void join(std::string_view bytes) {
+  constexpr std::size_t kChecksumAt = 16;
+  FrameJoiner joiner(1 << 16);
+  const auto take = [&](std::size_t count) {
+    const std::string_view part = bytes.substr(0, count);
+    bytes.remove_prefix(part.size());
+    return part;
+  };
+  while (bytes.size() > 3) {
+    const std::string_view lengths = take(3);
+    std::string header(take(static_cast<std::uint8_t>(lengths[0])));
+    const std::string_view body =
+        take(static_cast<std::uint8_t>(lengths[1]) << 8 | static_cast<std::uint8_t>(lengths[2]));
+    if (header.size() >= kChecksumAt + sizeof(std::uint32_t)) {
+      std::memset(header.data() + kChecksumAt, 0, sizeof(std::uint32_t));
+      const uLong head = ::crc32_z(0, reinterpret_cast<const Bytef*>(header.data()), header.size());
+      const auto sum = static_cast<std::uint32_t>(
+          body.empty() ? head : ::crc32_z(head, reinterpret_cast<const Bytef*>(body.data()), body.size()));
+      std::memcpy(header.data() + kChecksumAt, &sum, sizeof sum);
+    }
+    joiner.add(header, body);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t size) {
@@ -47,12 +78,26 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
   auto* base = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
   try {
     Book book(small_plan());
+    Shard shard(small_plan(), {base, Shard::memory_bytes(small_plan())});
     switch (input[0] % 5) {
       case 0:
-        book.write(bytes);
+        call(bytes, [&](Header header, std::span<const std::byte> state) {
+          book.write(state);
+          header.step = book.floor();
+          if (const auto finish = book.lease(header)) header.second = finish->header.second;
+          book.apply(header);
+        });
         break;
       case 1:
-        Shard(small_plan(), {base, Shard::memory_bytes(small_plan())}).write(0, bytes);
+        call(bytes, [&](Header header, std::span<const std::byte> state) {
+          header.chunk = 0;
+          shard.write(0, state);
+          const auto body = state.last(std::min(state.size(), shard.chunks()[0].floats() * sizeof(float)));
+          shard.push(header, std::vector<std::byte>(body.begin(), body.end()));  // aligned, as bodies are
+          shard.records(header);
+          shard.apply(header);
+          shard.read(0);
+        });
         break;
       case 2:
         call(bytes, [&](const Header& header, std::span<const std::byte> body) {
@@ -62,8 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
         });
         break;
       case 3:
-        FrameJoiner(1 << 16).add({reinterpret_cast<const char*>(input + 1), (size - 1) / 2},
-                                 {reinterpret_cast<const char*>(input + 1) + (size - 1) / 2, (size - 1) / 2});
+        join({reinterpret_cast<const char*>(input + 1), size - 1});
         break;
       case 4:
         muster::control::ServerMap::from_text({reinterpret_cast<const char*>(input + 1), size - 1});

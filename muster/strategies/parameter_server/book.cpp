@@ -11,6 +11,12 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::size_t kClosedSteps = 256;  // of closed steps, for workers that ask late
+constexpr double kMostChange = 0x1.0p53;   // from there on doubles skip whole numbers
+
+// Whether it is one that a lane can have: a double that is no number of a change must not be made one.
+bool is_possible(const LaneEntry& entry) {
+  return entry.report.change >= 0 && entry.report.change < kMostChange;
+}
 
 }  // namespace
 
@@ -161,6 +167,9 @@ Status Book::push(const Header& header, std::span<const std::byte> body) {
   if (lanes == 0 || lanes > plan_.lanes || header.lane >= lanes ||
       body.size() != sizeof(LaneEntry) + plan_.buffers.bytes || header.step >= done_.floor() + AppliedSet::kFarthest)
     return Status::kRefused;
+  LaneEntry entry;
+  std::memcpy(&entry, body.data(), sizeof entry);
+  if (!is_possible(entry)) return Status::kRefused;
   leases_.erase({header.step, header.lane});
   const bool synchronous = (header.flags & kKept) != 0;
   if (synchronous && header.step < done_.floor()) return late(header);
@@ -168,8 +177,6 @@ Status Book::push(const Header& header, std::span<const std::byte> body) {
     ++counts_.repeated;
     return Status::kDuplicate;
   }
-  LaneEntry entry;
-  std::memcpy(&entry, body.data(), sizeof entry);
   const std::span<const std::byte> buffers = body.subspan(sizeof entry);
   if (synchronous) {
     if (header.step != done_.floor()) return Status::kRefused;
@@ -292,12 +299,16 @@ void Book::write(std::span<const std::byte> state) {
   fresh.agreed_ = reader.get<Agreed>();
   fresh.accepted_ = reader.get<std::uint64_t>();
   reader.get_all(std::span(fresh.buffers_));
+  std::uint64_t lanes = 0;
   for (auto count = reader.get<std::uint64_t>(); count > 0; --count) {
     const auto lane = reader.get<std::uint32_t>();
     Kept kept{reader.get<LaneEntry>(), std::vector<std::byte>(plan_.buffers.bytes)};
     reader.get_all(std::span(kept.buffers));
+    if (lane >= plan_.lanes || !is_possible(kept.entry)) throw Error(ErrorKind::kDamaged, "a lane that cannot be one");
+    lanes |= std::uint64_t{1} << lane;
     fresh.kept_.insert_or_assign(lane, std::move(kept));
   }
+  if ((fresh.accepted_ & ~lanes) != 0) throw Error(ErrorKind::kDamaged, "lanes count of which nothing is there");
   for (auto count = reader.get<std::uint64_t>(); count > 0; --count) {
     const auto step = reader.get<std::uint64_t>();
     fresh.closed_[step] = reader.get<Closed>();

@@ -114,7 +114,7 @@ class Book {
   };
   struct Agreed {
     std::uint64_t step = 0;  // of this and later ones
-    bool stop = false;
+    std::uint64_t stop = 0;  // 1: stop. Not a bool: not every byte of a state would be one
     std::uint64_t change = 0;
   };
 

@@ -127,6 +127,22 @@ void Client::note_version(const Header& reply) {
 }
 
 Header Client::finish(Ticket ticket, const Deadline& deadline) {
+  try {
+    return answer_to(ticket, deadline);
+  } catch (...) {
+    forget(ticket);
+    throw;
+  }
+}
+
+void Client::forget(Ticket ticket) {
+  const auto found = flights_.find(ticket);
+  if (found == flights_.end()) return;
+  if (found->second.call) drop(found->second.server);
+  flights_.erase(ticket);
+}
+
+Header Client::answer_to(Ticket ticket, const Deadline& deadline) {
   Flight& flight = flights_.at(ticket);
   const auto waiting_for = [&] {
     const std::optional<std::uint32_t> server = map().primary(flight.request.chunk);
@@ -164,7 +180,6 @@ Header Client::finish(Ticket ticket, const Deadline& deadline) {
       if (answer.status == Status::kRefused) {
         const std::size_t length = std::min<std::size_t>(answer.bytes, flight.reply.size());
         const std::string reason(reinterpret_cast<const char*>(flight.reply.data()), length);
-        flights_.erase(ticket);
         throw Error(ErrorKind::kMismatch,
                     fmt::format("parameter server {} refused \"{}\" of chunk {}: {}", flight.server,
                                 to_string(answer.verb), answer.chunk, reason.empty() ? "no reason was given" : reason));

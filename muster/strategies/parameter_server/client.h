@@ -51,8 +51,10 @@ class Client {
   Ticket start(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
                const Deadline& deadline);
   // The reply: kDone, kDuplicate, kLate, or kWait of a lease. Throws kMismatch with the server's reason when it was
-  // refused, kTimeout.
+  // refused, kTimeout; the call is forgotten then.
   Header finish(Ticket ticket, const Deadline& deadline);
+  // Nothing is written to the call's `reply` from now on, whether it takes effect or not.
+  void forget(Ticket ticket);
   Header call(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
               const Deadline& deadline) {
     return finish(start(request, body, reply, deadline), deadline);
@@ -81,6 +83,7 @@ class Client {
 
   bool try_send(Flight& flight, Ticket ticket, const Deadline& deadline);
   void collect(Ticket ticket, const Deadline& deadline);
+  Header answer_to(Ticket ticket, const Deadline& deadline);
   Link& link_to(std::uint32_t server);
   void drop(std::uint32_t server);
   void pause(const Deadline& deadline, const std::string& reason);

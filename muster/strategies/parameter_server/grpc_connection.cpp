@@ -193,8 +193,10 @@ class GrpcConnection final : public Connection {
       Pending& pending = found->second;
       pending.header = message.header;
       pending.finished = true;
-      if (message.body.size() <= pending.reply.size())
-        comm::copy_bytes(pending.reply.data(), message.body.data(), message.body.size());
+      if (pending.header.status == Status::kRefused)
+        pending.header.bytes = std::min<std::uint64_t>(pending.header.bytes, pending.reply.size());
+      if (pending.header.bytes <= pending.reply.size())
+        comm::copy_bytes(pending.reply.data(), message.body.data(), pending.header.bytes);
       --under_way_;
       news_ = true;
     }

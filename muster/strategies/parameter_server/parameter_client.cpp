@@ -291,9 +291,16 @@ void ParameterClient::wait(Ticket ticket) {
   MUSTER_CHECK(found != under_way_.end(), "a call is waited for once");
   std::unique_ptr<Batch> batch = std::move(found->second);
   under_way_.erase(found);
-  for (const Piece& piece : batch->pieces) {
-    client_.finish(piece.call, deadline());
-    if (piece.update) updates_.at(piece.chunk).open.erase(*piece.update);
+  try {
+    for (const Piece& piece : batch->pieces) {
+      client_.finish(piece.call, deadline());
+      if (piece.update) updates_.at(piece.chunk).open.erase(*piece.update);
+    }
+  } catch (...) {
+    // Answers to the others must not be written to memory of the batch or of the program, which go now.
+    for (const Piece& piece : batch->pieces)
+      client_.forget(piece.call);
+    throw;
   }
   for (std::size_t i = 0; i < batch->to.size() / std::max<std::size_t>(1, batch->width); ++i)
     std::memcpy(batch->to.data() + i * batch->width,

@@ -340,6 +340,8 @@ class ShmConnection final : public Connection {
     const ShmSeats::Slot& slot = seats_.slot(index);
     pending.header = slot.header;
     pending.finished = true;
+    if (pending.header.status == Status::kRefused)
+      pending.header.bytes = std::min<std::uint64_t>(pending.header.bytes, pending.reply.size());
     const std::size_t bytes = pending.header.bytes;
     const bool possible = slot.in_place == 0 ? bytes <= seats_.limits().most_body : lies_in_memory(slot, bytes);
     if (!possible) pending.header.bytes = UINT64_MAX;  // wait() says that this cannot be

@@ -45,7 +45,8 @@ class Connection {
 
   // Whether the reply is there; never waits. Throws kPeerLost.
   virtual bool done(Call call) = 0;
-  // The reply, once. Throws kTimeout, kPeerLost; kDamaged when the body is longer than `reply` of the request.
+  // The reply, once. Throws kTimeout, kPeerLost; kDamaged when the body is longer than `reply` of the request. Only
+  // that of a refusal is cut instead: who expects no body is refused, too.
   virtual Header wait(Call call, const Deadline& deadline) = 0;
 
   // Waits until something may have changed for try_start() or done().

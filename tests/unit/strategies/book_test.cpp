@@ -1,6 +1,7 @@
 #include "muster/strategies/parameter_server/book.h"
 
 #include <cstring>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -259,7 +260,12 @@ TEST(Book, DamagedBytesAreRefusedOrHarmless) {
       other.book_.write(bytes);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kDamaged);
+      continue;
     }
+    // What was taken can be worked with.
+    const std::uint64_t step = other.book_.floor();
+    if (const auto finish = other.ask(Want::kCommitted, step)) other.apply(step, finish->header.second);
+    other.ask(Want::kCommitted, step);
   }
 }
 
@@ -268,6 +274,8 @@ TEST(Book, BodiesThatCannotBeRightAreRefused) {
   Header header;
   header.first = kLanes;
   EXPECT_EQ(talk.book_.push(header, {}), Status::kRefused);
+  for (const double change : {std::numeric_limits<double>::quiet_NaN(), -1.0, 1e300})
+    EXPECT_EQ(talk.push(0, 0, 0, 0, {.change = change}), Status::kRefused) << change;
   header.first = kLanes + 1;
   EXPECT_EQ(talk.book_.lease(header)->header.status, Status::kRefused);
 }

@@ -157,6 +157,24 @@ TEST_P(Transport, AReplyThatIsTooLongIsRefusedAndTheNextIsNot) {
   EXPECT_EQ(connection->wait(connection->start({.verb = kVerb}, bytes_of(10, 0), reply, soon()), soon()).bytes, 10u);
 }
 
+TEST_P(Transport, TheReasonOfARefusalIsCutWhereThereIsLittleRoomForIt) {
+  const auto inbox = make();
+  const Serving serving(*inbox, [](Inbox& from, const Incoming& call) {
+    Header header = call.request;
+    header.status = Status::kRefused;
+    from.reply(call.handle, header, bytes_of(11, 0));
+  });
+  const auto connection = join(inbox->address());
+  for (const std::size_t room : {0, 10, 11, 12}) {
+    std::vector<std::byte> reply(room);
+    const Header answer = connection->wait(connection->start({.verb = kVerb}, {}, reply, soon()), soon());
+    EXPECT_EQ(answer.status, Status::kRefused);
+    EXPECT_EQ(answer.bytes, std::min<std::size_t>(room, 11));
+    const std::vector<std::byte> reason = bytes_of(11, 0);
+    EXPECT_TRUE(std::equal(reason.begin(), reason.begin() + static_cast<std::ptrdiff_t>(answer.bytes), reply.begin()));
+  }
+}
+
 TEST_P(Transport, ADeadlineEndsAWaitAndNotTheCall) {
   const auto inbox = make();
   const auto connection = join(inbox->address());
