@@ -11,6 +11,7 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::size_t kGuardBytes = 64;  // a line of the cache for each
+constexpr int kGuardShift = 40;          // versions are below it: ten years of a hundred thousand updates a minute
 
 std::size_t align(std::size_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
@@ -30,6 +31,7 @@ std::size_t slots_of(const ServerPlan& plan) {
 struct Shard::Held {
   ChunkHistory history;
   std::atomic<std::uint64_t>* guard = nullptr;
+  std::uint64_t guard_base = 0;                       // what the guard is above the version
   std::array<std::vector<std::uint64_t>, 2> updates;  // per tensor of the layout, of either buffer
   // Lanes of a step that is not closed.
   std::uint64_t kept_step = 0;
@@ -80,7 +82,7 @@ Shard::View Shard::view(std::uint32_t chunk) const {
   Held& held = *held_.at(chunk);
   const std::uint64_t version = held.history.version;
   return {flat(held, version).parameters.subspan(chunks_[chunk].begin, chunks_[chunk].floats()), version, held.guard,
-          version + 2};
+          held.guard_base + version + 2};
 }
 
 std::uint64_t Shard::version(std::uint32_t chunk) const {
@@ -93,7 +95,7 @@ std::uint64_t Shard::floor(std::uint32_t chunk) const {
 
 // Readers of the version before the present one are told that its memory is written now.
 void Shard::begin_next(Held& held) const {
-  held.guard->store(held.history.version + 1, std::memory_order_relaxed);
+  held.guard->store(held.guard_base + held.history.version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -306,7 +308,9 @@ void Shard::write(std::uint32_t chunk, std::span<const std::byte> state) {
     held->history = unpack_chunk(chunks_[chunk], packed, {to.parameters, to.state, to.updates}, slots_);
   }
   read_kept(*held, chunks_[chunk], reader);
-  held->guard->store(held->history.version, std::memory_order_release);
+  // A guard never goes back, also where the version does: who began to read what was there before must find out.
+  held->guard_base = ++writes_ << kGuardShift;
+  held->guard->store(held->guard_base + held->history.version, std::memory_order_release);
   held_[chunk] = std::move(held);
 }
 

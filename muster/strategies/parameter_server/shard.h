@@ -99,6 +99,7 @@ class Shard {
   const OwnUpdate own_;
   // What moves.
   std::map<std::uint32_t, std::unique_ptr<Held>> held_;
+  std::uint64_t writes_ = 0;
   std::vector<std::optional<comm::SharedRegion>> lanes_;  // kept gradients, one flat array a lane, made when used
   std::vector<compute::BlockSum> records_;                // scratch, flat
   std::vector<compute::Norms> norms_;                     // scratch, flat
