@@ -107,6 +107,7 @@ void run_evaluate(const EvaluateFlags& flags) {
   WorstSamples worst(flags.worst);
   trainer::EvaluationOptions options;
   options.task = trained.task;
+  options.batch = trainer::evaluation_batch(trained.resolved.batch, trained.resolved.lanes);
   options.loader_threads = static_cast<int>(trained.resolved.job.data.loader_threads);
   options.each = [&](std::span<const std::uint64_t> ids, const torch::Tensor& answer, const torch::Tensor& target) {
     const torch::Tensor losses = trained.task->sample_losses(answer, target).to(torch::kFloat64).contiguous();

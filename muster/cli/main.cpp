@@ -14,6 +14,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/heap.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
@@ -82,6 +83,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A file-size limit is a full disk to us: an error to report, not a signal that ends training.
   std::signal(SIGXFSZ, SIG_IGN);
+  muster::keep_freed_memory();
   try {
     // For tests of what happens when a process dies at a given place.
     if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) muster::arm_failpoints(rules);

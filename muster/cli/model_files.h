@@ -17,8 +17,8 @@ struct ModelFile {
   std::optional<model::LoadedCheckpoint> checkpoint;  // of a run or a checkpoint
 };
 
-// `what` is a file, a checkpoint's folder, or a run as find_newest_run() knows it: then its newest whole checkpoint, or the
-// best one. Throws kNotFound, and what reading throws.
+// `what` is a file, a checkpoint's folder, or a run as find_newest_run() knows it: then its newest whole checkpoint, or
+// the best one. Throws kNotFound, and what reading throws.
 ModelFile open_model(const std::string& what, bool best);
 
 // Writes the checkpoint's optimizer state for Python's torch.optim. Throws kUnsupported for an optimizer that torch

@@ -11,6 +11,7 @@
 
 #include "muster/comm/group.h"
 #include "muster/data/dataset.h"
+#include "muster/trainer/evaluation_batch.h"
 #include "muster/trainer/metrics.h"
 #include "muster/trainer/task.h"
 
@@ -18,7 +19,7 @@ namespace muster::trainer {
 
 struct EvaluationOptions {
   std::shared_ptr<const Task> task{};  // empty: what the targets of the data set suggest
-  std::uint64_t batch = 250;
+  std::uint64_t batch = kEvaluationBatch;
   int loader_threads = 1;
   // The workers that share the work: each takes every size()-th batch. All must call; all get the same result, the same
   // bits as one worker alone.

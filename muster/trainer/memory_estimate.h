@@ -28,7 +28,7 @@ struct MemoryFigures {
   model::ModelMemory model = {};         // steps are 0 where they could not be measured
   std::string unmeasured = {};           // why they could not; empty: they were
   bool may_recompute = false;            // the model has model.recompute and does not use it
-  std::uint64_t evaluation_samples = 0;  // of a batch of an evaluation
+  std::uint64_t evaluation_samples = 0;  // of an evaluation, at most a batch of it
   std::uint64_t sample_bytes = 0;        // of one sample as it is loaded
   std::uint64_t prefetch = 0;            // lanes that are read ahead
   std::uint64_t data_bytes = 0;          // what each process holds of the data set

@@ -75,8 +75,7 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
         strategies::is_synchronous(strategies::parse_phases(job.parallel.consistency).back().consistency);
   }
   figures.may_recompute = may_recompute(job);
-  figures.evaluation_samples =
-      std::min(EvaluationOptions().batch, std::max(sets.validation->size(), sets.test->size()));
+  figures.evaluation_samples = std::min(kEvaluationBatch, std::max(sets.validation->size(), sets.test->size()));
   figures.sample_bytes = sample_bytes(spec);
   figures.prefetch = static_cast<std::uint64_t>(job.data.prefetch);
   ::malloc_trim(0);  // what reading the data has left is used again

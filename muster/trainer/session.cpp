@@ -9,6 +9,7 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/hash.h"
+#include "muster/base/heap.h"
 #include "muster/base/random.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/threads.h"
@@ -99,6 +100,7 @@ struct Session::State {
                   "Use the strategy all_reduce with as many lanes as workers, or plain batch norm.");
     }
     compute::set_threads(options.threads);
+    keep_freed_memory();
     adopt_module();
   }
 

@@ -1,6 +1,5 @@
 #include "muster/trainer/trainer.h"
 
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -578,6 +577,7 @@ class Training {
   std::optional<Evaluation> evaluate_on(const std::shared_ptr<const data::Dataset>& dataset) {
     EvaluationOptions options;
     options.task = task_;
+    options.batch = evaluation_batch(resolved_.batch, resolved_.lanes);
     options.loader_threads = static_cast<int>(job_.data.loader_threads);
     options.group = session_.members().group;
     options.share_done = [&] { session_.begin(comm::Activity::kWaiting); };
@@ -587,13 +587,8 @@ class Training {
       observer().validating(done, dataset->size());
       return !stop_requested();
     };
-    // Tensors of an evaluation are of other sizes than those of a step, so neither fits where the allocator still keeps
-    // what the other one has given back: without this a job holds the sum of the two, not the larger one.
-    ::malloc_trim(0);
-    std::optional<Evaluation> evaluation = evaluate(
+    return evaluate(
         *net_, [this](const torch::Tensor& input) { return net_->forward(input); }, dataset, options);
-    ::malloc_trim(0);
-    return evaluation;
   }
 
   // False when a stop was requested meanwhile; then the validation counts as not done.
