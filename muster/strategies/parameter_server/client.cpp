@@ -200,12 +200,19 @@ Header Client::answer_to(Ticket ticket, const Deadline& deadline) {
 std::vector<std::byte> Client::read_chunk(std::uint32_t chunk, std::size_t most, const Deadline& deadline) {
   std::vector<std::byte> state;
   std::vector<std::byte> piece(most);
+  std::uint64_t version = 0;
   Header request;
   request.verb = Verb::kRead;
   request.chunk = chunk;
   do {
     request.first = state.size();
     const Header reply = call(request, {}, piece, deadline);
+    // From another server than the piece before, which has died: a state is read from one.
+    if (request.first > 0 && reply.version != version) {
+      state.clear();
+      continue;
+    }
+    version = reply.version;
     state.insert(state.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(reply.bytes));
     request.second = reply.second;
     if (reply.bytes == 0) break;

@@ -1,5 +1,7 @@
 #include "muster/strategies/parameter_server/parameter_client.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -8,9 +10,11 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/files.h"
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/shard.h"
+#include "muster/strategies/parameter_server/snapshots.h"
 #include "muster/strategies/parameter_server/table_shard.h"
 
 namespace muster::strategies {
@@ -72,6 +76,37 @@ void ParameterClient::fill(const Initial& initial) {
       client_.write_chunk(plan_.first_partition(index) + partition,
                           TableShard::first_state(plan_.tables[index].options), most_body_, deadline());
   }
+  updates_.clear();
+}
+
+void ParameterClient::save(const std::filesystem::path& folder) {
+  if (std::filesystem::exists(folder))
+    throw Error(ErrorKind::kInvalidInput, "there is something already", folder.string(), "Name a new folder.");
+  std::filesystem::path draft = folder;
+  draft += fmt::format(".{}.tmp", ::getpid());
+  for (std::uint32_t chunk = 0; chunk < plan_.chunk_count(); ++chunk)
+    write_snapshot(draft, 0, {chunk, client_.read_chunk(chunk, most_body_, deadline())});
+  std::error_code failure;
+  std::filesystem::rename(draft, folder, failure);
+  if (failure) throw Error(ErrorKind::kIo, fmt::format("cannot be named: {}", failure.message()), folder.string());
+  sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
+}
+
+void ParameterClient::load(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder))
+    throw Error(ErrorKind::kNotFound, "there is no such checkpoint", folder.string());
+  std::map<std::uint32_t, Snapshot> found;
+  for (Snapshot& snapshot : read_snapshots(folder, 0))
+    found.emplace(snapshot.chunk, std::move(snapshot));
+  for (std::uint32_t chunk = 0; chunk < plan_.chunk_count(); ++chunk) {
+    if (!found.contains(chunk))
+      throw Error(ErrorKind::kDamaged, fmt::format("chunk {} of {} is missing or damaged", chunk, plan_.chunk_count()),
+                  folder.string(), "Take another checkpoint.");
+  }
+  if (found.size() > plan_.chunk_count())
+    throw Error(ErrorKind::kMismatch, "it has more chunks than this job", folder.string(), "Use the plan of its job.");
+  for (const auto& [chunk, snapshot] : found)
+    client_.write_chunk(chunk, snapshot.state, most_body_, deadline());
   updates_.clear();
 }
 

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -44,6 +45,14 @@ class ParameterClient {
   // Once in a job, by one client, while no call is under way: parameters as `initial` leaves them, which finds zeros,
   // and tables without rows. Others' calls wait for it.
   void fill(const Initial& initial = {});
+
+  // A checkpoint of everything that the servers have: parameters, optimizer state, tables, what was applied. By one
+  // client, while nobody pushes. Whole or not there: `folder` must not be there yet. Throws kInvalidInput, kIo,
+  // kResource.
+  void save(const std::filesystem::path& folder);
+  // Instead of fill(), in a job with the same plan. The number of servers may be another. Throws kNotFound, kDamaged
+  // (names what is missing), kMismatch (of another plan).
+  void load(const std::filesystem::path& folder);
 
   // Names are those of plan().layout and plan().tables: throws kInvalidInput for another, or for a wrong length.
   // Of pulls `to` and `rows` are complete after wait().

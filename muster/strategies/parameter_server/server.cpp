@@ -267,15 +267,21 @@ class Server::State {
   }
 
   void give_piece(const Incoming& call) {
-    const std::vector<std::byte> state = read(call.request.chunk);
+    // All pieces are of one state, whatever is pushed meanwhile.
+    Reading& reading = readings_[call.request.client];
+    if (call.request.first == 0 || reading.chunk != call.request.chunk || reading.state.empty())
+      reading = {call.request.chunk, version(call.request.chunk), read(call.request.chunk)};
+    const std::vector<std::byte>& state = reading.state;
     if (call.request.first > state.size()) return refuse(call, "the state is shorter");
     const std::span<const std::byte> rest = std::span(state).subspan(call.request.first);
     Header header = call.request;
     header.status = Status::kDone;
     header.generation = map().generation;
-    header.version = version(header.chunk);
+    header.version = reading.version;
     header.second = state.size();
-    inbox_->reply(call.handle, header, rest.first(std::min(rest.size(), plan_.limits().most_body)));
+    const std::size_t piece = std::min(rest.size(), plan_.limits().most_body);
+    inbox_->reply(call.handle, header, rest.first(piece));
+    if (piece == rest.size()) readings_.erase(call.request.client);
   }
 
   // Leases that could not be given wait for the book to change, but not for long.
@@ -409,6 +415,11 @@ class Server::State {
     if (!events.empty() && is_primary(book_chunk_)) std::ofstream(plan_.event_log, std::ios::app) << events;
   }
 
+  struct Reading {
+    std::uint32_t chunk = 0;
+    std::uint64_t version = 0;
+    std::vector<std::byte> state{};
+  };
   struct Waiting {
     Incoming call;
     Clock::Instant since;
@@ -427,6 +438,7 @@ class Server::State {
   const std::uint32_t book_chunk_;
   const std::uint32_t chunk_count_;
   std::optional<Book> book_;
+  std::map<std::uint32_t, Reading> readings_;                 // by client: states of which it has not read all pieces
   std::map<std::uint32_t, std::vector<std::byte>> arriving_;  // states of which pieces are missing
   std::set<std::uint32_t> lacking_;                           // chunks that this server is to be filled with
   std::vector<Waiting> waiting_;

@@ -161,6 +161,53 @@ TEST(ParameterClient, ASecondOneOfTheSameNumberGoesOnCounting) {
   EXPECT_EQ(values, std::vector<float>(3, -6));
 }
 
+// What was saved goes on in another job, with another number of servers, as if nothing had happened.
+TEST(ParameterClient, ACheckpointHasEverything) {
+  const TemporaryFolder folder("muster-test");
+  const std::filesystem::path saved = folder.path() / "saved";
+  RandomStream random({.seed = 5});
+  Reference reference(words());
+  const std::vector<float> gradient(50000, 2);
+  const RowsBatch before = random_batch(random, 4000, 1000);
+  const RowsBatch after = random_batch(random, 4000, 1000);
+  {
+    const LocalServers servers(plan_of(2, 2));
+    ParameterClient client(client_of(servers.store()));
+    client.wait(client.push("large", gradient, 1));
+    client.wait(client.push_rows("words", before.keys, before.gradients, 0.1));
+    client.save(saved);
+    testing::expect_error(ErrorKind::kInvalidInput, "already", [&] { client.save(saved); });
+    client.wait(client.push("large", gradient, 100));  // not part of it
+  }
+  const LocalServers servers(plan_of(3));
+  ParameterClient client(client_of(servers.store()));
+  client.load(saved);
+  std::vector<float> large(50000);
+  client.wait(client.push_pull("large", gradient, 1, large));
+  EXPECT_EQ(large, std::vector<float>(50000, -4));
+  client.wait(client.push_rows("words", after.keys, after.gradients, 0.1));
+  reference.push(before.keys, before.gradients, 0.1);
+  reference.push(after.keys, after.gradients, 0.1);
+  EXPECT_EQ(pull_rows(client, before.keys), reference.pull(before.keys));
+  EXPECT_EQ(pull_rows(client, after.keys), reference.pull(after.keys));
+}
+
+TEST(ParameterClient, ACheckpointThatIsDamagedOrOfAnotherPlanIsRefused) {
+  const TemporaryFolder folder("muster-test");
+  const std::filesystem::path saved = folder.path() / "saved";
+  const LocalServers servers(plan_of(1));
+  ParameterClient client(client_of(servers.store()));
+  client.save(saved);
+  testing::expect_error(ErrorKind::kNotFound, "no such", [&] { client.load(folder.path() / "other"); });
+  ServerPlan wider = plan_of(1);
+  wider.tables[0].options.width = 2 * kWidth;
+  const LocalServers of_another(wider);
+  ParameterClient stranger(client_of(of_another.store()));
+  testing::expect_error(ErrorKind::kMismatch, "", [&] { stranger.load(saved); });
+  std::filesystem::resize_file(saved / "server-0" / "chunk-1", 100);
+  testing::expect_error(ErrorKind::kDamaged, "chunk 1 of", [&] { client.load(saved); });
+}
+
 TEST(ParameterClient, NamesAndLengthsThatAreWrongAreRefused) {
   const LocalServers servers(plan_of(1));
   ParameterClient client(client_of(servers.store()));
