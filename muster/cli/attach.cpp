@@ -22,10 +22,11 @@ void add_attach(CLI::App& app, Outcome& outcome) {
   command->add_option("job", flags->job, "A run's folder, its name, or the beginning of it")->required();
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   command->footer(
-      "Workers of shared_sync outlive the process that started them. They go on training for parallel.orphan_seconds,\n"
-      "write a checkpoint then and end. Until then this command, or muster train --resume, watches and replaces them\n"
-      "again; what was asked of the coordinator before (scale, stop, set) still holds. It ends with the job, with the\n"
-      "job's exit code; Ctrl-C stops the job after a checkpoint.\n"
+      "Workers of shared_sync and parameter_server, and its servers, outlive the process that started them. They\n"
+      "go on training for parallel.orphan_seconds, write a checkpoint then and end. Until then this command, or\n"
+      "muster train --resume, watches and replaces them again; what was asked of the coordinator before (scale,\n"
+      "stop, set) still holds. It ends with the job, with the job's exit code; Ctrl-C stops the job after a\n"
+      "checkpoint.\n"
       "\nExamples:\n"
       "  muster attach fashion");
   command->callback([flags, &outcome] { outcome.exit_code = take_over_workers(find_run(flags->job, flags->runs)); });
