@@ -221,9 +221,8 @@ void add_bench(CLI::App& app) {
   memory->add_option("--optimizer", r->optimizer, "optimizer.name")->capture_default_str();
   memory->add_flag("--json", r->json, "One JSON object a line, with the items of the estimate");
   memory->footer(
-      "estimate_mb is what muster check --memory says, peak_mb the largest sum of the proportional set sizes of the "
-      "job's\n"
-      "processes while it trains, ratio the one by the other. docs/memory.md.");
+      "estimate_mb is what muster check --memory says, peak_mb the most that the job's processes had together while it\n"
+      "trained, with what they share counted once, ratio the one by the other. docs/memory.md.");
   memory->callback([r] { bench_memory(*r); });
 
   CLI::App* data = bench->add_subcommand("data", "Samples a second out of a data source, without a model.");

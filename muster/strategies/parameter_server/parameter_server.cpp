@@ -254,9 +254,12 @@ std::uint64_t ParameterServer::floor() {
 
 void ParameterServer::meet() {
   client_.find_servers(Deadline::after(kStartTimeout));
-  if (members_.supervised()) members_.meet();
-  // One that comes later begins where the first lane is missing.
-  cursor_.step = floor();
+  if (members_.supervised()) {
+    members_.meet();
+    // One that comes later begins where the first lane is missing. Where nobody does all begin where restore() said:
+    // others may have done steps by now, but only a supervised session knows which samples a later step has.
+    cursor_.step = floor();
+  }
   pull(false, Deadline::after(kCallTimeout));
 }
 
