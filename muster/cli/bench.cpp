@@ -221,7 +221,8 @@ void add_bench(CLI::App& app) {
   memory->add_option("--optimizer", r->optimizer, "optimizer.name")->capture_default_str();
   memory->add_flag("--json", r->json, "One JSON object a line, with the items of the estimate");
   memory->footer(
-      "estimate_mb is what muster check --memory says, peak_mb the most that the job's processes had together while it\n"
+      "estimate_mb is what muster check --memory says, peak_mb the most that the job's processes had together while "
+      "it\n"
       "trained, with what they share counted once, ratio the one by the other. docs/memory.md.");
   memory->callback([r] { bench_memory(*r); });
 
