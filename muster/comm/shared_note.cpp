@@ -30,12 +30,16 @@ void SharedNote::write(std::string_view text) const {
   }
   MUSTER_FAILPOINT("arena.note.before_publish");
   page.number.store(number);
+  pages_[0].ever.store(1);
 }
 
 std::string SharedNote::read() const {
   for (;;) {
     const std::uint64_t number = last_number();
-    if (number == 0) return {};
+    if (number == 0) {
+      if (pages_[0].ever.load() == 0) return {};
+      continue;  // the first page was being written when it was looked at, and then the second
+    }
     const Page& page = pages_[number % 2];
     std::string text(std::min<std::uint64_t>(page.length.load(), kMost), '\0');
     for (std::size_t begin = 0; begin < text.size(); begin += sizeof(std::uint64_t)) {

@@ -22,7 +22,7 @@ class SharedNote {
     using Word = std::atomic<std::uint64_t>;
     Word number;  // 0 while it is written, and before it was
     Word length;
-    std::uint64_t unused;
+    Word ever;  // of the first page: 1 once a note was written, from when on one of the numbers is not 0
     std::array<Word, kMost / sizeof(Word)> text;
   };
   using Pages = std::array<Page, 2>;

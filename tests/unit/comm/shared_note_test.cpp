@@ -34,7 +34,7 @@ TEST_F(ANote, OneThatIsTooLongIsRefusedAndTheOneBeforeStays) {
 }
 
 TEST_F(ANote, IsReadWholeWhileOthersAreWritten) {
-  constexpr std::size_t kNotes = 3000;
+  constexpr std::size_t kNotes = 100'000;
   // Of one letter each, and of a length that belongs to the letter.
   const auto note_of = [](std::size_t index) {
     return std::string(100 + index % 26, static_cast<char>('a' + index % 26));
