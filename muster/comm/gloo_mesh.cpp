@@ -366,7 +366,9 @@ Error GlooMesh::fail(int rank, const Error& error) {
     failure_ = error;
     interrupt_messages();
   }
-  tell_peers(Notice::of(rank, error));
+  const Notice notice = Notice::of(rank, error);
+  leave_note(notice);
+  tell_peers(notice);
   close_connections();
   return error;
 }
@@ -452,7 +454,35 @@ bool GlooMesh::ended(Peer& peer) {
     peer.notified = peer.notice_buffer->waitRecv(nullptr, kAtOnce) && peer.notice.magic == kMagic;
   } catch (const std::exception&) {
   }
+  if (!peer.notified) read_note(peer);
   return true;
+}
+
+void GlooMesh::leave_note(const Notice& notice) {
+  std::string text(nonce_.data(), nonce_.size());
+  text.append(reinterpret_cast<const char*>(&notice), sizeof(notice));
+  try {
+    options_.store->set(note_key(options_.rank), text);
+  } catch (const std::exception&) {
+    // The store may be gone with the rank that is lost; most peers get the message.
+  }
+}
+
+void GlooMesh::read_note(Peer& peer) {
+  try {
+    const std::string text = options_.store->get(note_key(peer.rank), Deadline::after(kAtOnce));
+    if (text.size() != peer.nonce.size() + sizeof(Notice) ||
+        !std::equal(peer.nonce.begin(), peer.nonce.end(), text.begin()))
+      return;
+    std::memcpy(&peer.notice, text.data() + peer.nonce.size(), sizeof(Notice));
+    peer.notified = peer.notice.magic == kMagic;
+  } catch (const std::exception&) {
+    // It left none: it did not choose to end.
+  }
+}
+
+std::string GlooMesh::note_key(int rank) const {
+  return fmt::format("{}/{}/end", options_.name, rank);
 }
 
 std::optional<GlooMesh::Loss> GlooMesh::loss_of(const Peer& peer) const {

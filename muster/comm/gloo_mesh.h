@@ -2,7 +2,9 @@
 //
 // Slots from 2^63 on are its own:
 //   hello   proves to a peer that this rank read the store
-//   notice  the last message to a peer: why this rank closes the connection
+//   notice  the last message to a peer: why this rank closes the connection. After a failure it is in the store too,
+//           because it cannot pass a long message that is half-way: without it a peer would take this rank for the
+//           lost one.
 //   death   a receive that no message ever answers. Gloo tells it when the connection ends, which it forgets to tell
 //           messages that are half-way.
 //   token   a send that is started at once and asked for only when a deadline has passed: Gloo's thread of a peer that
@@ -98,6 +100,10 @@ class GlooMesh {
   Error explain(int peer, const std::string& gloo_text);
   void interrupt_messages() MUSTER_REQUIRES(mutex_);
   void tell_peers(const Notice& notice) MUSTER_REQUIRES(closing_);
+  // The same notice in the store, for peers whom the message cannot reach.
+  void leave_note(const Notice& notice) MUSTER_REQUIRES(closing_);
+  void read_note(Peer& peer) MUSTER_REQUIRES(mutex_);
+  std::string note_key(int rank) const;
   void close_connections() MUSTER_REQUIRES(closing_);
 
   // Constant once connected.

@@ -247,6 +247,48 @@ TEST_F(NetworkFaults, ADeathAtAnyMomentIsNamed) {
   }
 }
 
+// Rank 1 learns that rank 2 is dead while its own long message to rank 0 is half-way, and rank 0 is stopped: no word of
+// rank 1 can follow that message. Rank 0 then finds both connections ended.
+TEST_F(NetworkFaults, OneThatCouldNotSayWhyItLeftIsNotBlamed) {
+  const TemporaryFolder folder;
+  const auto rank_that = [&](int rank, const std::function<void(Transport&)>& act) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    int code = 99;
+    try {
+      const std::unique_ptr<Transport> transport = connect(folder / "store", rank, kRanks);
+      act(*transport);
+      code = kFinished;
+    } catch (const Error& error) {
+      code = error.message().find("rank 2 is lost") == 0 ? kNamedIt : kOtherRank;
+      if (code == kOtherRank) std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    }
+    ::_exit(code);
+  };
+  const std::vector<std::byte> data(64 << 20, std::byte{1});
+  std::vector<std::byte> room(data.size());
+  const Deadline deadline = Deadline::after(seconds(30));
+  const pid_t stopped = rank_that(0, [&](Transport& transport) {
+    const std::unique_ptr<Transfer> transfer = transport.receive(1, 1, room);
+    while (static_cast<volatile std::byte&>(room[1 << 20]) == std::byte{0} && !deadline.passed()) {
+    }
+    ::raise(SIGSTOP);
+    transfer->wait(deadline);
+  });
+  const pid_t sender = rank_that(1, [&](Transport& transport) { transport.send(0, 1, data)->wait(deadline); });
+  const pid_t victim = rank_that(2, [&](Transport& transport) { transport.receive(1, 1, room)->wait(deadline); });
+  int status = -1;
+  ASSERT_EQ(::waitpid(stopped, &status, WUNTRACED), stopped);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ::kill(victim, SIGKILL);
+  ASSERT_EQ(::waitpid(sender, &status, 0), sender);
+  EXPECT_EQ(WEXITSTATUS(status), kNamedIt);
+  ::kill(stopped, SIGCONT);
+  ASSERT_EQ(::waitpid(stopped, &status, 0), stopped);
+  EXPECT_EQ(WEXITSTATUS(status), kNamedIt);
+  ASSERT_EQ(::waitpid(victim, &status, 0), victim);
+}
+
 std::size_t entries(const char* folder) {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder))
