@@ -18,6 +18,7 @@ namespace {
 
 struct Status {
   char state = '?';
+  std::uint64_t threads = 0;
   std::uint64_t start_time = 0;
 };
 
@@ -31,15 +32,17 @@ std::optional<Status> read_status(std::int32_t pid) {
   if (length <= 0) return std::nullopt;
   const std::string_view text(buffer.data(), static_cast<std::size_t>(length));
   // The program's name is in parentheses and may hold anything; fields are counted from behind its end. The state is
-  // field 3, the start time field 22.
+  // field 3, the number of threads field 20, the start time field 22.
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 >= text.size()) return std::nullopt;
   Status status;
   status.state = text[name_end + 2];
   std::size_t at = name_end + 2;
-  for (int field = 3; field < 22 && at != std::string_view::npos; ++field)
+  for (int field = 4; field <= 22; ++field) {
     at = text.find(' ', at + 1);
-  if (at == std::string_view::npos) return std::nullopt;
+    if (at == std::string_view::npos) return std::nullopt;
+    if (field == 20) std::from_chars(text.data() + at + 1, text.data() + text.size(), status.threads);
+  }
   std::from_chars(text.data() + at + 1, text.data() + text.size(), status.start_time);
   return status;
 }
@@ -78,7 +81,10 @@ ProcessState state_of(const ProcessId& process) {
     return ::kill(process.pid, 0) != 0 && errno == ESRCH ? ProcessState::kGone : ProcessState::kRunning;
   }
   if (process.start_time != 0 && status->start_time != process.start_time) return ProcessState::kGone;
-  if (status->state == 'Z' || status->state == 'X' || status->state == 'x') return ProcessState::kGone;
+  if (status->state == 'Z' || status->state == 'X' || status->state == 'x') {
+    // Its first thread has ended. As long as others live they have its memory, its files and the locks on them.
+    return status->threads > 1 ? ProcessState::kRunning : ProcessState::kGone;
+  }
   return status->state == 'T' || status->state == 't' ? ProcessState::kStopped : ProcessState::kRunning;
 }
 

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
 
 namespace muster {
 namespace {
@@ -40,6 +46,33 @@ TEST(Process, AStoppedOneIsStoppedAndAZombieIsGone) {
   EXPECT_EQ(state_of(process), ProcessState::kGone);
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(state_of(process), ProcessState::kGone);
+}
+
+TEST(Process, OneIsNotGoneWhileAThreadOfItLives) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::thread([] {
+      for (;;)
+        ::pause();
+    }).detach();
+    // The first thread alone ends: the kernel shows the process as a zombie, but it has its memory and files.
+    ::syscall(SYS_exit, 0);
+  }
+  const std::string stat = "/proc/" + std::to_string(child) + "/stat";
+  const auto shown_as_zombie = [&] {
+    std::ifstream file(stat);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return text.find(") Z") != std::string::npos;
+  };
+  for (int i = 0; i < 10000 && !shown_as_zombie(); ++i)
+    ::usleep(1000);
+  ASSERT_TRUE(shown_as_zombie());
+  EXPECT_EQ(state_of(process_of(child)), ProcessState::kRunning);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  siginfo_t info;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(state_of(process_of(child)), ProcessState::kGone);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 TEST(Process, AnotherOneWithTheSameNumberIsNotTheOneThatWasMeant) {

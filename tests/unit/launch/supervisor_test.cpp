@@ -45,6 +45,10 @@ using Stage = std::function<bool(const SupervisorReport&)>;
 
 class SupervisorTest : public ::testing::Test {
  protected:
+  // Supervisors remove what dead ones left: those of other programs on this machine must not do it here.
+  void SetUp() override { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+
   int run(const Command& command, int seats, std::vector<Stage> stages = {}) {
     options_.seats = seats;
     if (wishes_.workers == 0) wishes_.workers = seats;
@@ -133,6 +137,7 @@ class SupervisorTest : public ::testing::Test {
       lines >> pids_[seat];
   }
 
+  const TemporaryFolder temporary_;
   SupervisorOptions options_;
   std::string store_;  // of workers to take over
   Wishes wishes_{0, false};
