@@ -24,6 +24,7 @@
 namespace muster::strategies {
 namespace {
 
+constexpr std::string_view kFolderPrefix = "muster-servers-";
 constexpr std::chrono::seconds kStartTimeout{120};
 constexpr std::chrono::seconds kCallTimeout{120};   // for a server that is lost to be replaced
 constexpr std::chrono::seconds kLeaseTimeout{600};  // for others' lanes: what hangs is killed long before
@@ -181,7 +182,8 @@ std::shared_ptr<comm::Store> ParameterServer::find_store() {
   if (options_.group.size() == 1) return comm::make_memory_store();
   std::array<std::uint8_t, 256> name{};
   if (options_.group.rank() == 0) {
-    folder_.emplace("muster-servers-");
+    remove_abandoned(kFolderPrefix);
+    folder_.emplace(kFolderPrefix);
     const std::string path = folder_->path().string();
     MUSTER_CHECK(path.size() < name.size(), "a path fits its message");
     std::copy(path.begin(), path.end(), name.begin());
