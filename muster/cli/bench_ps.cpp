@@ -18,6 +18,7 @@
 #include "muster/base/random.h"
 #include "muster/cli/bench.h"
 #include "muster/cli/rank_processes.h"
+#include "muster/comm/region.h"
 #include "muster/comm/shm_backend.h"
 #include "muster/comm/store.h"
 #include "muster/strategies/parameter_server/grpc_transport.h"
@@ -118,8 +119,11 @@ class PsRank {
   }
 
   void measure_parameters(ParameterClient& client, std::vector<double>& times, double& seconds) const {
-    std::vector<float> gradient(floats());
-    std::vector<float> parameters(floats());
+    // Memory as that of a training worker.
+    const auto region = comm::SharedRegion::create(2 * floats() * sizeof(float), {.shared = false});
+    const std::span both(reinterpret_cast<float*>(region.bytes().data()), 2 * floats());
+    const std::span<float> gradient = both.first(floats());
+    const std::span<float> parameters = both.subspan(floats());
     for (std::size_t i = 0; i < gradient.size(); ++i)
       gradient[i] = 1e-2F * static_cast<float>(i % 7) - 3e-2F;
     const auto round = [&](std::int64_t) { client.wait(client.push_pull("all", gradient, kRate, parameters)); };

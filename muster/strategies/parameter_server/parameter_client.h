@@ -123,6 +123,7 @@ class ParameterClient {
   const ServerPlan plan_;
   const std::vector<ServerChunk> chunks_;
   const std::size_t most_body_;
+  const std::size_t rows_body_;  // of calls with rows; longer only if one row is
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, Table> tables_;
   // What moves.

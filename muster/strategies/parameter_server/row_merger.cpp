@@ -19,6 +19,9 @@ void RowMerger::merge_keys(std::span<const std::int64_t> keys) {
   if (keys.size() >= kMostKeys)
     throw Error(ErrorKind::kInvalidInput, fmt::format("a batch of {} keys", keys.size()), "embedding table",
                 "Push and pull in smaller batches.");
+  // A batch is mostly pulled and then pushed.
+  if (!keys.empty() && std::ranges::equal(keys, batch_)) return;
+  batch_.clear();  // should the rest throw
   index_.clear();
   keys_.clear();
   first_.clear();
@@ -31,6 +34,7 @@ void RowMerger::merge_keys(std::span<const std::int64_t> keys) {
     keys_.push_back(keys[i]);
     first_.push_back(static_cast<std::uint32_t>(i));
   }
+  batch_.assign(keys.begin(), keys.end());
 }
 
 std::span<const float> RowMerger::merge_rows(std::span<const float> gradients, std::size_t width) {

@@ -34,6 +34,7 @@ class RowMerger {
 
  private:
   KeyIndex index_;
+  std::vector<std::int64_t> batch_;  // that was merged last
   std::vector<std::int64_t> keys_;
   std::vector<std::uint32_t> slots_;
   std::vector<std::uint32_t> first_;

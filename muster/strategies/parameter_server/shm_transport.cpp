@@ -24,6 +24,8 @@ using comm::ProcessWord;
 constexpr std::chrono::milliseconds kLookAround{50};
 constexpr std::uint32_t kServer = 1;  // what the server's doorbell is rung for
 constexpr const char* kPlace = "parameter server";
+// Of a server's memory, which has parameters twice: what is read out of more than that does not stay in the caches.
+constexpr std::size_t kCachedBytes = std::size_t{64} << 20;
 
 std::chrono::nanoseconds slice(const Deadline& deadline) {
   return std::min<std::chrono::nanoseconds>(deadline.remaining(), kLookAround);
@@ -367,7 +369,8 @@ class ShmConnection final : public Connection {
     const std::byte* const memory = seats_.memory().data();
     const auto& guard = *reinterpret_cast<const std::atomic<std::uint64_t>*>(memory + slot.guard);
     if (guard.load() < slot.limit) {
-      comm::copy_bytes(pending.reply.data(), memory + slot.offset, pending.header.bytes);
+      const auto copy = seats_.memory().size() > kCachedBytes ? comm::stream_bytes : comm::copy_bytes;
+      copy(pending.reply.data(), memory + slot.offset, pending.header.bytes);
       // No part of the copy is read after the guard.
       std::atomic_thread_fence(std::memory_order_acquire);
       if (guard.load(std::memory_order_relaxed) < slot.limit) return;

@@ -8,7 +8,11 @@
 namespace muster::comm {
 namespace {
 
-TEST(CopyBytes, CopiesExactlyTheBytesThatItIsTold) {
+using Copy = void (*)(void* to, const void* from, std::size_t bytes);
+
+class CopyBytes : public ::testing::TestWithParam<Copy> {};
+
+TEST_P(CopyBytes, CopiesExactlyTheBytesThatItIsTold) {
   // Around the block of the kernel, the reach of its prefetch, and at every kind of misalignment.
   const std::vector<std::size_t> lengths{0, 1, 7, 31, 32, 33, 255, 256, 257, 511, 512, 513, 4095, 4096, 4097, 100'003};
   for (const std::size_t length : lengths) {
@@ -19,7 +23,7 @@ TEST(CopyBytes, CopiesExactlyTheBytesThatItIsTold) {
         from[i] = static_cast<std::uint8_t>(i * 131 + i / 256 + 1);
       constexpr std::uint8_t kUntouched = 0xa5;
       std::vector<std::uint8_t> to(length + 128, kUntouched);
-      copy_bytes(to.data() + to_offset, from.data() + from_offset, length);
+      GetParam()(to.data() + to_offset, from.data() + from_offset, length);
       for (std::size_t i = 0; i < to.size(); ++i) {
         const bool inside = i >= to_offset && i < to_offset + length;
         ASSERT_EQ(to[i], inside ? from[i - to_offset + from_offset] : kUntouched)
@@ -29,12 +33,14 @@ TEST(CopyBytes, CopiesExactlyTheBytesThatItIsTold) {
   }
 }
 
-TEST(CopyBytes, NothingMayBeNowhere) {
-  copy_bytes(nullptr, nullptr, 0);
+TEST_P(CopyBytes, NothingMayBeNowhere) {
+  GetParam()(nullptr, nullptr, 0);
   std::uint8_t byte = 7;
-  copy_bytes(&byte, nullptr, 0);
+  GetParam()(&byte, nullptr, 0);
   EXPECT_EQ(byte, 7);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, CopyBytes, ::testing::Values(copy_bytes, stream_bytes));
 
 }  // namespace
 }  // namespace muster::comm

@@ -85,6 +85,28 @@ TEST(RowMerger, SaysWhereEachPositionFindsItsRow) {
   }
 }
 
+TEST(RowMerger, ABatchThatComesAgainIsMergedAsBefore) {
+  RowMerger merger;
+  const std::vector<std::int64_t> first{4, 9, 4};
+  const std::vector<std::int64_t> second{9, 9, 4};
+  const std::vector<std::int64_t> nothing;
+  const std::vector<float> gradients{1, 2, 3};
+  const std::vector<float> others{10, 20, 30};
+  const auto merged = [&](const std::vector<std::int64_t>& keys, const std::vector<float>& rows) {
+    merger.merge_keys(keys);
+    const std::span<const float> sums = merger.merge_rows(rows, 1);
+    return std::pair(std::vector<std::int64_t>(merger.keys().begin(), merger.keys().end()),
+                     std::vector<float>(sums.begin(), sums.end()));
+  };
+  using Expected = std::pair<std::vector<std::int64_t>, std::vector<float>>;
+  EXPECT_EQ(merged(first, gradients), (Expected{{4, 9}, {4, 2}}));
+  EXPECT_EQ(merged(first, others), (Expected{{4, 9}, {40, 20}}));
+  EXPECT_EQ(merged(second, gradients), (Expected{{9, 4}, {3, 3}}));
+  EXPECT_EQ(merged(nothing, {}), Expected());
+  EXPECT_EQ(merged(nothing, {}), Expected());
+  EXPECT_EQ(merged(first, gradients), (Expected{{4, 9}, {4, 2}}));
+}
+
 TEST(RowMerger, LeavesABatchWithoutDuplicatesWhereItIs) {
   RowMerger merger;
   const std::vector<std::int64_t> keys{1, 2};

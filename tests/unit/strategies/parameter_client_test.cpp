@@ -130,6 +130,24 @@ TEST_P(Servers, RowsAreThoseOfATableInOnePiece) {
   }
 }
 
+TEST_P(Servers, ARowMayBeLongerThanACallOfManyRows) {
+  constexpr std::uint32_t kWide = 40'000;
+  ServerPlan plan = plan_of(GetParam());
+  plan.tables[0].options.width = kWide;
+  const LocalServers servers(plan);
+  ParameterClient client(client_of(servers.store()));
+  Reference reference(plan.tables[0].options);
+  const std::vector<std::int64_t> keys{5, -3, 5};
+  std::vector<float> gradients(keys.size() * kWide);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    gradients[i] = static_cast<float>(i % 17) - 8;
+  client.wait(client.push_rows("words", keys, gradients, 0.1));
+  std::vector<float> rows(gradients.size());
+  client.wait(client.pull_rows("words", keys, rows));
+  reference.push(keys, gradients, 0.1);
+  EXPECT_EQ(rows, reference.pull(keys));
+}
+
 INSTANTIATE_TEST_SUITE_P(Numbers, Servers, ::testing::Values(1U, 3U));
 
 TEST(ParameterClient, UpdatesOfOneOwnReplaceTheOptimizer) {
