@@ -22,8 +22,6 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::uint64_t kBatch = 250;
-
 struct PredictFlags {
   std::string model;
   trainer::TrainedModelOptions options;
@@ -71,7 +69,9 @@ std::uint64_t predict_file(const trainer::TrainedModel& trained, const PredictFl
   const data::SampleSpec& spec = trained.card.form.spec;
   const data::Alike alike = data::open_alike(trainer::source_options(trained.resolved.job), trained.card.form, file);
   const torch::NoGradGuard no_grad;
-  trainer::BatchWalk walk(alike.samples, {kBatch, static_cast<int>(trained.resolved.job.data.loader_threads), 0, 1});
+  trainer::BatchWalkOptions options;
+  options.loader_threads = static_cast<int>(trained.resolved.job.data.loader_threads);
+  trainer::BatchWalk walk(alike.samples, options);
   while (data::Batch* const batch = walk.next()) {
     torch::Tensor answer = trained.net->forward(trainer::input_tensor(*batch));
     const bool classes = spec.target == data::TargetKind::kClass;

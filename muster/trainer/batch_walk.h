@@ -8,11 +8,12 @@
 
 #include "muster/data/dataset.h"
 #include "muster/data/loader.h"
+#include "muster/trainer/evaluation_batch.h"
 
 namespace muster::trainer {
 
 struct BatchWalkOptions {
-  std::uint64_t batch = 250;
+  std::uint64_t batch = kEvaluationBatch;
   int loader_threads = 1;
   std::uint64_t first = 0;   // batch, and
   std::uint64_t stride = 1;  // every so manieth after it: those who share the walk

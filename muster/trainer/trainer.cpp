@@ -16,7 +16,6 @@
 #include "muster/data/lane_order.h"
 #include "muster/launch/environment.h"
 #include "muster/model/sync_batch_norm.h"
-#include "muster/observe/metrics_log.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/checkpoint_alarm.h"
 #include "muster/trainer/checkpoint_pace.h"
@@ -31,6 +30,7 @@
 #include "muster/trainer/run_inputs.h"
 #include "muster/trainer/run_knowledge.h"
 #include "muster/trainer/run_ledger.h"
+#include "muster/trainer/run_report.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/training_state.h"
 
@@ -39,7 +39,6 @@ namespace {
 
 // So many steps in a row without a finite gradient cannot be bad luck.
 constexpr std::uint64_t kMostSkippedInARow = 100;
-constexpr std::uint64_t kMetricRowsPerEpoch = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
 
 // One run, from opened data to the result.
@@ -161,10 +160,6 @@ class Training {
                            1e3 * std::chrono::duration<double>(system_clock().now() - start).count()));
   }
 
-  void write_metrics(const Json& row) {
-    if (metrics_) metrics_->write(row);
-  }
-
   // The first worker finds or makes the folder and, where the state is shared, fills it from the checkpoint; the others
   // are told.
   void meet() {
@@ -199,7 +194,7 @@ class Training {
     for (const JobChange& change : changes_->known()) {
       if (change.step != step) continue;
       log_.debug(fmt::format("change {}: {} from step {}", change.number, change.assignment, step));
-      write_metrics(
+      report_.write(
           {{"event", "change"}, {"step", step}, {"number", change.number}, {"assignment", change.assignment}});
     }
   }
@@ -287,14 +282,14 @@ class Training {
   // If this worker leads now and did not before: it opens what a leader writes.
   void take_lead(bool taken_over) {
     speaks_ = leads();
-    if (!speaks_ || metrics_) return;
+    if (!speaks_ || report_.opened()) return;
     if (!folder_) adopt_run();
     if (known_.finished && !took_part_) return;  // nothing is left to write
     open_checkpoints();  // once more, where this worker has looked into them before: the one that was lost may have
                          // left one
-    metrics_.emplace(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
+    report_.open(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
     writer_.emplace(
-        *checkpoints_, [this](const WrittenCheckpoint& written) { report(written); },
+        *checkpoints_, [this](const WrittenCheckpoint& written) { checkpoint_attempted(written); },
         [this] {
           if (job_.ledger) data::sync_ledger(folder_->ledger());
         });
@@ -307,9 +302,9 @@ class Training {
     leave_note();
     if (taken_over) {
       log_.warning("the leader was lost: this worker writes the run's files from now on");
-      write_metrics({{"event", "leader"}, {"step", session_.cursor().step}});
+      report_.write({{"event", "leader"}, {"step", session_.cursor().step}});
     } else if (known_.first_step > 0) {
-      write_metrics({{"event", "resumed"}, {"step", known_.first_step}});
+      report_.write({{"event", "resumed"}, {"step", known_.first_step}});
     }
   }
 
@@ -543,35 +538,7 @@ class Training {
                     "Lower optimizer.lr, set optimizer.clip_norm, or look at the data; then resume or start again.");
       }
     }
-    const std::uint64_t per_epoch = data::steps_per_epoch(shape_);
-    const std::uint64_t in_epoch = before.position / resolved_.batch + 1;
-    const std::uint64_t interval = (per_epoch + kMetricRowsPerEpoch - 1) / kMetricRowsPerEpoch;
-    if (outcome.synchronized) untold_ = {};
-    untold_.add(outcome, seconds);
-    const bool due = in_epoch % interval == 0 || in_epoch == per_epoch;
-    if ((due && untold_.samples > 0) || !outcome.applied) {
-      write_metrics({{"event", "step"},
-                     {"epoch", before.epoch},
-                     {"step", before.step + 1},
-                     {"loss", untold_.loss},
-                     {task_->score_name(), untold_.score / std::max(untold_.samples, 1.0)},
-                     {"lr", begun_->lr},
-                     {"gradient_norm", untold_.gradient_norm},
-                     {"samples", static_cast<std::uint64_t>(untold_.samples)},
-                     {"samples_per_s", untold_.samples / std::max(untold_.seconds, 1e-9)},
-                     {"skipped", progress_.skipped}});
-      untold_ = {};
-    }
-    TrainingObserver::Step event;
-    event.epoch = before.epoch;
-    event.step = before.step + 1;
-    event.step_in_epoch = in_epoch;
-    event.loss = progress_.mean_loss();
-    event.score = progress_.mean_score();
-    event.lr = begun_->lr;
-    event.samples = outcome.samples;
-    event.skipped = progress_.skipped;
-    observer().step_committed(event);
+    report_.step(before, begun_->lr, seconds, outcome, progress_, observer());
   }
 
   std::optional<Evaluation> evaluate_on(const std::shared_ptr<const data::Dataset>& dataset) {
@@ -618,17 +585,10 @@ class Training {
     event.train_score = progress_.mean_score();
     event.result = *evaluation;
     event.best = best;
-    Json row{{"event", "validation"},          {"set", event.set},
-             {"epoch", event.epoch},           {"step", event.step},
-             {"train_loss", event.train_loss}, {"train_" + task_->score_name(), event.train_score},
-             {"loss", evaluation->loss},       {"best", event.best}};
-    for (const Metric& metric : evaluation->metrics)
-      row[metric.name] = metric.value;
-    write_metrics(row);
+    report_.validation(event, observer());
     leave_note();
     log_.debug(fmt::format("epoch {}, step {}: {} {}{}", event.epoch, event.step, event.set, describe(*evaluation),
                            best ? ", best so far" : ""));
-    observer().validated(event);
     const bool due = cursor.epoch % static_cast<std::uint64_t>(checkpoint_every_epochs_) == 0;
     if (best) {
       save(evaluation->loss);
@@ -657,7 +617,7 @@ class Training {
     pace_.saved(std::chrono::duration<double>(system_clock().now() - start).count());
   }
 
-  void report(const WrittenCheckpoint& written) {
+  void checkpoint_attempted(const WrittenCheckpoint& written) {
     const std::optional<std::string> message = alarm_.attempted(written.step, written.failure, written.cause);
     if (message) warn(*message);
     if (!written.failure.empty()) return;
@@ -698,26 +658,14 @@ class Training {
     result.weights_hash = session_.weights_hash();
     tell_bad_samples();
     if (stopped(result.end)) {
-      write_metrics({{"event", "interrupted"}, {"step", cursor.step}});
+      report_.write({{"event", "interrupted"}, {"step", cursor.step}});
       return;
     }
     if (leads()) {
       write_card(ModelCard::Result{result.steps, result.epochs, result.seconds, result.test, result.best_step,
                                    result.best_loss, result.weights_hash});
     }
-    Json row{{"event", "finished"},
-             {"step", cursor.step},
-             {"early", result.end == TrainingResult::End::kEarly},
-             {"test_loss", result.test.loss},
-             {"best_step", result.best_step},
-             {"seconds", result.seconds},
-             {"samples_per_s", result.samples_per_s},
-             {"skipped", result.skipped},
-             {"bad_samples", told_bad_samples_},
-             {"weights", result.weights_hash}};
-    for (const Metric& metric : result.test.metrics)
-      row["test_" + metric.name] = metric.value;
-    write_metrics(row);
+    report_.finished(result, told_bad_samples_);
     tell_counted(result);
   }
 
@@ -726,7 +674,7 @@ class Training {
     if (!leads()) return;
     result.counted = session_.counted();
     if (result.counted.empty()) return;
-    write_metrics({{"event", "counted"}, {"step", session_.cursor().step}, {"counted", Json::parse(result.counted)}});
+    report_.write({{"event", "counted"}, {"step", session_.cursor().step}, {"counted", Json::parse(result.counted)}});
   }
 
   void warn(const std::string& message) {
@@ -752,14 +700,14 @@ class Training {
   const std::shared_ptr<model::Net> net_;
   // of the training thread
   Session session_;
+  RunReport report_{task_->score_name(), shape_};
   std::optional<RunFolder> folder_;
-  std::optional<observe::MetricsLog> metrics_;
   std::optional<RunLedger> ledger_;
   std::uint64_t told_bad_samples_ = 0;
   std::optional<model::CheckpointStore> checkpoints_;
   CheckpointPace pace_;
   CheckpointAlarm alarm_;
-  std::optional<CheckpointWriter> writer_;  // of the leader, as metrics_
+  std::optional<CheckpointWriter> writer_;  // of the leader
   TrainingObserver silent_;
   RunKnowledge known_;
   Progress& progress_ = known_.progress;
@@ -769,25 +717,6 @@ class Training {
     Clock::Instant start;
   };
   std::optional<Begun> begun_;  // the step in work
-  // What the next row of the metrics tells: of its step alone where workers go together, else of all that was heard
-  // since the row before, because what others have done is heard of in any step, and in some of nothing.
-  struct Untold {
-    double loss = 0;  // mean
-    double score = 0;
-    double samples = 0;
-    double seconds = 0;
-    double gradient_norm = 0;
-
-    void add(const strategies::StepOutcome& outcome, double its_seconds) {
-      const auto count = static_cast<double>(outcome.samples);
-      samples += count;
-      score += outcome.score;
-      seconds += its_seconds;
-      loss += (outcome.loss - loss) * (count / std::max(samples, 1.0));
-      if (outcome.gradient_norm != 0) gradient_norm = outcome.gradient_norm;
-    }
-  };
-  Untold untold_;
   bool logging_ = false;
   bool took_part_ = false;            // this worker has done something for the result
   std::atomic<bool> speaks_ = false;  // the thread that writes checkpoints reads it

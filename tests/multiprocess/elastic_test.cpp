@@ -42,7 +42,7 @@ class Elastic : public ::testing::Test {
       if (now.is_object() && running(now) == count) return now;
       system_clock().sleep_for(std::chrono::milliseconds(20));
     }
-    ADD_FAILURE() << "there are no " << count << " workers: " << status();
+    ADD_FAILURE() << "there are no " << count << " workers: " << status() << "\n" << testing::slurp(folder_ / "stderr");
     return {};
   }
   static std::size_t running(const Json& status) {
@@ -60,7 +60,7 @@ class Elastic : public ::testing::Test {
       if (now.is_object() && now.at("servers").at("serving") == count && now.at("servers").at("leaving") == 0) return;
       system_clock().sleep_for(std::chrono::milliseconds(20));
     }
-    ADD_FAILURE() << "there are no " << count << " servers: " << now;
+    ADD_FAILURE() << "there are no " << count << " servers: " << now << "\n" << testing::slurp(folder_ / "stderr");
   }
   // The checkpoint of that step has the weights of as many steps by one worker of shared_sync, in one go.
   void expect_undisturbed_weights(std::uint64_t step, std::vector<std::string> more = {}) const {

@@ -1,0 +1,62 @@
+// What a run says of its steps, validations and end: rows of metrics.jsonl for programs, events for whoever watches.
+//
+// Every worker has one; only the leader's writes, from open() on, and only the leader gives an observer that listens.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "muster/base/json.h"
+#include "muster/data/lane_plan.h"
+#include "muster/observe/metrics_log.h"
+#include "muster/strategies/strategy.h"
+#include "muster/trainer/progress.h"
+#include "muster/trainer/trainer.h"
+
+namespace muster::trainer {
+
+class RunReport {
+ public:
+  // `score`: Task::score_name.
+  RunReport(std::string score, const data::BatchShape& shape) : score_(std::move(score)), shape_(shape) {}
+
+  // Throws as MetricsLog.
+  void open(const std::filesystem::path& file, observe::MetricsLog::OnLoss on_loss) {
+    metrics_.emplace(file, std::move(on_loss));
+  }
+  bool opened() const { return metrics_.has_value(); }
+  // A row, if it is opened.
+  void write(const Json& row) {
+    if (metrics_) metrics_->write(row);
+  }
+
+  // A step that began `at`, with `lr`, and took `seconds`. Not every step has a row: about a hundred in an epoch have.
+  void step(const data::Cursor& at, double lr, double seconds, const strategies::StepOutcome& outcome,
+            const Progress& progress, TrainingObserver& observer);
+  void validation(const TrainingObserver::Validation& event, TrainingObserver& observer);
+  void finished(const TrainingResult& result, std::uint64_t bad_samples);
+
+ private:
+  // What the next row of steps tells: of its step alone where workers go together, else of all that was heard since the
+  // row before, because what others have done is heard of in any step, and in some of nothing.
+  struct Untold {
+    double loss = 0;  // mean
+    double score = 0;
+    double samples = 0;
+    double seconds = 0;
+    double gradient_norm = 0;
+
+    void add(const strategies::StepOutcome& outcome, double its_seconds);
+  };
+
+  const std::string score_;
+  const data::BatchShape shape_;
+  std::optional<observe::MetricsLog> metrics_;
+  Untold untold_;
+};
+
+}  // namespace muster::trainer
