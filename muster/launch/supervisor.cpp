@@ -32,6 +32,7 @@ constexpr std::chrono::milliseconds kReportInterval{100};
 constexpr std::chrono::seconds kFetchTimeout{5};
 constexpr std::chrono::seconds kChargeTimeout{5};
 constexpr std::chrono::milliseconds kGraceAfterFailure{5000};
+constexpr std::chrono::milliseconds kFounderPatience{1000};  // what a process may take to die
 constexpr const char* kFolderPrefix = "muster-job-";
 constexpr int kDeathsOfALane = 2;
 constexpr std::size_t kStepTimes = 31;
@@ -52,6 +53,13 @@ int exit_code_of(const Ending& ending) {
   if (ending.unknown) return 1;
   return ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
 }
+
+// A worker that ended by itself before it could train, while the one that makes the arena lived.
+struct GaveUp {
+  int exit_code = 0;
+  Clock::Instant since;
+  pid_t founder = 0;
+};
 
 struct LaneOfStep {
   std::uint64_t step = 0;
@@ -235,6 +243,9 @@ struct Supervisor::State {
       // One that came too late, or did not leave in time.
     } else if (fixed()) {
       if (!broken_by) broken_by = LostWorker{static_cast<int>(index), pid, ending};
+    } else if (members == 0 && !was_ready && ending.signal == 0 && waits_for_founder(index)) {
+      if (!gave_up) gave_up = GaveUp{ending.exit_code, now, seats[founder].process->pid()};
+      ++seat.failures;
     } else if (members == 0 && !was_ready && ending.signal == 0) {
       // Nobody trains, and it gave up by itself before it could, and has said why: another one would do the same.
       hopeless = hopeless == 0 ? ending.exit_code : hopeless;
@@ -267,6 +278,22 @@ struct Supervisor::State {
       if (!seats[index].process) continue;
       if (const std::optional<Ending> ending = seats[index].process->poll())
         bury(index, as_far_as_known(index, *ending));
+    }
+    judge_who_gave_up();
+  }
+
+  bool waits_for_founder(std::size_t index) const { return founded && index != founder && seats[founder].process; }
+
+  // One that gave up while it waited for the arena has either said why, or has seen before us that its founder dies:
+  // then another one will not do the same.
+  void judge_who_gave_up() {
+    if (!gave_up) return;
+    const std::optional<ChildProcess>& process = seats[founder].process;
+    if (members != 0 || !process || process->pid() != gave_up->founder) {
+      gave_up.reset();
+    } else if (system_clock().now() - gave_up->since > kFounderPatience) {
+      if (hopeless == 0) hopeless = gave_up->exit_code;
+      gave_up.reset();
     }
   }
 
@@ -536,6 +563,7 @@ struct Supervisor::State {
   // how it ends
   bool finishing = false;
   int hopeless = 0;                     // exit code of a worker that could not begin
+  std::optional<GaveUp> gave_up;        // a worker of which that is not certain yet
   std::optional<LostWorker> broken_by;  // of a job whose workers cannot be replaced: the first that was lost
   int passed_on = 0;
   bool stopped = false;  // a worker has done as the signal asked

@@ -6,6 +6,7 @@
 //   stubborn          signals do nothing
 //   dies-when-told    the first process on a seat is killed by SIGTERM as by kill -9
 //   announce-and-die  the first process says where the arena is, and is killed
+//   linger            as announce-and-die, but a while after nobody can get the arena any more
 //   hungry            SIGUSR1: it takes memory until there is none
 //   twice             failpoints act in the first two processes on a seat only
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -93,11 +95,16 @@ void run(const std::string& mode) {
   if (rules != nullptr && (mode != "twice" || world.attempt < 2)) arm_failpoints(rules);
   const auto store = comm::make_file_store(world.store);
   comm::Arena arena = open_arena(world, *store);
-  const comm::RegionServer server(*arena.region());
-  const std::string address = comm::ArenaAddress{server.address(), kJobNonce}.text();
+  std::optional<comm::RegionServer> server(std::in_place, *arena.region());
+  const std::string address = comm::ArenaAddress{server->address(), kJobNonce}.text();
   store->set("server/" + std::to_string(::getpid()), address);
   if (world.arena == "found") store->set("arena", address);
-  if (mode == "announce-and-die" && world.attempt == 0 && world.arena == "found") ::kill(::getpid(), SIGKILL);
+  const bool first_founder = world.attempt == 0 && world.arena == "found";
+  if (mode == "linger" && first_founder) {
+    server.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  if ((mode == "announce-and-die" || mode == "linger") && first_founder) ::kill(::getpid(), SIGKILL);
   own_board = &arena.board();
   arena.ask_to_enter();
   outlive_parent();

@@ -397,6 +397,11 @@ TEST_F(SupervisorTest, AnArenaThatDiesWithItsFounderIsMadeAnew) {
   EXPECT_EQ(run(worker("announce-and-die"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
 }
 
+// Processes take their time to die: others find its memory gone, give up and are dead before it is.
+TEST_F(SupervisorTest, OneThatGaveUpBeforeItsFounderWasDeadDoesNotEndTheJob) {
+  EXPECT_EQ(run(worker("linger"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
+}
+
 TEST_F(SupervisorTest, WorkersOutliveItAndAreTakenOver) {
   orphans(worker("train"), 3);
   const std::map<int, pid_t> before = pids_;
