@@ -17,7 +17,8 @@ namespace muster::strategies {
 
 class RowMerger {
  public:
-  // Forgets the batch before. Throws kInvalidInput for 2^31 keys or more, kResource.
+  // Forgets the batch before; the same keys once more cost no more than to compare them. Throws kInvalidInput for 2^31
+  // keys or more, kResource.
   void merge_keys(std::span<const std::int64_t> keys);
 
   // Of the last merge_keys(); valid until the next.
