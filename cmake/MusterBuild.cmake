@@ -12,17 +12,14 @@ if(MUSTER_CCACHE)
   endif()
 endif()
 
-# What every target of ours gets: a warning is an error here, and never in a header of somebody else's.
+# What every target of ours gets. Warnings are errors in CI and in the developers' presets
+# (CMAKE_COMPILE_WARNING_AS_ERROR), not for users, whose compiler may know warnings that ours does not.
 add_library(muster_flags INTERFACE)
-target_compile_options(muster_flags INTERFACE -Wall -Wextra -Werror -Wno-psabi
+target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wno-psabi
   # Optimizer kernels promise the same bits on every x86-64: no contraction to fused multiply-add behind our back.
   -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(muster_flags INTERFACE -Wthread-safety)
-endif()
-if(MUSTER_TESTS)
-  # Tests kill, stop and delay at failpoints (muster/base/failpoint.h); builds without tests have none.
-  target_compile_definitions(muster_flags INTERFACE MUSTER_FAILPOINTS)
 endif()
 target_include_directories(muster_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 if(MUSTER_SANITIZE)
@@ -47,10 +44,18 @@ if(MUSTER_TORCH)
   target_precompile_headers(muster_torch_header PRIVATE <torch/torch.h>)
 endif()
 
-# muster_use_torch(TARGET [TORCH_FREE source...]): puts TARGET behind the wall. The listed sources do not include torch
-# and so do not wait for the precompiled header.
+# Several sources of TARGET are compiled as one where MUSTER_UNITY asks for it: most of a compiler's time goes into
+# headers, which are then read once.
+function(muster_unity target batch)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MUSTER_UNITY} UNITY_BUILD_BATCH_SIZE ${batch})
+  if(MUSTER_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC takes a source that is included for a header, in which unnamed namespaces would be a mistake.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
+# muster_use_torch(TARGET): puts TARGET, all of its sources, behind the wall.
 function(muster_use_torch target)
-  cmake_parse_arguments(ARG "" "" "TORCH_FREE" ${ARGN})
   target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:muster_torch>)
   target_precompile_headers(${target} REUSE_FROM muster_torch_header)
   get_target_property(type ${target} TYPE)
@@ -59,25 +64,59 @@ function(muster_use_torch target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
-  set_source_files_properties(${ARG_TORCH_FREE} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# muster_layer(NAME SOURCES ... [DEPENDS layer...] [LIBRARIES target...]): the library of one folder of muster/.
+# muster_torch_carries_gloo(OUT): whether libtorch_cpu defines Gloo's functions itself and lets others see them, as
+# PyTorch's own builds do. Which of two Gloos a call then reaches is a matter of the order of libraries, and neither is
+# made for the other's objects. Functions that are not inline decide: of the others every user of Gloo has copies.
+function(muster_torch_carries_gloo out)
+  set(${out} OFF PARENT_SCOPE)
+  if(NOT TARGET torch_cpu)
+    return()
+  endif()
+  get_target_property(library torch_cpu LOCATION)
+  execute_process(
+    COMMAND ${CMAKE_NM} -D --defined-only ${library}
+    COMMAND grep -c " T _ZN4gloo"
+    OUTPUT_VARIABLE functions
+    OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(functions GREATER 0)
+    set(${out} ON PARENT_SCOPE)
+  endif()
+endfunction()
+
+# muster_layer(NAME SOURCES ... [TORCH_SOURCES ...] [DEPENDS layer...] [LIBRARIES target...] [ONE_BY_ONE]): the library of
+# one folder of muster/. TORCH_SOURCES are behind the wall, as a target of their own, so that the others do not wait for
+# the precompiled header; without LibTorch they are left out. ONE_BY_ONE: never several sources as one (their
+# sub-folders use the same names for different things, and there is little to gain).
 function(muster_layer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_BY_ONE" "" "SOURCES;TORCH_SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  list(TRANSFORM ARG_DEPENDS PREPEND muster_)
   add_library(muster_${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(muster_${name} PRIVATE $<BUILD_INTERFACE:muster_flags>)
-  target_include_directories(muster_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-  target_link_libraries(muster_${name} PUBLIC ${ARG_LIBRARIES})
-  foreach(layer ${ARG_DEPENDS})
-    target_link_libraries(muster_${name} PUBLIC muster_${layer})
+  set(targets muster_${name})
+  if(ARG_TORCH_SOURCES AND MUSTER_TORCH)
+    add_library(muster_${name}_torch OBJECT ${ARG_TORCH_SOURCES})
+    muster_use_torch(muster_${name}_torch)
+    muster_unity(muster_${name}_torch 4)
+    target_sources(muster_${name} PRIVATE $<TARGET_OBJECTS:muster_${name}_torch>)
+    target_link_libraries(muster_${name} PUBLIC $<BUILD_INTERFACE:muster_torch>)
+    list(APPEND targets muster_${name}_torch)
+  endif()
+  if(NOT ARG_ONE_BY_ONE)
+    muster_unity(muster_${name} 8)
+  endif()
+  foreach(target ${targets})
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:muster_flags>)
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+    target_link_libraries(${target} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES})
   endforeach()
 endfunction()
 
-# muster_test(NAME SOURCES ... LIBRARIES ... [TORCH] [PROGRAM] [TIMEOUT seconds] [LABELS ...]): one test program, one CTest
-# entry. PROGRAM: it starts `muster`, which it finds as MUSTER_PROGRAM.
+# muster_test(NAME SOURCES ... LIBRARIES ... [TORCH] [PROGRAM] [TIMEOUT seconds] [LABELS ...] [ONE_BY_ONE source...]): one
+# test program, one CTest entry. PROGRAM: it starts `muster`, which it finds as MUSTER_PROGRAM. ONE_BY_ONE: of its sources,
+# those that use names which others use for something else.
 function(muster_test name)
-  cmake_parse_arguments(ARG "TORCH;SERIAL;PROGRAM" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;SERIAL;PROGRAM" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ONE_BY_ONE" ${ARGN})
   if(ARG_TORCH AND NOT MUSTER_TORCH)
     return()
   endif()
@@ -85,6 +124,9 @@ function(muster_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  if(MUSTER_SANITIZE)  # slower by that much
+    math(EXPR ARG_TIMEOUT "10 * ${ARG_TIMEOUT}")
+  endif()
   target_link_libraries(${name} PRIVATE muster_flags ${ARG_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE ${ARG_DEFINITIONS})
@@ -94,6 +136,14 @@ function(muster_test name)
   endif()
   if(ARG_TORCH)
     muster_use_torch(${name})
+    muster_unity(${name} 4)
+  elseif(MUSTER_SANITIZE)
+    # Compiling is most of what a sanitizer's gate takes, and the time of a test goes into the libraries.
+    muster_unity(${name} 6)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
+  if(ARG_ONE_BY_ONE)
+    set_source_files_properties(${ARG_ONE_BY_ONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_LABELS)

@@ -13,6 +13,9 @@ add_library(muster_shared SHARED)
 foreach(layer base observe compression comm data model compute control launch strategies tuning plan dashboard trainer)
   if(TARGET muster_${layer})
     target_sources(muster_shared PRIVATE $<TARGET_OBJECTS:muster_${layer}>)
+    if(TARGET muster_${layer}_torch)
+      target_sources(muster_shared PRIVATE $<TARGET_OBJECTS:muster_${layer}_torch>)
+    endif()
     target_link_libraries(muster_shared PRIVATE muster_${layer})
   endif()
 endforeach()
@@ -64,4 +67,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/MusterConfig.cmake.in
   ${PROJECT_BINARY_DIR}/MusterConfig.cmake INSTALL_DESTINATION ${muster_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/MusterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/MusterConfig.cmake ${PROJECT_BINARY_DIR}/MusterConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/MusterTorch.cmake
   DESTINATION ${muster_package_dir})

@@ -1,5 +1,6 @@
 #include "muster/base/cgroup.h"
 
+#include <charconv>
 #include <fstream>
 #include <string>
 
@@ -34,6 +35,14 @@ std::vector<CgroupFolder> cgroup_folders(const std::filesystem::path& root, cons
     }
   }
   return folders;
+}
+
+std::optional<std::uint64_t> cgroup_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  return value;
 }
 
 }  // namespace muster

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <sstream>
-#include <tuple>
 #include <type_traits>
 
 #include <fmt/format.h>
-#include <toml.hpp>
+#include <fmt/ranges.h>
 
 #include "muster/base/check.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
+#include "muster/base/toml_advice.h"
 #include "muster/base/toml_text.h"
+#include "muster/base/toml_value.h"
 
 namespace muster {
 
@@ -124,80 +124,58 @@ std::string to_text(const std::vector<T>& values) {
 }
 
 // What stands in the file, for messages: `"abc" (a string)`. Long values are cut.
-std::string found_text(const toml::value& value) {
-  std::ostringstream out;
-  switch (value.type()) {
-    case toml::value_t::boolean:
-      out << (value.as_boolean() ? "true" : "false") << " (a boolean)";
-      break;
-    case toml::value_t::integer:
-      out << value.as_integer() << " (an integer)";
-      break;
-    case toml::value_t::floating:
-      out << number_text(value.as_floating()) << " (a number)";
-      break;
-    case toml::value_t::string:
-      out << quote(excerpt(value.as_string().str, kShownBytes)) << " (a string)";
-      break;
-    case toml::value_t::array:
-      out << "an array of " << value.as_array().size();
-      break;
-    case toml::value_t::table:
-      out << "a table";
-      break;
-    default:
-      out << "a date or time";
-      break;
-  }
-  return out.str();
+std::string found_text(const TomlValue& value) {
+  struct Words {
+    std::string operator()(bool flag) const { return fmt::format("{} (a boolean)", flag); }
+    std::string operator()(std::int64_t number) const { return fmt::format("{} (an integer)", number); }
+    std::string operator()(double number) const { return number_text(number) + " (a number)"; }
+    std::string operator()(const std::string& text) const { return quote(excerpt(text, kShownBytes)) + " (a string)"; }
+    std::string operator()(const TomlValue::Array& array) const { return fmt::format("an array of {}", array.size()); }
+    std::string operator()(const TomlValue::Table& /*table*/) const { return "a table"; }
+    std::string operator()(TomlMoment /*moment*/) const { return "a date or time"; }
+  };
+  return std::visit(Words(), value.data);
 }
 
-bool assign(const toml::value& value, bool& out) {
-  if (!value.is_boolean()) return false;
-  out = value.as_boolean();
-  return true;
+// Puts `value` into `out`; false when it is of another type.
+template <typename T>
+bool assign(const TomlValue& value, T& out) {
+  const T* const found = value.get<T>();
+  if (found != nullptr) out = *found;
+  return found != nullptr;
 }
-bool assign(const toml::value& value, std::int64_t& out) {
-  if (!value.is_integer()) return false;
-  out = value.as_integer();
-  return true;
-}
-bool assign(const toml::value& value, double& out) {
-  if (value.is_integer()) {
-    out = static_cast<double>(value.as_integer());
+bool assign(const TomlValue& value, double& out) {
+  if (const auto* const integer = value.get<std::int64_t>()) {
+    out = static_cast<double>(*integer);
     return true;
   }
-  if (!value.is_floating()) return false;
-  out = value.as_floating();
-  return true;
+  return assign<double>(value, out);
 }
-bool assign(const toml::value& value, std::string& out) {
-  if (!value.is_string()) return false;
-  out = value.as_string().str;
-  return true;
-}
-bool assign(const toml::value& value, IntegerRange& out) {
-  if (value.is_integer()) {
-    out = {value.as_integer(), value.as_integer()};
+bool assign(const TomlValue& value, IntegerRange& out) {
+  if (const auto* const integer = value.get<std::int64_t>()) {
+    out = {*integer, *integer};
     return true;
   }
-  const auto range = value.is_string() ? parse_integer_range(value.as_string().str) : std::nullopt;
+  const auto* const text = value.get<std::string>();
+  const auto range = text != nullptr ? parse_integer_range(*text) : std::nullopt;
   if (range) out = *range;
   return range.has_value();
 }
-bool assign(const toml::value& value, AutoInteger& out) {
-  if (value.is_integer()) {
-    out = {false, value.as_integer()};
+bool assign(const TomlValue& value, AutoInteger& out) {
+  if (const auto* const integer = value.get<std::int64_t>()) {
+    out = {false, *integer};
     return true;
   }
   out = {true, 0};
-  return value.is_string() && value.as_string().str == "auto";
+  const auto* const text = value.get<std::string>();
+  return text != nullptr && *text == "auto";
 }
 template <typename T>
-bool assign(const toml::value& value, std::vector<T>& out) {
-  if (!value.is_array()) return false;
+bool assign(const TomlValue& value, std::vector<T>& out) {
+  const auto* const array = value.get<TomlValue::Array>();
+  if (array == nullptr) return false;
   std::vector<T> elements;
-  for (const toml::value& element : value.as_array()) {
+  for (const TomlValue& element : *array) {
     T item{};
     if (!assign(element, item)) return false;
     elements.push_back(std::move(item));
@@ -206,7 +184,7 @@ bool assign(const toml::value& value, std::vector<T>& out) {
   return true;
 }
 template <typename T>
-bool assign(const toml::value& value, std::optional<T>& out) {
+bool assign(const TomlValue& value, std::optional<T>& out) {
   T item{};
   if (!assign(value, item)) return false;
   out = std::move(item);
@@ -215,13 +193,13 @@ bool assign(const toml::value& value, std::optional<T>& out) {
 
 // Why `value` is no T, for messages; REQUIRES: assign() refused it.
 template <typename T>
-std::string mismatch(const toml::value& value) {
+std::string mismatch(const TomlValue& value) {
   if constexpr (IsOptional<T>::value) {
     return mismatch<typename T::value_type>(value);
   } else if constexpr (IsVector<T>::value) {
-    if (value.is_array()) {
+    if (const auto* const array = value.get<TomlValue::Array>()) {
       std::size_t position = 0;
-      for (const toml::value& element : value.as_array()) {
+      for (const TomlValue& element : *array) {
         ++position;
         typename T::value_type item{};
         if (!assign(element, item)) return fmt::format("element {} is {}", position, found_text(element));
@@ -231,76 +209,30 @@ std::string mismatch(const toml::value& value) {
   return "found " + found_text(value);
 }
 
-// The first sentence of toml11's message, without the names of its functions and its drawing of the place.
-std::string first_sentence(const std::string& what) {
-  std::string text = what.substr(0, what.find('\n'));
-  for (const std::string mark : {"[error] ", "toml::"}) {
-    if (text.starts_with(mark)) text.erase(0, mark.size());
-  }
-  const std::size_t name = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
-  if (name == std::string::npos)
-    text.clear();  // nothing but a name
-  else if (text[name] == ':')
-    text.erase(0, name + 1);
-  text.erase(0, text.find_first_not_of(' '));
-  if (text.empty()) {
-    // Some have no sentence, only a remark in the drawing: "   |  ^--- the next token is not a boolean".
-    const std::size_t remark = what.rfind("^--- ");
-    text = remark == std::string::npos ? "a value of no known form"
-                                       : what.substr(remark + 5, what.find('\n', remark) - remark - 5);
-  }
-  return excerpt(text, 200);
-}
-
-// The line of toml11's syntax errors is only drawn in their text: "  --> name\n    |\n  7 | key = ". Of two places (a
-// key that stands twice, an array and where it breaks) the last is the one to look at.
-std::string syntax_place(const std::string& what, const std::string& name) {
-  std::string line;
-  for (std::size_t at = what.find('\n'); at != std::string::npos; at = what.find('\n', at + 1)) {
-    const std::size_t digits = what.find_first_not_of(' ', at + 1);
-    if (digits == std::string::npos) break;
-    const std::size_t end = what.find_first_not_of("0123456789", digits);
-    if (end != std::string::npos && end > digits && what.compare(end, 2, " |") == 0)
-      line = what.substr(digits, end - digits);
-  }
-  return line.empty() ? name : name + ":" + line;
-}
-
-toml::value parse_toml(std::string_view text, const std::string& name) {
-  std::istringstream stream{checked_toml(text, name)};
-  try {
-    return toml::parse(stream, name);
-  } catch (const std::exception& error) {
-    throw Error(ErrorKind::kInvalidInput, fmt::format("not valid TOML: {}", first_sentence(error.what())),
-                syntax_place(error.what(), name));
-  }
-}
-
-struct Entry {
-  const std::string* key;
-  const toml::value* value;
-  std::uint64_t line;
-};
-
-// toml11 keeps tables in hash order; people read from the top, and so does the first error.
-std::vector<Entry> in_file_order(const toml::table& table) {
-  std::vector<Entry> entries;
-  for (const auto& [key, value] : table)
-    entries.push_back({&key, &value, value.location().line()});
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return std::tie(a.line, *a.key) < std::tie(b.line, *b.key); });
-  return entries;
-}
-
-std::string place(const Entry& entry, const std::string& name) {
-  return entry.line == 0 ? name : fmt::format("{}:{}", name, entry.line);
+std::string place(const TomlEntry& entry, const std::string& name) {
+  return entry.value.line == 0 ? name : fmt::format("{}:{}", name, entry.value.line);
 }
 
 std::vector<std::string> keys_of(const std::deque<Field>& fields) {
   std::vector<std::string> keys;
+  keys.reserve(fields.size());
   for (const Field& field : fields)
     keys.push_back(field.key());
   return keys;
+}
+
+// The parser says what it did not find; people want to know what to write.
+TomlValue parse_with_advice(std::string_view text, const std::string& name) {
+  try {
+    return parse_toml(text, name);
+  } catch (const Error& error) {
+    std::uint64_t line = 0;
+    const std::string_view where = error.where();
+    if (where.starts_with(name + ":"))
+      std::from_chars(where.data() + name.size() + 1, where.data() + where.size(), line);
+    if (line == 0 || !error.remedy().empty()) throw;
+    throw Error(error.kind(), error.message(), error.where(), toml_advice(text, line));
+  }
 }
 
 }  // namespace
@@ -430,39 +362,40 @@ void Schema::load_file(const std::filesystem::path& path) {
 
 void Schema::load_text(std::string_view text, const std::string& name) {
   file_ = name;
-  const toml::value document = parse_toml(text, name);
-  for (const Entry& table : in_file_order(document.as_table())) {
-    const std::string section_name = excerpt(*table.key, kShownBytes);
-    Section* section = find_section(*table.key);
+  const TomlValue document = parse_with_advice(text, name);
+  for (const TomlEntry& table : *document.get<TomlValue::Table>()) {
+    const std::string section_name = excerpt(table.key, kShownBytes);
+    Section* section = find_section(table.key);
     if (section == nullptr) {
       std::vector<std::string> names;
       for (const Section& known : sections_)
         names.push_back(known.name());
       throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("[{}] is not a section{}", section_name, did_you_mean(*table.key, names)),
+                  fmt::format("[{}] is not a section{}", section_name, did_you_mean(table.key, names)),
                   place(table, name), fmt::format("Sections are {}.", join_words(names)));
     }
-    if (!table.value->is_table()) {
+    const auto* const keys_and_values = table.value.get<TomlValue::Table>();
+    if (keys_and_values == nullptr) {
       throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("{} is {}, not a section", section_name, found_text(*table.value)), place(table, name),
+                  fmt::format("{} is {}, not a section", section_name, found_text(table.value)), place(table, name),
                   fmt::format("Write [{}] on a line of its own, and its keys below.", section_name));
     }
-    for (const Entry& entry : in_file_order(table.value->as_table())) {
-      const std::string path = fmt::format("{}.{}", section_name, excerpt(*entry.key, kShownBytes));
+    for (const TomlEntry& entry : *keys_and_values) {
+      const std::string path = fmt::format("{}.{}", section_name, excerpt(entry.key, kShownBytes));
       const std::string where = place(entry, name);
       const auto field = std::find_if(section->fields_.begin(), section->fields_.end(),
-                                      [&entry](const Field& f) { return f.key() == *entry.key; });
+                                      [&entry](const Field& f) { return f.key() == entry.key; });
       if (field == section->fields_.end()) {
         const std::vector<std::string> keys = keys_of(section->fields_);
-        throw Error(ErrorKind::kInvalidInput, fmt::format("{} is not a key{}", path, did_you_mean(*entry.key, keys)),
+        throw Error(ErrorKind::kInvalidInput, fmt::format("{} is not a key{}", path, did_you_mean(entry.key, keys)),
                     where, fmt::format("Keys of [{}] are {}.", section_name, join_words(keys)));
       }
       const std::string expected = fmt::format("Expected {}.", field->allowed());
       std::visit(
           [&](auto* target) {
-            if (assign(*entry.value, *target)) return;
+            if (assign(entry.value, *target)) return;
             throw Error(ErrorKind::kInvalidInput,
-                        fmt::format("{}: {}", path, mismatch<std::decay_t<decltype(*target)>>(*entry.value)), where,
+                        fmt::format("{}: {}", path, mismatch<std::decay_t<decltype(*target)>>(entry.value)), where,
                         expected);
           },
           field->target_);

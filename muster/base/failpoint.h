@@ -2,13 +2,14 @@
 //
 //   MUSTER_FAILPOINT("arena.commit.before_flip");
 //
-// Compiled in only where MUSTER_FAILPOINTS is defined (builds with tests); elsewhere the line is nothing. When nothing
-// is armed a point costs one relaxed load and a branch. Which hit of a point acts is told by rank, step, attempt (the
-// FailpointScope of the thread) and call (how many hits of this name came before in that rank, step and attempt), so a
-// failure that was seen once can be had again.
+// Compiled in always, dormant: the program that is tested is the program that ships. When nothing is armed a point
+// costs one relaxed load and a branch. Which hit of a point acts is told by rank, step, attempt (the FailpointScope of
+// the thread) and call (how many hits of this name came before in that rank, step and attempt), so a failure that was
+// seen once can be had again.
 //
 // Armed by a text of rules separated by ';', each  name=action  or  name=action@condition,condition...
-//   actions      kill (SIGKILL to this process), stop (SIGSTOP), delay=MILLISECONDS, error (throws Error{kIo})
+//   actions      kill (SIGKILL to this process), stop (SIGSTOP), spin (for ever), delay=MILLISECONDS, error (throws
+//                Error{kIo})
 //   conditions   rank=N, step=N, call=N, attempt=N; what is not named may have any value
 //   example      arena.commit.before_flip=kill@rank=1,step=3,call=0
 //
@@ -47,8 +48,7 @@ class FailpointScope {
   Key outer_;
 };
 
-// Adds the rules of `rules`. Throws kInvalidInput naming the place in the text (then none is armed), kUnsupported if
-// this build has no failpoints.
+// Adds the rules of `rules`. Throws kInvalidInput naming the place in the text (then none is armed).
 void arm_failpoints(std::string_view rules);
 // Forgets all rules and counts.
 void disarm_failpoints();
@@ -74,7 +74,6 @@ void hit(const Site& site);
 
 // REQUIRES: not in a template or an inline function, whose copies the linker would have to merge. The pointers of all
 // points lie side by side in one section, which is how their names are known before any is hit.
-#if defined(MUSTER_FAILPOINTS)
 #define MUSTER_FAILPOINT(point)                                                  \
   do {                                                                           \
     static const ::muster::failpoint::Site muster_site{point};                   \
@@ -83,8 +82,3 @@ void hit(const Site& site);
     if (::muster::failpoint::armed.load(std::memory_order_relaxed)) [[unlikely]] \
       ::muster::failpoint::hit(*muster_entry);                                   \
   } while (false)
-#else
-#define MUSTER_FAILPOINT(point) \
-  do {                          \
-  } while (false)
-#endif

@@ -47,6 +47,7 @@ bool fits(const Json& value, const std::vector<T>*) {
 
 // Builds the tree from the parser's events. The library's own builder searches an object for every member it adds, and
 // of two members with one name keeps the last.
+// NOLINTNEXTLINE(bugprone-exception-escape): of what the library's destructor asserts
 class TreeBuilder final : public nlohmann::json_sax<Json> {
  public:
   Json take() { return std::move(root_); }

@@ -39,7 +39,8 @@ Log::Log(LogLevel console_level) : sinks_(std::make_unique<Sinks>()) {
   console->set_pattern("muster: %^%l%$: %v");
   sinks_->all->add_sink(std::move(console));
   sinks_->logger.set_level(spdlog::level::debug);
-  sinks_->logger.flush_on(spdlog::level::info);
+  // There are few lines, and somebody may be waiting for each.
+  sinks_->logger.flush_on(spdlog::level::debug);
 }
 
 Log::~Log() = default;

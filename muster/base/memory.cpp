@@ -13,21 +13,10 @@
 namespace muster {
 namespace {
 
-// Version 1 writes its absence of a limit as the largest page-aligned number; no machine has a quarter of that.
-constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
-
-std::optional<std::uint64_t> number(const std::string& text) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;  // "max"
-  return value;
-}
-
 std::optional<std::uint64_t> read_number(const std::filesystem::path& path) {
   std::string text;
   std::ifstream(path) >> text;
-  return number(text);
+  return cgroup_number(text);
 }
 
 // The number behind `name` in a file of lines "name number".
@@ -36,7 +25,7 @@ std::uint64_t read_field(const std::filesystem::path& path, const std::string& n
   std::string key;
   std::string value;
   while (file >> key >> value) {
-    if (key == name) return number(value).value_or(0);
+    if (key == name) return cgroup_number(value).value_or(0);
   }
   return 0;
 }
@@ -52,11 +41,11 @@ constexpr GroupFiles kVersion1{
 
 std::optional<std::uint64_t> room_of(const std::filesystem::path& group, const GroupFiles& files) {
   const auto limit = read_number(group / files.limit);
-  if (!limit || *limit >= kNoLimit) return std::nullopt;
+  if (!limit || *limit >= kNoCgroupLimit) return std::nullopt;
   const std::uint64_t use = read_number(group / files.use).value_or(0);
   std::uint64_t cache = 0;
   for (const char* const field : files.cache)
-    cache += std::min(read_field(group / "memory.stat", field), kNoLimit);
+    cache += std::min(read_field(group / "memory.stat", field), kNoCgroupLimit);
   const std::uint64_t held = use - std::min(use, cache);
   return *limit - std::min(*limit, held);
 }
@@ -79,8 +68,8 @@ std::optional<std::uint64_t> read_available(const std::filesystem::path& meminfo
     if (line.rfind(name, 0) != 0) continue;
     const std::size_t begin = line.find_first_not_of(' ', name.size());
     if (begin == std::string::npos) return std::nullopt;
-    const auto kibibytes = number(line.substr(begin, line.find(' ', begin) - begin));
-    if (!kibibytes || *kibibytes >= kNoLimit / 1024) return std::nullopt;
+    const auto kibibytes = cgroup_number(line.substr(begin, line.find(' ', begin) - begin));
+    if (!kibibytes || *kibibytes >= kNoCgroupLimit / 1024) return std::nullopt;
     return *kibibytes * 1024;
   }
   return std::nullopt;

@@ -21,9 +21,6 @@
 namespace muster {
 namespace {
 
-// Version 1 writes its absence of a limit as the largest page-aligned number; no machine has a quarter of that.
-constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
-
 constexpr std::chrono::seconds kRemovalTime{2};
 constexpr std::chrono::milliseconds kRemovalPause{20};
 
@@ -32,13 +29,6 @@ const char* limit_file(bool version2) {
 }
 const char* events_file(bool version2) {
   return version2 ? "memory.events" : "memory.oom_control";
-}
-
-std::optional<std::uint64_t> number(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || parsed.ec != std::errc{}) return std::nullopt;  // "max"
-  return value;
 }
 
 // Files of the kernel take a value in one write, and say no at once.
@@ -69,7 +59,7 @@ std::uint64_t oom_kills(const MemoryGroup& group) {
   std::string name;
   std::string value;
   while (file >> name >> value) {
-    if (name == "oom_kill") return number(value).value_or(0);
+    if (name == "oom_kill") return cgroup_number(value).value_or(0);
   }
   return 0;
 }
@@ -82,8 +72,8 @@ std::optional<std::uint64_t> memory_limit(const MemoryGroup& group) {
     if (!file && folder != group.path) break;  // above the hierarchy, or its root
     std::string text;
     file >> text;
-    const std::optional<std::uint64_t> limit = number(text);
-    if (limit && *limit < kNoLimit) tightest = std::min(limit, tightest ? tightest : limit);
+    const std::optional<std::uint64_t> limit = cgroup_number(text);
+    if (limit && *limit < kNoCgroupLimit) tightest = std::min(limit, tightest ? tightest : limit);
   }
   return tightest;
 }
@@ -124,7 +114,7 @@ bool TemporaryMemoryGroup::squeeze() {
   if (set_limit(0)) return true;
   std::string held;
   std::ifstream(group_.path / (group_.version2 ? "memory.current" : "memory.usage_in_bytes")) >> held;
-  return set_limit(number(held).value_or(0));
+  return set_limit(cgroup_number(held).value_or(0));
 }
 
 }  // namespace muster

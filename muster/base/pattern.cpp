@@ -57,9 +57,9 @@ void require_all_fit(std::span<const std::string> patterns, std::span<const std:
   for (const std::string& pattern : patterns) {
     if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return fits(pattern, name); })) continue;
     throw Error(ErrorKind::kInvalidInput,
-                fmt::format("{}: \"{}\" fits no tensor of the model{}", what, excerpt(pattern, 80),
-                            did_you_mean(pattern, names)),
-                {}, names.empty() ? std::string() : fmt::format("Tensors are called {}, for example.", names.front()));
+                fmt::format("\"{}\" fits no tensor of the model{}", excerpt(pattern, 80), did_you_mean(pattern, names)),
+                std::string(what),
+                names.empty() ? std::string() : fmt::format("Tensors are called {}, for example.", names.front()));
   }
 }
 

@@ -35,6 +35,6 @@ std::size_t valid_utf8_prefix(std::string_view text);
 
 // `text` as it may stand in a message: cut between two characters to at most `most_bytes` (then "..." follows), with a
 // question mark for every byte that is a control character or no UTF-8.
-std::string excerpt(std::string_view text, std::size_t most_bytes);
+std::string excerpt(std::string_view text, std::size_t most_bytes = 80);
 
 }  // namespace muster

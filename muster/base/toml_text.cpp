@@ -154,6 +154,7 @@ class Scan {
         end_line(true);
       } else if (text_[at_] == '\\' && quote == '"') {
         ++at_;  // whatever stands behind it does not end the text
+        check_escape();
         if (at_ < text_.size() && text_[at_] == '\n') {
           if (!long_text) break;
           end_line(true);
@@ -168,6 +169,17 @@ class Scan {
       ++at_;
     }
     refuse(fmt::format("the text that starts with {} is not closed", long_text ? three : std::string(1, quote)), start);
+  }
+
+  // Behind a backslash. The parser refuses \ud800 as well, but toml11 4 says that it stands in line 1.
+  void check_escape() const {
+    const std::size_t digits = follows("u") ? 4 : follows("U") ? 8 : 0;
+    const std::string_view number = text_.substr(std::min(at_ + 1, text_.size()), digits);
+    std::uint32_t character = 0;
+    const auto read = std::from_chars(number.data(), number.data() + number.size(), character, 16);
+    if (digits == 0 || read.ptr != number.data() + digits) return;  // left to the parser
+    if ((character >= 0xd800 && character <= 0xdfff) || character > 0x10ffff)
+      refuse(fmt::format("\\{}{} is no character", text_[at_], number), line_);
   }
 
   static bool is_of_word(char c) {

@@ -18,7 +18,7 @@ constexpr std::size_t kLargestToml = 64 << 10;
 // `text` without its comments; lines keep their numbers. Throws Error{kDamaged} over 64 KiB. Throws
 // Error{kInvalidInput} with "name:line" for: broken UTF-8 and control characters; nesting deeper than 16; keys of more
 // than 16 parts; more than 1,000 keys and tables or 4,000 elements; very many values on a very long line; texts and
-// brackets that are not closed; numbers beyond 64 bits.
+// brackets that are not closed; escapes that are no character; numbers beyond 64 bits.
 std::string checked_toml(std::string_view text, const std::string& name);
 
 }  // namespace muster

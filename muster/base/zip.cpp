@@ -99,6 +99,55 @@ void check_sum(std::span<const std::byte> bytes, const ZipMember& member, const 
   }
 }
 
+[[noreturn]] void throw_not_as_told(const ZipMember& member, const std::string& where) {
+  throw Error(ErrorKind::kDamaged, "does not decompress to what the archive's directory tells",
+              place_of(member, where));
+}
+
+struct Unpacked {
+  std::vector<std::byte> bytes;
+  bool whole = false;  // nothing of the member is left, and it is as long as the directory tells
+};
+
+// The first bytes of a member, at most `most`; fewer where they do not decompress.
+Unpacked unpack(std::span<const std::byte> archive, const ZipMember& member, std::uint64_t most,
+                const std::string& where) {
+  const auto packed = archive.subspan(member.offset, member.compressed);
+  const std::uint64_t size = std::min(member.size, most);
+  try {
+    if (!member.deflated) {
+      const auto front = packed.first(size);
+      return {{front.begin(), front.end()}, size == packed.size()};
+    }
+    Unpacked unpacked;
+    unpacked.bytes.resize(size);
+    z_stream stream{};
+    if (::inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
+    std::uint64_t in = 0;
+    std::uint64_t out = 0;
+    int result = Z_OK;
+    while (result == Z_OK) {
+      constexpr std::uint64_t kMost = std::numeric_limits<uInt>::max();
+      // zlib promises not to write through next_in.
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data() + in));
+      stream.avail_in = static_cast<uInt>(std::min<std::uint64_t>(kMost, packed.size() - in));
+      stream.next_out = reinterpret_cast<Bytef*>(unpacked.bytes.data() + out);
+      stream.avail_out = static_cast<uInt>(std::min<std::uint64_t>(kMost, size - out));
+      result = ::inflate(&stream, Z_NO_FLUSH);
+      in = static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(stream.next_in) - packed.data());
+      out = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(stream.next_out) - unpacked.bytes.data());
+    }
+    ::inflateEnd(&stream);
+    if (result == Z_MEM_ERROR) throw std::bad_alloc();
+    unpacked.whole = result == Z_STREAM_END && out == member.size;
+    unpacked.bytes.resize(out);
+    return unpacked;
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::kResource, fmt::format("its {} do not fit into memory", human_bytes(size)),
+                place_of(member, where));
+  }
+}
+
 ZipMember read_entry(const Fields& fields, std::uint64_t at, const std::string& where, std::uint64_t& next) {
   if (fields.u32(at) != kDirectoryMagic) fields.refuse("an entry of its directory is damaged");
   const std::uint16_t flags = fields.u16(at + 8);
@@ -158,39 +207,16 @@ std::vector<ZipMember> zip_members(std::span<const std::byte> archive, const std
 
 std::vector<std::byte> read_member(std::span<const std::byte> archive, const ZipMember& member,
                                    const std::string& where) {
-  const std::string place = place_of(member, where);
-  const auto packed = archive.subspan(member.offset, member.compressed);
-  std::vector<std::byte> bytes;
-  try {
-    if (!member.deflated) {
-      bytes.assign(packed.begin(), packed.end());
-    } else {
-      bytes.resize(member.size);
-      z_stream stream{};
-      if (::inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
-      std::uint64_t in = 0;
-      std::uint64_t out = 0;
-      int result = Z_OK;
-      while (result == Z_OK) {
-        constexpr std::uint64_t kMost = std::numeric_limits<uInt>::max();
-        // zlib promises not to write through next_in.
-        stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data() + in));
-        stream.avail_in = static_cast<uInt>(std::min<std::uint64_t>(kMost, packed.size() - in));
-        stream.next_out = reinterpret_cast<Bytef*>(bytes.data() + out);
-        stream.avail_out = static_cast<uInt>(std::min<std::uint64_t>(kMost, bytes.size() - out));
-        result = ::inflate(&stream, Z_NO_FLUSH);
-        in = static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(stream.next_in) - packed.data());
-        out = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(stream.next_out) - bytes.data());
-      }
-      ::inflateEnd(&stream);
-      if (result == Z_MEM_ERROR) throw std::bad_alloc();
-      if (result != Z_STREAM_END || out != bytes.size())
-        throw Error(ErrorKind::kDamaged, "does not decompress to what the archive's directory tells", place);
-    }
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::kResource, fmt::format("its {} do not fit into memory", human_bytes(member.size)), place);
-  }
-  check_sum(bytes, member, where);
+  Unpacked unpacked = unpack(archive, member, member.size, where);
+  if (!unpacked.whole) throw_not_as_told(member, where);
+  check_sum(unpacked.bytes, member, where);
+  return std::move(unpacked.bytes);
+}
+
+std::vector<std::byte> read_front(std::span<const std::byte> archive, const ZipMember& member, std::size_t most,
+                                  const std::string& where) {
+  std::vector<std::byte> bytes = unpack(archive, member, most, where).bytes;
+  if (bytes.size() < std::min<std::uint64_t>(most, member.size)) throw_not_as_told(member, where);
   return bytes;
 }
 

@@ -28,6 +28,12 @@ std::vector<ZipMember> zip_members(std::span<const std::byte> archive, const std
 std::vector<std::byte> read_member(std::span<const std::byte> archive, const ZipMember& member,
                                    const std::string& where);
 
+// The first bytes of a member's contents, at most `most`: for looking at what it is before all of it is taken into
+// memory. Its checksum is not looked at. Throws kDamaged (does not decompress), kResource. REQUIRES: a member of this
+// archive.
+std::vector<std::byte> read_front(std::span<const std::byte> archive, const ZipMember& member, std::size_t most,
+                                  const std::string& where);
+
 // A stored member's contents, in place. Throws kUnsupported (compressed) and kDamaged (another checksum than the
 // directory tells). REQUIRES: a member of this archive.
 std::span<const std::byte> stored_member(std::span<const std::byte> archive, const ZipMember& member,

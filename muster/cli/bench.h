@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "muster/base/clock.h"
 #include "muster/base/json.h"
 #include "muster/comm/group.h"
 
@@ -18,6 +20,10 @@ inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+inline double microseconds_since(Clock::Instant start) {
+  return std::chrono::duration<double, std::micro>(system_clock().now() - start).count();
 }
 
 // Processor time of all threads of this process, in user and system mode: what a core would have needed, whoever else

@@ -19,10 +19,6 @@ namespace {
 constexpr std::chrono::seconds kStepTimeout{60};
 constexpr std::int64_t kTensorRow = 1024;
 
-double microseconds_since(Clock::Instant start) {
-  return std::chrono::duration<double, std::micro>(system_clock().now() - start).count();
-}
-
 // Tensors of 4 MiB and a rest, as models have a few large ones.
 model::FlatLayout make_layout(std::int64_t parameters) {
   std::vector<model::TensorInfo> tensors;

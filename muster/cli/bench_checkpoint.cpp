@@ -109,8 +109,9 @@ class Turns {
 
   double with_checkpoint(Figures& figures) {
     const auto start = system_clock().now();
-    trainer::TrainingState state = trainer::capture(trainee_.session(), writer_.spare());
-    writer_.submit(std::move(state), std::nullopt);
+    std::optional<trainer::TrainingState> spare = writer_.spare(Deadline::after(kWriteTimeout));
+    if (!spare) throw Error(ErrorKind::kTimeout, "the disk did not answer");
+    writer_.submit(trainer::capture(trainee_.session(), std::move(*spare)), std::nullopt);
     figures.blocked.push_back(milliseconds_since(start));
     trainee_.steps(options_.every);
     const auto end = system_clock().now();

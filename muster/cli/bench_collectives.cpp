@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
@@ -42,10 +43,6 @@ const std::vector<std::pair<std::string, Operation>> kOperations{
     {"all_gather", Operation::kAllGather}, {"broadcast", Operation::kBroadcast},
     {"all_to_all", Operation::kAllToAll},  {"barrier", Operation::kBarrier}};
 const std::vector<std::string> kBackends{"shm", "shm-shared", "gloo", "mpi", "gloo-native", "mpi-native"};
-
-double microseconds_since(Clock::Instant start) {
-  return std::chrono::duration<double, std::micro>(system_clock().now() - start).count();
-}
 
 // The buffers of one operation on one rank. `bytes` is the longest buffer of a rank.
 struct Buffers {
@@ -313,8 +310,8 @@ std::vector<std::string> usable_backends(const CollectivesBench& options) {
                   did_you_mean(backend, kBackends));
     if (is_mpi(backend) && !mpi)
       fmt::print(stderr, "muster: no {} here: it needs a build with MPI and mpirun (openmpi-bin)\n", backend);
-    else if (backend.starts_with("gloo") && !comm::gloo_available())
-      fmt::print(stderr, "muster: no {} here: it needs a build with Gloo (libgloo-dev)\n", backend);
+    else if (const auto missing = comm::missing_gloo(); backend.starts_with("gloo") && missing)
+      fmt::print(stderr, "muster: no {} here: this build has no Gloo: {}\n", backend, missing->reason);
     else
       usable.push_back(backend);
   }

@@ -24,7 +24,7 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kLookInterval{3};
+constexpr std::chrono::milliseconds kSampleInterval{3};
 constexpr std::chrono::minutes kJobTimeout{20};
 
 struct MemoryJob {
@@ -99,7 +99,7 @@ Ran run_here(const std::filesystem::path& folder, std::vector<std::string> argum
   while (!(ending = child.poll())) {
     if (deadline.passed()) throw Error(ErrorKind::kTimeout, "the job did not end", command.arguments.front());
     ran.peak_bytes = std::max(ran.peak_bytes, held_by_tree(child.pid()));
-    system_clock().sleep_for(kLookInterval);
+    system_clock().sleep_for(kSampleInterval);
   }
   if (!ending->good())
     throw Error(ErrorKind::kCompute, fmt::format("muster {}: {}", command.arguments.front(), to_string(*ending)), {},

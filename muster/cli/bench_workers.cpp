@@ -1,5 +1,5 @@
 // muster bench step --workers: teams of processes in turns, a team for each strategy and number of workers, and one of
-// PyTorch DDP to compare with.
+// PyTorch DDP to compare with. Processes that share nothing take turns with them: what they do is the ceiling.
 //
 // The first process of a team takes its turn when a line arrives on its standard input, and answers with one line of
 // JSON; the others follow it, and sleep meanwhile. A team ends when its input ends. No torch here.
@@ -31,6 +31,10 @@ namespace {
 
 // all_reduce with its option, as a strategy of its own: both take turns in one run.
 constexpr const char* kOverlapped = "all_reduce+overlap";
+
+// Not a strategy: as many processes that each train a model of their own and share nothing, which is all that the
+// machine's cores and memory allow.
+constexpr const char* kApart = "apart";
 
 Json to_json(const StepTimes& times) {
   return {{"total", times.total},
@@ -64,6 +68,19 @@ Speeds gather_speeds(comm::Group& group, const StepTimes& times) {
   return {lanes / sum(times.total) / speeds, all[all.size() - mine.size()] / lanes};
 }
 
+// The times of all processes that train apart: the slower one counts as much.
+void gather_totals(comm::Group& group, StepTimes& times) {
+  std::vector<double> all(times.total.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(std::span<const double>(times.total), std::span(all));
+  times.total = std::move(all);
+}
+
+StepContender make_contender(const StepBench& options, const comm::Group& group) {
+  const std::int64_t workers = group.size();
+  if (options.strategies.front() == kApart) return {options, options.batch, 1, "shared_sync", {}};
+  return {options, options.batch * workers, lanes_of(options, workers), options.strategies.front(), group};
+}
+
 // One process of a team.
 void run_team_member(const StepBench& options) {
   const auto workers = options.workers.front();
@@ -74,8 +91,7 @@ void run_team_member(const StepBench& options) {
   if (workers > 1) meeting.backend = options.backend;
   meeting.timeout = kRankRunTimeout;
   comm::Group group = comm::make_group(meeting);
-  StepContender contender(options, options.batch * workers, lanes_of(options, workers), options.strategies.front(),
-                          group);
+  StepContender contender = make_contender(options, group);
   std::vector<std::int32_t> go(1);
   for (;;) {
     if (group.rank() == 0) {
@@ -87,6 +103,7 @@ void run_team_member(const StepBench& options) {
     StepTimes times;
     contender.turn(times);
     const Speeds speeds = gather_speeds(group, times);
+    if (options.strategies.front() == kApart) gather_totals(group, times);
     std::vector<double> state{static_cast<double>(contender.state_bytes())};
     group.all_reduce(std::span(state));
     if (group.rank() != 0) continue;
@@ -156,6 +173,7 @@ void print_teams(const StepBench& options, const std::vector<std::unique_ptr<Tea
     Json row = step_row(options, team->strategy(), team->workers(), lanes_of(options, team->workers()), team->times());
     if (const Team* alone = find(team->strategy(), 1))
       row["efficiency"] = rate(*team) / (rate(*alone) * static_cast<double>(team->workers()));
+    if (const Team* apart = find(kApart, team->workers())) row["of_ceiling"] = rate(*team) / rate(*apart);
     if (const Team* ddp = find("ddp", team->workers())) row["ratio_to_ddp"] = rate(*team) / rate(*ddp);
     if (const Team* ddp = find("ddp", team->workers()))
       row["host_mb_to_ddp"] = team->state_bytes() / ddp->state_bytes();
@@ -194,6 +212,9 @@ void bench_workers(const StepBench& options) {
     for (const std::string& strategy : options.strategies)
       teams.push_back(
           start_team(options, strategy, workers, fmt::format("{}/{}-{}", folder.path().string(), strategy, workers)));
+    if (workers > 1 && options.slow <= 1)
+      teams.push_back(
+          start_team(options, kApart, workers, fmt::format("{}/{}-{}", folder.path().string(), kApart, workers)));
     if (!options.against.empty())
       teams.push_back(start_ddp(options, workers, fmt::format("{}/{}", folder.path().string(), workers)));
   }

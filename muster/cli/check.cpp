@@ -12,6 +12,8 @@
 #include "muster/cli/command.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
+#include "muster/trainer/job_check.h"
+#include "muster/trainer/job_fit.h"
 #include "muster/trainer/preflight.h"
 
 namespace muster::cli {
@@ -22,6 +24,7 @@ struct CheckFlags {
   std::vector<std::string> assignments;
   bool json = false;
   bool memory = false;
+  bool file_only = false;
   bool reference = false;
 };
 
@@ -31,21 +34,35 @@ constexpr const char* kReferenceHead =
     "test\n"
     "compares the two. A key that is not here, a value of the wrong type or outside the limits is an error that names "
     "file,\n"
-    "line, key, what was found and what is allowed. `muster check JOB.toml` prints a job with every default;\n"
-    "`--set section.key=value` changes a key for one call.\n\n";
+    "line, key, what was found and what is allowed. `muster check JOB.toml` tries a job on its data\n"
+    "and prints it with every default; `--set section.key=value` changes a key for one call. A key that would do "
+    "nothing\n"
+    "beside the others is an error too.\n\n"
+    "Files that a job reads are named as seen from the job file's folder, in `--set` from the current folder. What a "
+    "job\n"
+    "writes goes below the current folder.\n\n";
 
 struct MemoryNeed {
   trainer::MemoryFigures figures;
   Memory usable;
 };
 
-// What the job would take, by its data and a small piece of training. Throws when it does not fit.
-MemoryNeed check_memory(const trainer::ResolvedJob& resolved) {
-  MemoryNeed need;
-  need.usable = usable_memory();
+// What was found out beyond the file.
+struct Tried {
+  std::vector<std::string> doubts;
+  std::optional<MemoryNeed> memory;
+};
+
+// Tries the job on its data, and what it would take by a small piece of training if that is asked for. Throws when the
+// job does not fit its data, its model or this host.
+Tried try_job(const trainer::ResolvedJob& resolved, bool with_memory) {
+  Tried tried;
+  const Memory usable = usable_memory();
   const ProcessMemory before = process_memory();
-  need.figures = trainer::check_memory(resolved, trainer::open_data(resolved.job), before, need.usable);
-  return need;
+  const trainer::Datasets sets = trainer::open_data(resolved);
+  if (with_memory) tried.memory = MemoryNeed{trainer::check_memory(resolved, sets, before, usable), usable};
+  tried.doubts = trainer::check_job(resolved, sets);
+  return tried;
 }
 
 void run_check(const CheckFlags& flags) {
@@ -60,11 +77,14 @@ void run_check(const CheckFlags& flags) {
                 "For example: muster check examples/fashion.toml");
   }
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
-  std::optional<MemoryNeed> need;
-  if (flags.memory) need = check_memory(resolved);
+  const Tried tried = flags.file_only ? Tried() : try_job(resolved, flags.memory);
+  const std::optional<MemoryNeed>& need = tried.memory;
+  for (const std::string& doubt : tried.doubts)
+    fmt::print(stderr, "muster: warning: {}\n", doubt);
   if (flags.json) {
     Json row = resolved.json;
     row["resolved"] = {{"batch", resolved.batch}, {"lanes", resolved.lanes}, {"lr", resolved.lr}};
+    row["warnings"] = tried.doubts;
     if (need) {
       row["memory"] = trainer::estimate_memory(need->figures).to_json();
       row["memory"]["usable"] = need->usable.usable_bytes;
@@ -77,31 +97,36 @@ void run_check(const CheckFlags& flags) {
                  describe(trainer::estimate_memory(need->figures), need->figures.workers), need->usable.reason,
                  need->figures.unmeasured.empty() ? "" : " Activations could not be measured and are not counted.");
     }
-    fmt::print("# {}: valid. Batch {} in {} lanes, learning rate {}.\n{}", flags.job, resolved.batch, resolved.lanes,
-               resolved.lr, resolved.text);
+    fmt::print("# {}: valid{}. Batch {} in {} lanes, learning rate {}.\n{}", flags.job,
+               flags.file_only ? " as far as the file alone tells" : "", resolved.batch, resolved.lanes, resolved.lr,
+               resolved.text);
   }
 }
 
 }  // namespace
 
 void add_check(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("check", "Validate a job file and print it with every default.");
+  CLI::App* command = app.add_subcommand("check", "Try a job without training, and print it with every default.");
   auto flags = std::make_shared<CheckFlags>();
   command->add_option("job", flags->job, "The job file (TOML)");
   command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", flags->json, "As one JSON object");
-  command->add_flag("--memory", flags->memory,
-                    "Open the data too and estimate the memory on this host; a job that does not fit is refused");
+  CLI::Option* const memory = command->add_flag(
+      "--memory", flags->memory, "Estimate the memory on this host too; a job that does not fit is refused");
+  command->add_flag("--file-only", flags->file_only, "Look at the file alone: neither data nor model need be there")
+      ->excludes(memory);
   command->add_flag("--reference", flags->reference,
                     "Print the page docs/job-file.md: every key, type, default and meaning");
   command->footer(
-      "Exit code 0: the file is good; 2: the message says what is wrong and where. Data files are opened\n"
-      "only with --memory.\n"
+      "The data is opened and the model is built as muster train would: what this calls valid, train does not refuse.\n"
+      "Exit code 0: the job is good; 2: the message says what is wrong and where. What can be trained and is hardly\n"
+      "meant is a warning.\n"
       "\nExamples:\n"
       "  muster check examples/fashion.toml\n"
       "  muster check job.toml --set data.batch=256 --json | jq .resolved\n"
-      "  muster check job.toml --memory");
+      "  muster check job.toml --memory\n"
+      "  muster check job.toml --file-only     on a machine without the data");
   command->callback([flags] { run_check(*flags); });
 }
 

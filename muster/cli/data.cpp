@@ -104,6 +104,7 @@ void run_show(const ShowFlags& flags) {
              {"classes", spec.classes},
              {"description", data.description},
              {"bad_samples", data.bad_samples->count()},
+             {"notes", data.notes},
              {"seconds", seconds}};
     Json& by_class = row["per_class"] = Json::object();
     for (std::size_t c = 0; c < counts.size(); ++c)
@@ -119,6 +120,8 @@ void run_show(const ShowFlags& flags) {
     for (const std::string& example : data.bad_samples->examples())
       fmt::print("         {}\n", example);
   }
+  for (const std::string& note : data.notes)
+    fmt::print("note     {}\n", note);
   if (!flags.sheet.empty()) fmt::print("sheet    {}\n", flags.sheet);
   constexpr std::size_t kMostShown = 100;
   for (std::size_t c = 0; c < std::min(counts.size(), kMostShown); ++c)
@@ -250,7 +253,7 @@ void add_make_table(CLI::App& data) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("data", "The data sources: list them, look into them, pack them.");
+  CLI::App* command = app.add_subcommand("data", "The data sources: list them, look into them, check them, pack them.");
   command->require_subcommand(0, 1);
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object a source");
@@ -261,6 +264,7 @@ void add_data(CLI::App& app) {
       "  muster data show fashion-mnist\n"
       "  muster data pack fashion-mnist packed/fashion");
   add_show(*command);
+  add_data_check(*command);
   add_pack(*command);
   add_data_partition(*command);
   add_make_table(*command);

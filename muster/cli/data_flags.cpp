@@ -28,6 +28,24 @@ std::string list(const std::vector<std::string>& names) {
   return fmt::format("[{}]", text);
 }
 
+std::string picture_keys(const data::SourceOptions& options) {
+  std::string text;
+  if (!options.labels.file.empty()) {
+    text += fmt::format("labels = {}\n", quoted(options.labels.file.string()));
+    text += fmt::format("file_column = {}     # names of pictures\n", quoted(options.labels.file_column));
+    text += fmt::format("target = {}          # their classes\n", quoted(options.table.target));
+    if (options.table.delimiter != ',')
+      text += fmt::format("delimiter = {}\n", quoted(std::string(1, options.table.delimiter)));
+  }
+  text += fmt::format("shape = [{}]   # channels, height, width: what every picture is resized to\n",
+                      fmt::join(options.shape, ", "));
+  // A random window of a small picture has hardly anything of it left.
+  constexpr std::int64_t kSmall = 96;
+  const std::int64_t side = std::min(options.shape.at(1), options.shape.at(2));
+  return text + (side < kSmall ? fmt::format("augment = [\"crop:{}\", \"flip\"]\n", std::max<std::int64_t>(1, side / 8))
+                               : "augment = [\"random-resized-crop\", \"flip\"]\n");
+}
+
 }  // namespace
 
 std::string data_section(const data::SourceOptions& options) {
@@ -35,18 +53,19 @@ std::string data_section(const data::SourceOptions& options) {
   std::string text = fmt::format("[data]\nsource = {}\n", quoted(options.source));
   if (!options.path.empty()) text += fmt::format("path = {}\n", quoted(options.path.string()));
   if (options.source == "csv") {
-    text += fmt::format("target = {}          # the column to predict\n", quoted(table.target));
+    if (table.targets.empty()) {
+      text += fmt::format("target = {}          # the column to predict\n", quoted(table.target));
+    } else {
+      text += fmt::format("targets = {}          # the columns to predict\n", list(table.targets));
+    }
+    if (table.decimal != '.') text += fmt::format("decimal = {}\n", quoted(std::string(1, table.decimal)));
     if (table.delimiter != ',') text += fmt::format("delimiter = {}\n", quoted(std::string(1, table.delimiter)));
     if (!table.header) text += "header = false           # columns are called \"0\", \"1\", ...\n";
     if (!table.ignore.empty())
-      text += fmt::format("ignore = {}          # these only name rows; columns listed here are left out\n",
-                          list(table.ignore));
+      text += fmt::format("ignore = {}          # columns that are left out\n", list(table.ignore));
   }
-  if (options.source == "pictures") {
-    text += fmt::format("shape = [{}]   # channels, height, width: what every picture is resized to\n",
-                        fmt::join(options.shape, ", "));
-    text += "augment = [\"random-resized-crop\", \"flip\"]\n";
-  }
+  if (table.latin1 || options.text.latin1) text += "encoding = \"latin-1\"\n";
+  if (options.source == "pictures") text += picture_keys(options);
   const bool regression = (options.source == "csv" || options.source == "numpy") && table.regression;
   if (regression) text += "\n[loss]\ntask = \"regression\"\n";
   if (options.source == "text") text += kLanguage;

@@ -18,7 +18,8 @@ data::SourceOptions chosen_data(const std::string& what, const std::string& path
 // The [data] and [loss] sections of a job that has these options, as TOML text.
 std::string data_section(const data::SourceOptions& options);
 
-// muster data partition, in a file of its own.
+// muster data partition and muster data check, in files of their own.
 void add_data_partition(CLI::App& data);
+void add_data_check(CLI::App& data);
 
 }  // namespace muster::cli

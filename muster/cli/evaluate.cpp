@@ -11,9 +11,12 @@
 #include "muster/base/files.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/cli/checkpoint_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/confusion.h"
 #include "muster/cli/csv_text.h"
+#include "muster/cli/model_words.h"
+#include "muster/cli/output_file.h"
 #include "muster/cli/runs.h"
 #include "muster/data/open_alike.h"
 #include "muster/trainer/datasets.h"
@@ -30,12 +33,13 @@ struct EvaluateFlags {
   std::string set = "test";
   std::string out;
   std::size_t worst = 10;
+  bool skip_bad = false;
   bool json = false;
 };
 
 struct Worst {
   std::uint64_t id = 0;
-  double loss = 0;
+  double loss = 0;          // of numbers: the absolute error
   std::int64_t answer = 0;  // of a classifier
   std::int64_t target = 0;
 };
@@ -80,14 +84,24 @@ data::Alike chosen_samples(const trainer::TrainedModel& trained, const EvaluateF
   const trainer::Datasets sets = trainer::open_data(trained.resolved.job);
   data::Alike alike;
   alike.samples = flags.set == "train" ? sets.train : flags.set == "validation" ? sets.validation : sets.test;
-  alike.name = [set = flags.set](std::uint64_t id) { return fmt::format("{}:{}", set, id); };
+  alike.bad_samples = sets.bad_samples;
+  alike.notes = sets.notes;
+  alike.name = [set = flags.set, samples = alike.samples](std::uint64_t id) {
+    const std::string name = samples->name(id);
+    return name.empty() ? fmt::format("{}:{}", set, id) : name;
+  };
   return alike;
+}
+
+// What Worst::loss is.
+const char* loss_name(const data::SampleSpec& spec) {
+  return spec.target == data::TargetKind::kValues ? "error" : "loss";
 }
 
 void write_worst(const std::string& file, const std::vector<Worst>& worst, const data::Alike& alike,
                  const data::SampleSpec& spec) {
   const bool classes = spec.target == data::TargetKind::kClass;
-  std::string text = classes ? "sample,loss,answer,target\n" : "sample,loss\n";
+  std::string text = fmt::format("sample,{}{}\n", loss_name(spec), classes ? ",answer,target" : "");
   for (const Worst& sample : worst) {
     text += fmt::format("{},{}", csv_field(alike.name(sample.id)), sample.loss);
     if (classes)
@@ -98,9 +112,27 @@ void write_worst(const std::string& file, const std::vector<Worst>& worst, const
   write_atomically(file, text);
 }
 
+template <typename Work>
+auto about_samples(const EvaluateFlags& flags, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw with_remedy(error, flags.skip_bad);
+  }
+}
+
 void run_evaluate(const EvaluateFlags& flags) {
-  const trainer::TrainedModel trained = trainer::open_trained(find_model(flags.model), flags.options);
-  const data::Alike alike = chosen_samples(trained, flags);
+  const FoundModel found = find_model(flags.model);
+  trainer::TrainedModel trained = trainer::open_trained(found.path, flags.options);
+  if (flags.skip_bad) skip_bad_samples(trained.resolved.job);
+  const std::vector<std::string> data = flags.data.empty() ? std::vector<std::string>() : std::vector{flags.data};
+  for (const char* name : {"confusion.svg", "confusion.csv", "worst.csv"})
+    if (!flags.out.empty())
+      refuse_overwriting(std::filesystem::path(flags.out) / name, files_read(trained, data),
+                         std::filesystem::path(name).extension().string());
+  const data::Alike alike = about_samples(flags, [&] { return chosen_samples(trained, flags); });
+  for (const std::string& note : alike.notes)
+    fmt::print(stderr, "warning: {}\n", note);
   const data::SampleSpec& spec = trained.card.form.spec;
   const bool classes = spec.target == data::TargetKind::kClass;
   Confusion confusion(classes ? static_cast<std::size_t>(spec.classes) : 0);
@@ -112,7 +144,11 @@ void run_evaluate(const EvaluateFlags& flags) {
   options.each = [&](std::span<const std::uint64_t> ids, const torch::Tensor& answer, const torch::Tensor& target) {
     const torch::Tensor losses = trained.task->sample_losses(answer, target).to(torch::kFloat64).contiguous();
     const torch::Tensor chosen = classes ? answer.argmax(1).contiguous() : torch::Tensor();
+    // Which samples others stand for: these are not among the worst, whatever the others are.
+    const auto tolerant = std::dynamic_pointer_cast<const data::Tolerant>(alike.samples);
+    const std::vector<std::uint64_t> damaged = tolerant ? tolerant->damaged(ids) : std::vector<std::uint64_t>();
     for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (std::find(damaged.begin(), damaged.end(), ids[i]) != damaged.end()) continue;
       Worst sample{ids[i], losses.data_ptr<double>()[i], 0, 0};
       if (classes) {
         sample.answer = chosen.data_ptr<std::int64_t>()[i];
@@ -122,8 +158,10 @@ void run_evaluate(const EvaluateFlags& flags) {
       worst.add(sample);
     }
   };
-  const trainer::Evaluation evaluation = *trainer::evaluate(
-      *trained.net, [&](const torch::Tensor& input) { return trained.net->forward(input); }, alike.samples, options);
+  const trainer::Evaluation evaluation = about_samples(flags, [&] {
+    return *trainer::evaluate(
+        *trained.net, [&](const torch::Tensor& input) { return trained.net->forward(input); }, alike.samples, options);
+  });
   if (!flags.out.empty()) {
     std::filesystem::create_directories(flags.out);
     if (classes) {
@@ -132,22 +170,23 @@ void run_evaluate(const EvaluateFlags& flags) {
     }
     write_worst(flags.out + "/worst.csv", worst.sorted(), alike, spec);
   }
+  if (const std::string bad = describe_skipped(*alike.bad_samples, flags.skip_bad); !bad.empty())
+    fmt::print(stderr, "warning: {}", bad);
   if (flags.json) {
-    Json row{{"event", "evaluation"},
-             {"weights", trained.weights.string()},
-             {"samples", evaluation.samples},
-             {"loss", evaluation.loss}};
+    Json row{
+        {"event", "evaluation"},         {"weights", trained.weights.string()},       {"checkpoint", trained.chosen},
+        {"samples", evaluation.samples}, {"bad_samples", alike.bad_samples->count()}, {"loss", evaluation.loss}};
     for (const trainer::Metric& metric : evaluation.metrics)
       row[metric.name] = metric.value;
     fmt::print("{}\n", row.dump());
     return;
   }
-  fmt::print("weights  {}\nsamples  {}\n{}\n", trained.weights.string(), grouped(evaluation.samples),
+  fmt::print("{}\nsamples  {}\n{}\n", describe_weights(found, trained), grouped(evaluation.samples),
              describe(evaluation));
   if (classes) fmt::print("\n{}", confusion_text(confusion, spec));
   if (flags.worst > 0) fmt::print("\nworst samples\n");
   for (const Worst& sample : worst.sorted()) {
-    fmt::print("  {}  loss {:.4f}", alike.name(sample.id), sample.loss);
+    fmt::print("  {}  {} {:.4f}", alike.name(sample.id), loss_name(spec), sample.loss);
     if (classes) fmt::print("  {} taken for {}", class_name(spec, sample.target), class_name(spec, sample.answer));
     fmt::print("\n");
   }
@@ -160,20 +199,21 @@ void add_evaluate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("evaluate", "How good a trained model is, on its test set or other data.");
   auto flags = std::make_shared<EvaluateFlags>();
   command
-      ->add_option(
-          "model", flags->model,
-          "A job's name (its newest run in runs/), the folder of a run, a checkpoint in it, or a file of weights")
+      ->add_option("model", flags->model,
+                   "A job's name (its newest run in runs/ with a checkpoint), the folder of a run, a checkpoint in it, "
+                   "or a file of weights")
       ->required();
   command->add_option("--run", flags->options.run, "With a file of weights: the run that says which model it is");
-  command->add_option("--checkpoint", flags->options.checkpoint, "Of a run: best, last or a step")
-      ->capture_default_str();
+  add_checkpoint_flags(*command, flags->options.checkpoint);
   command->add_option("--data", flags->data, "Other data, in the format of the training data");
   command->add_option("--set", flags->set, "Of the run's own data")
       ->check(CLI::IsMember({"train", "validation", "test"}))
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder for confusion.svg, confusion.csv and worst.csv");
-  command->add_option("--worst", flags->worst, "How many of the samples with the highest loss to name")
+  command
+      ->add_option("--worst", flags->worst, "How many of the samples with the highest loss to name; of numbers: error")
       ->capture_default_str();
+  command->add_flag("--skip-bad", flags->skip_bad, "Leave out what cannot be read, whatever the run does about it");
   command->add_flag("--json", flags->json, "One row of JSON");
   command->footer(
       "Examples:\n"

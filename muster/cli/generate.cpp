@@ -11,7 +11,9 @@
 #include "muster/base/error.h"
 #include "muster/base/random.h"
 #include "muster/base/text.h"
+#include "muster/cli/checkpoint_flags.h"
 #include "muster/cli/command.h"
+#include "muster/cli/model_words.h"
 #include "muster/cli/runs.h"
 #include "muster/data/text.h"
 #include "muster/trainer/trained_model.h"
@@ -98,7 +100,8 @@ std::int64_t draw(const torch::Tensor& scores, const GenerateFlags& flags, Rando
 }
 
 void run_generate(const GenerateFlags& flags) {
-  const trainer::TrainedModel trained = trainer::open_trained(find_model(flags.model), flags.options);
+  const FoundModel found = find_model(flags.model);
+  const trainer::TrainedModel trained = trainer::open_trained(found.path, flags.options);
   const data::SampleSpec& spec = trained.card.form.spec;
   if (spec.target != data::TargetKind::kTokens)
     throw Error(ErrorKind::kInvalidInput, "is no language model", flags.model,
@@ -110,6 +113,7 @@ void run_generate(const GenerateFlags& flags) {
                 "Give the model a character to begin with.");
   const torch::NoGradGuard no_grad;
   RandomStream random({.seed = flags.seed, .purpose = Purpose::kGenerate});
+  fmt::print(stderr, "{}\n", describe_weights(found, trained));
   fmt::print("{}", flags.prompt);
   const auto window = static_cast<std::size_t>(spec.shape.front());
   for (std::uint64_t i = 0; i < flags.length; ++i) {
@@ -130,13 +134,12 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Let a trained language model write.");
   auto flags = std::make_shared<GenerateFlags>();
   command
-      ->add_option(
-          "model", flags->model,
-          "A job's name (its newest run in runs/), the folder of a run, a checkpoint in it, or a file of weights")
+      ->add_option("model", flags->model,
+                   "A job's name (its newest run in runs/ with a checkpoint), the folder of a run, a checkpoint in it, "
+                   "or a file of weights")
       ->required();
   command->add_option("--run", flags->options.run, "With a file of weights: the run that says which model it is");
-  command->add_option("--checkpoint", flags->options.checkpoint, "Of a run: best, last or a step")
-      ->capture_default_str();
+  add_checkpoint_flags(*command, flags->options.checkpoint);
   command->add_option("--prompt", flags->prompt, "What the text begins with; default: a new line");
   command->add_option("--length", flags->length, "Tokens to write")->capture_default_str();
   command->add_option("--temperature", flags->temperature, "0: always the likeliest token; 1: as the model learned")

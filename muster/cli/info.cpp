@@ -38,6 +38,7 @@ void run_info(bool json) {
   const std::vector<std::string> sources = names_of(data::sources());
   const std::vector<std::string> strategies = strategies::strategy_names();
   const std::string mpi = comm::mpi_available() ? comm::mpi_library() : "none";
+  const auto missing_gloo = comm::missing_gloo();
   const Memory memory = usable_memory();
   if (json) {
     const Json row{{"muster", version()},
@@ -50,7 +51,7 @@ void run_info(bool json) {
                    {"threads", {{"aten", libraries.aten_threads}, {"blas", libraries.blas_threads}}},
                    {"memory_bytes", memory.usable_bytes},
                    {"memory_reason", memory.reason},
-                   {"gloo", comm::gloo_available()},
+                   {"gloo", !missing_gloo},
                    {"mpi", mpi},
                    {"strategies", strategies},
                    {"models", models},
@@ -67,7 +68,7 @@ void run_info(bool json) {
              libraries.blas_threads == 0 ? "the same for" : fmt::format("{}", libraries.blas_threads));
   fmt::print("memory      {} usable ({})\n", human_bytes(memory.usable_bytes), memory.reason);
   fmt::print("processes   shared memory on this host; between hosts Gloo: {}, MPI: {}\n",
-             comm::gloo_available() ? "yes" : "no (libgloo-dev was not there)", mpi);
+             missing_gloo ? fmt::format("no ({})", missing_gloo->reason) : "yes", mpi);
   fmt::print("strategies  {}\n", join_words(strategies));
   fmt::print("models      {}\n", join_words(models));
   fmt::print("sources     {}\n", join_words(sources));

@@ -18,7 +18,7 @@ namespace muster::cli {
 namespace {
 
 constexpr std::chrono::seconds kCommandTime{10};
-constexpr std::chrono::milliseconds kLookInterval{200};
+constexpr std::chrono::milliseconds kAnswerInterval{200};
 constexpr std::chrono::seconds kAnswerTime{2};
 
 struct CommandFlags {
@@ -75,7 +75,7 @@ control::Standing wait_for_end(const control::ControlClient& client, const Deadl
         fmt::format("{}: step {}, {} worker{} left", status.state, status.step, running, running == 1 ? "" : "s");
     if (line != told) fmt::print(stderr, "{}\n", line);
     told = std::move(line);
-    system_clock().sleep_for(kLookInterval);
+    system_clock().sleep_for(kAnswerInterval);
   }
   return client.record().standing();
 }

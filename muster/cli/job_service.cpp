@@ -15,17 +15,20 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/log.h"
 #include "muster/cli/job_changes.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_server.h"
 #include "muster/control/store.h"
 #include "muster/trainer/run_changes.h"
+#include "muster/trainer/run_failure.h"
 
 namespace muster::cli {
 namespace {
 
 constexpr std::chrono::seconds kRateWindow{5};
+constexpr std::size_t kMostEarlyLines = 1000;
 
 control::MemberState member_state(control::SeatState state) {
   return state == control::SeatState::kMember ? control::MemberState::kRunning : control::MemberState::kStarting;
@@ -131,7 +134,7 @@ struct JobService::State {
 
   void serve(const std::string& run) {
     record->put_standing({control::JobPhase::kRunning, {}, last.step, 0});
-    log.open_file(std::filesystem::path(run) / "log.supervisor.txt");
+    open_log(run);
     control::ControlCallbacks callbacks;
     callbacks.status = [this] { return status(); };
     callbacks.command_stored = [this] {
@@ -153,12 +156,41 @@ struct JobService::State {
     thread = std::thread([this] { this->run(); });
   }
 
-  void read_wishes() {
-    const control::WantedState wanted = record->wanted();
+  void open_log(const std::string& run) {
+    log.open_file(std::filesystem::path(run) / "log.supervisor.txt");
+    log.info(fmt::format("process {} coordinates {}, {} worker{} at most", this_process().pid, options.name,
+                         options.most_workers, options.most_workers == 1 ? "" : "s"));
     const std::lock_guard lock(mutex);
-    wishes.workers = wanted.target_workers;
-    wishes.servers = wanted.target_servers;
-    wishes.stop = wanted.stop;
+    for (const std::string& line : early_lines)
+      log.warning(line);
+    early_lines.clear();
+    logs = true;
+  }
+
+  void note(const std::string& line, bool expected = false) {
+    const std::lock_guard lock(mutex);
+    if (logs)
+      expected ? log.info(line) : log.warning(line);
+    else if (early_lines.size() < kMostEarlyLines)
+      early_lines.push_back(line);
+  }
+
+  // From several threads of the service: what one has read must not take the place of what another has read later.
+  void read_wishes() {
+    const std::lock_guard one_at_a_time(reading);
+    const control::WantedState wanted = record->wanted();
+    MUSTER_FAILPOINT("job_service.wishes.read");
+    bool stopped_before = false;
+    {
+      const std::lock_guard lock(mutex);
+      wishes.workers = wanted.target_workers;
+      wishes.servers = wanted.target_servers;
+      stopped_before = std::exchange(wishes.stop, wanted.stop);
+    }
+    if (!wanted.stop || stopped_before) return;
+    const std::string message = "muster stop: the workers are told to finish their step and to end";
+    options.warn(message);
+    note(message);
   }
 
   // A record that was lost and made anew has no changes, but the run's folder has: new ones are numbered after them.
@@ -221,7 +253,8 @@ struct JobService::State {
     if (note.is_object()) {
       status.total_steps = note.value("total_steps", std::uint64_t{0});
       const std::uint64_t per_epoch = note.value("steps_per_epoch", std::uint64_t{0});
-      if (per_epoch > 0) status.epoch = last.step / per_epoch;
+      // The one in work, counted from 1 as the progress line counts.
+      if (per_epoch > 0) status.epoch = last.step / per_epoch + (last.step == status.total_steps ? 0 : 1);
       status.samples_per_second = rate() * note.value("batch", 0.0);
       if (note.contains("alarm")) status.alarms.push_back(note.value("alarm", std::string()));
     }
@@ -264,7 +297,10 @@ struct JobService::State {
   std::set<std::uint64_t> unapplied;  // changes of which the record does not say from which step on they count
   bool look_for_applied = false;
   bool stopping = false;
-  std::mutex telling;  // before `mutex`
+  bool logs = false;                     // the log is open; until then:
+  std::vector<std::string> early_lines;  // for it
+  std::mutex telling;                    // this and the next: before `mutex`
+  std::mutex reading;
   // after what they use
   std::optional<control::ControlServer> server;
   std::thread thread;
@@ -337,8 +373,33 @@ control::JobStatus JobService::status() const {
   return state_->status();
 }
 
+void JobService::note(const std::string& line) {
+  state_->note(line);
+}
+
+bool JobService::trains() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->last.generation > 0 || !state_->last.note.empty();
+}
+
+std::string JobService::store() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->last.store;
+}
+
+std::string JobService::leaders_note() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->last.note;
+}
+
 void JobService::end(control::JobPhase phase, const std::string& reason) {
   State& state = *state_;
+  const std::string line = fmt::format("the job has {} after step {}{}{}", to_string(phase), state.last.step,
+                                       reason.empty() ? "" : ": ", reason);
+  state.note(line, phase == control::JobPhase::kFinished);
+  // A program of a user's has no files of ours.
+  if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && !state.options.job_text.empty())
+    trainer::write_failure(state.run_folder, state.last.step, reason);
   if (!state.record || state.given_up) return;
   state.server.reset();
   state.finish_writing();  // nothing can be written once the lease is given up

@@ -4,7 +4,8 @@
 // The run's folder is the workers' to find or make; the service begins when they have said which one it is. A folder
 // that cannot hold the record costs the commands, and a warning, not the job. Durable writes happen on a thread of
 // their own, so that a slow disk never delays the supervisor.
-// Thread safety: the supervisor's thread calls report() and wishes(); end() comes last, once.
+// Thread safety: the supervisor's thread calls report(), note() and wishes(); end() comes last, once. The others from
+// any thread.
 #pragma once
 
 #include <filesystem>
@@ -43,8 +44,15 @@ class JobService {
   ~JobService();
 
   void report(const launch::SupervisorReport& report);
+  // A line for the supervisor's log in the run's folder, also before that folder is known.
+  void note(const std::string& line);
   launch::Wishes wishes() const;
   control::JobStatus status() const;  // REQUIRES: there was a report, and the run is known
+  // Whether somebody has begun to train.
+  bool trains() const;
+  // The folder in which the workers find each other, and what their leader has said last; empty: not known yet.
+  std::string store() const;
+  std::string leaders_note() const;
   void end(control::JobPhase phase, const std::string& reason);
 
  private:

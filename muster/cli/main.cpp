@@ -5,8 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -18,7 +16,8 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
-#include "muster/launch/environment.h"
+#include "muster/cli/exit_code.h"
+#include "muster/cli/flag_hint.h"
 
 namespace {
 
@@ -73,7 +72,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 has codes of its own; a wrong command line is a user's mistake like any other.
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) == 0) return 0;
+    if (const std::string hint = muster::cli::flag_hint(arguments); !hint.empty()) fmt::print(stderr, "{}\n", hint);
+    return 2;
   }
   return outcome.exit_code;
 }
@@ -84,21 +85,9 @@ int main(int argc, char** argv) {
   // A file-size limit is a full disk to us: an error to report, not a signal that ends training.
   std::signal(SIGXFSZ, SIG_IGN);
   muster::keep_freed_memory();
-  try {
+  return muster::cli::exit_code_of([&] {
     // For tests of what happens when a process dies at a given place.
     if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) muster::arm_failpoints(rules);
     return run(argc, argv);
-  } catch (const muster::Error& error) {
-    // A worker whose peer was lost is not the one to say so: the launcher knows which one it was, and why.
-    const bool told_by_launcher =
-        error.kind() == muster::ErrorKind::kPeerLost && muster::launch::detect_world().launcher == "muster";
-    if (!told_by_launcher) fmt::print(stderr, "muster: error: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "muster: error: out of memory\n");
-    return 1;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "muster: error: {}\n", error.what());
-    return 1;
-  }
+  });
 }

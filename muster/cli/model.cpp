@@ -11,6 +11,7 @@
 #include "muster/base/hash.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/cli/checkpoint_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/model_files.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 struct ShowFlags {
   std::string what;
-  bool best = false;
+  trainer::CheckpointChoice checkpoint;
   bool json = false;
 };
 
@@ -30,7 +31,7 @@ struct ConvertFlags {
   std::string from_format;
   std::string optimizer;
   std::string job;
-  bool best = false;
+  trainer::CheckpointChoice checkpoint;
 };
 
 // Of every tensor's name, type, shape and bytes, in order of the names: the same for every format and order of a file.
@@ -53,7 +54,7 @@ std::uint64_t elements_of(const model::TensorView& tensor) {
 }
 
 void run_show(const ShowFlags& flags) {
-  const ModelFile file = open_model(flags.what, flags.best);
+  const ModelFile file = open_model(flags.what, flags.checkpoint);
   std::uint64_t elements = 0;
   std::uint64_t bytes = 0;
   std::size_t widest = 4;
@@ -98,7 +99,7 @@ trainer::ResolvedJob job_of(const ConvertFlags& flags, const ModelFile& file) {
 }
 
 void run_convert(const ConvertFlags& flags) {
-  const ModelFile file = open_model(flags.from, flags.best);
+  const ModelFile file = open_model(flags.from, flags.checkpoint);
   if (!flags.from_format.empty() && file.weights.format != model::parse_weights_format(flags.from_format)) {
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("is {}, not {}", to_string(file.weights.format), flags.from_format), file.path.string());
@@ -135,9 +136,9 @@ void add_show(CLI::App& model) {
   auto flags = std::make_shared<ShowFlags>();
   command->add_option("FILE", flags->what, "A safetensors, .pth or TorchScript file, a run, or a checkpoint")
       ->required();
-  command->add_flag("--best", flags->best, "Of a run: its best checkpoint instead of its newest");
+  add_checkpoint_flags(*command, flags->checkpoint);
   command->add_flag("--json", flags->json, "As one JSON object");
-  command->footer("Examples:\n  muster model show resnet18.pth\n  muster model show runs/fashion-... --best --json");
+  command->footer("Examples:\n  muster model show resnet18.pth\n  muster model show runs/fashion-... --last --json");
   command->callback([flags] { run_show(*flags); });
 }
 
@@ -153,12 +154,12 @@ void add_convert(CLI::App& model) {
   command->add_option("--optimizer", flags->optimizer,
                       "Of a run or checkpoint: write its optimizer's state here, for torch.optim in Python");
   command->add_option("--job", flags->job, "For TorchScript from a file of weights: the job whose model it is");
-  command->add_flag("--best", flags->best, "Of a run: its best checkpoint instead of its newest");
+  add_checkpoint_flags(*command, flags->checkpoint);
   command->footer(
       "Examples:\n"
       "  muster model convert resnet18.pth resnet18.safetensors\n"
       "  muster model convert runs/fashion-... fashion.pth --optimizer optimizer.pth\n"
-      "  muster model convert runs/fashion-... fashion.pt --best");
+      "  muster model convert runs/fashion-... fashion.pt --last");
   command->callback([flags] { run_convert(*flags); });
 }
 

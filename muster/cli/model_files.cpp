@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,26 +15,6 @@
 
 namespace muster::cli {
 namespace {
-
-model::LoadedCheckpoint load_checkpoint(const std::filesystem::path& folder, bool best) {
-  // A checkpoint's own folder: its name is its step.
-  const std::filesystem::path plain = folder.filename().empty() ? folder.parent_path() : folder;
-  if (const auto step = model::step_of(plain.filename().string()))
-    return model::CheckpointStore(plain.parent_path()).load(*step);
-  model::CheckpointStore store(trainer::RunFolder::open(plain).checkpoints());
-  if (best) {
-    const auto marked = store.best();
-    if (!marked) throw Error(ErrorKind::kNotFound, "no checkpoint of it is marked as the best", plain.string());
-    return store.load(marked->step);
-  }
-  std::vector<model::RejectedCheckpoint> rejected;
-  auto newest = store.load_newest(rejected);
-  if (!newest) {
-    throw Error(rejected.empty() ? ErrorKind::kNotFound : ErrorKind::kDamaged,
-                rejected.empty() ? "has no checkpoint" : rejected.front().reason, plain.string());
-  }
-  return std::move(*newest);
-}
 
 std::vector<std::pair<std::string, model::TorchOption>> torch_options(const trainer::ResolvedJob& resolved, double lr,
                                                                       double weight_decay, const std::string& where) {
@@ -67,20 +48,33 @@ std::vector<std::pair<std::string, model::TorchOption>> torch_options(const trai
 
 }  // namespace
 
-ModelFile open_model(const std::string& what, bool best) {
+ModelFile open_model(const std::string& what, const trainer::CheckpointChoice& choice) {
   ModelFile file;
   file.path = what;
   if (std::filesystem::is_regular_file(what)) {
     file.weights = model::read_weights(what);
     return file;
   }
-  const bool is_checkpoint = model::step_of(std::filesystem::path(what).filename().string()).has_value();
-  file.checkpoint = load_checkpoint(is_checkpoint ? std::filesystem::path(what) : find_newest_run(what, "runs"), best);
+  // A checkpoint's own folder: its name is its step.
+  std::filesystem::path folder = what;
+  if (folder.filename().empty()) folder = folder.parent_path();
+  std::string note;
+  if (const auto step = model::step_of(folder.filename().string())) {
+    file.checkpoint = model::CheckpointStore(folder.parent_path()).load(*step);
+    note = fmt::format("step {} of its run", *step);
+  } else {
+    const FoundModel found = find_model(what);
+    if (!found.note.empty()) file.weights.notes.push_back(found.note);
+    const trainer::RunFolder run = trainer::RunFolder::open(found.path);
+    const trainer::ChosenCheckpoint chosen = trainer::choose_checkpoint(run.path(), choice);
+    file.checkpoint = model::CheckpointStore(run.checkpoints()).load(chosen.step);
+    note = chosen.why;
+  }
   file.path = file.checkpoint->path / model::kModelFile;
   const model::TensorSet& set = file.checkpoint->model;
   for (const model::TensorEntry& entry : set.header().tensors)
     file.weights.tensors.push_back({entry.name, entry.dtype, entry.shape, set.data(entry)});
-  file.weights.notes.push_back(fmt::format("step {} of its run", file.checkpoint->manifest.step));
+  file.weights.notes.push_back(std::move(note));
   return file;
 }
 

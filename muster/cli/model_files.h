@@ -7,6 +7,7 @@
 
 #include "muster/model/checkpoint.h"
 #include "muster/model/weights.h"
+#include "muster/trainer/checkpoint_choice.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -17,9 +18,9 @@ struct ModelFile {
   std::optional<model::LoadedCheckpoint> checkpoint;  // of a run or a checkpoint
 };
 
-// `what` is a file, a checkpoint's folder, or a run as find_newest_run() knows it: then its newest whole checkpoint, or
-// the best one. Throws kNotFound, and what reading throws.
-ModelFile open_model(const std::string& what, bool best);
+// `what` is a file, a checkpoint's folder, or a run as find_model() knows it: then the chosen checkpoint of it,
+// and the notes say which. Throws as trainer::choose_checkpoint, and what reading throws.
+ModelFile open_model(const std::string& what, const trainer::CheckpointChoice& choice = {});
 
 // Writes the checkpoint's optimizer state for Python's torch.optim. Throws kUnsupported for an optimizer that torch
 // does not have.

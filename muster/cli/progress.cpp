@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,14 +18,49 @@ namespace {
 
 constexpr std::chrono::milliseconds kLiveInterval{100};
 constexpr std::chrono::seconds kPlainInterval{10};
-constexpr int kBarWidth = 20;
+constexpr std::size_t kBarWidth = 20;
+constexpr std::size_t kNarrowestBar = 5;  // below that it says nothing
+constexpr int kNarrowestTerminal = 20;
 
-std::string bar(std::uint64_t done, std::uint64_t all) {
-  const int filled = all == 0 ? kBarWidth : static_cast<int>(done * kBarWidth / all);
-  std::string text(static_cast<std::size_t>(filled), '=');
-  if (filled < kBarWidth) text += '>';
-  text.resize(kBarWidth, ' ');
+std::string bar(std::uint64_t done, std::uint64_t all, std::size_t width) {
+  const std::size_t filled = all == 0 ? width : std::min<std::size_t>(done * width / all, width);
+  std::string text(filled, '=');
+  if (filled < width) text += '>';
+  text.resize(width, ' ');
   return fmt::format("[{}]", text);
+}
+
+// A part of the line, and how badly it is wanted.
+struct Part {
+  std::string text;
+  int worth = 0;
+};
+
+// The parts in their order, as many as there is room for: the least wanted go first. A bar stands behind the first one
+// where there is room left for it.
+std::string fitting_line(std::vector<Part> parts, std::uint64_t done, std::uint64_t all, std::size_t room) {
+  const auto length = [&] {
+    std::size_t sum = 2 * (parts.size() - 1);
+    for (const Part& part : parts)
+      sum += part.text.size();
+    return sum;
+  };
+  while (parts.size() > 1 && length() > room)
+    parts.erase(
+        std::min_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.worth < b.worth; }));
+  const std::size_t left = room > length() + 4 ? room - length() - 4 : 0;  // without the blanks and the brackets
+  if (left >= kNarrowestBar) parts.front().text += "  " + bar(done, all, std::min(left, kBarWidth));
+  std::string line;
+  for (const Part& part : parts)
+    line += (line.empty() ? "" : "  ") + part.text;
+  return line;
+}
+
+// Of an epoch whose steps were all skipped there is no loss to tell.
+std::string loss_in_words(double loss, std::uint64_t steps, std::uint64_t skipped) {
+  if (std::isfinite(loss)) return fmt::format("loss {:.4f}", loss);
+  if (skipped > 0 && std::isnan(loss)) return fmt::format("all {} steps skipped (gradient not finite)", grouped(steps));
+  return std::isnan(loss) ? "loss -" : fmt::format("loss {}", loss);
 }
 
 Json number(double value) {
@@ -31,8 +69,15 @@ Json number(double value) {
 
 }  // namespace
 
-ProgressView::ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, int width, const Clock& clock)
-    : style_(style), out_(out), err_(err), width_(width), clock_(clock) {
+ProgressView::ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, std::function<int()> width,
+                           const Clock& clock)
+    : style_(style), out_(out), err_(err), width_(std::move(width)), clock_(clock) {
+}
+
+std::size_t ProgressView::room() const {
+  // The last column stays free: some terminals break the line there.
+  if (style_ == ProgressStyle::kLive) return static_cast<std::size_t>(std::max(kNarrowestTerminal, width_()) - 1);
+  return std::numeric_limits<std::size_t>::max() / 2;
 }
 
 void ProgressView::emit(const std::string& line) {
@@ -45,8 +90,7 @@ void ProgressView::emit(const std::string& line) {
 
 void ProgressView::show(const std::string& line) {
   if (style_ == ProgressStyle::kLive) {
-    const auto fits = static_cast<std::size_t>(std::max(20, width_ - 1));
-    fmt::print(out_, "\r{}\x1b[K", line.substr(0, fits));
+    fmt::print(out_, "\r{}\x1b[K", line.substr(0, room()));
     live_ = true;
     std::fflush(out_);
   } else {
@@ -111,11 +155,20 @@ void ProgressView::step_committed(const Step& step) {
   const double per_step = seconds / static_cast<double>(steps_seen_);
   const double left = per_step * static_cast<double>(start_.total_steps - std::min(step.step, start_.total_steps));
   const std::uint64_t epochs = (start_.total_steps + start_.steps_per_epoch - 1) / start_.steps_per_epoch;
-  show(fmt::format("epoch {}/{} {} step {}/{}  loss {:.4f}  {} {:.4f}  {} samples/s  {} left{}", step.epoch + 1, epochs,
-                   bar(step.step_in_epoch, start_.steps_per_epoch), step.step_in_epoch, start_.steps_per_epoch,
-                   step.loss, start_.score, step.score, grouped(static_cast<std::uint64_t>(rate)),
-                   human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(left * 1e9))),
-                   step.skipped > 0 ? fmt::format("  {} skipped", step.skipped) : ""));
+  // The last epoch may be a part of one (job.steps).
+  const std::uint64_t before = step.step - std::min(step.step, step.step_in_epoch);
+  const std::uint64_t in_epoch =
+      std::min(start_.steps_per_epoch, start_.total_steps - std::min(before, start_.total_steps));
+  std::vector<Part> parts{
+      {fmt::format("epoch {}/{}", step.epoch + 1, epochs), 9},
+      {fmt::format("step {}/{}", step.step_in_epoch, in_epoch), 5},
+      {loss_in_words(step.loss, step.step_in_epoch, step.skipped), 6},
+      {fmt::format("{} {:.4f}", start_.score, step.score), 3},
+      {fmt::format("{} samples/s", grouped(static_cast<std::uint64_t>(rate))), 7},
+      {human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(left * 1e9))) + " left", 8}};
+  if (!std::isfinite(step.score)) parts.erase(parts.begin() + 3);
+  if (step.skipped > 0 && std::isfinite(step.loss)) parts.push_back({fmt::format("{} skipped", step.skipped), 4});
+  show(fitting_line(std::move(parts), step.step_in_epoch, in_epoch, room()));
   json({{"event", "progress"},
         {"epoch", step.epoch},
         {"step", step.step},
@@ -131,7 +184,7 @@ void ProgressView::validating(std::uint64_t done, std::uint64_t samples) {
   const std::lock_guard lock(mutex_);
   if (!validation_start_) validation_start_ = clock_.now();
   if (style_ != ProgressStyle::kLive || !due(kLiveInterval)) return;
-  show(fmt::format("validating {} {}/{}", bar(done, samples), done, samples));
+  show(fitting_line({{"validating", 2}, {fmt::format("{}/{}", done, samples), 1}}, done, samples, room()));
 }
 
 void ProgressView::validated(const Validation& v) {
@@ -139,8 +192,11 @@ void ProgressView::validated(const Validation& v) {
   if (validation_start_) validation_time_ += clock_.now() - *validation_start_;
   validation_start_.reset();
   const std::uint64_t epochs = (start_.total_steps + start_.steps_per_epoch - 1) / start_.steps_per_epoch;
-  emit(fmt::format("epoch {}/{}  step {}  train loss {:.4f}, {} {:.4f}  {} {}{}", v.epoch, epochs, v.step, v.train_loss,
-                   start_.score, v.train_score, v.set, describe(v.result), v.best ? "  best so far" : ""));
+  const std::string trained =
+      std::isnan(v.train_loss) ? "no step of this epoch was applied"
+                               : fmt::format("train loss {:.4f}, {} {:.4f}", v.train_loss, start_.score, v.train_score);
+  emit(fmt::format("epoch {}/{}  step {}  {}  {} {}{}", v.epoch, epochs, v.step, trained, v.set, describe(v.result),
+                   v.best ? "  best so far" : ""));
   Json row{{"event", "validation"},
            {"set", v.set},
            {"epoch", v.epoch},
@@ -212,9 +268,11 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
                    human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
                    grouped(static_cast<std::uint64_t>(r.samples_per_s)),
                    r.skipped > 0 ? fmt::format(", {} steps skipped (gradient not finite)", r.skipped) : ""));
-  emit(fmt::format("last checkpoint {}; best at step {} (validation loss {:.4f})", r.checkpoint.string(), r.best_step,
-                   r.best_loss));
-  emit("test " + describe(r.test));
+  if (r.steps > 0 && r.skipped >= r.steps)
+    emit("every step was skipped: the weights are those that training began with");
+  emit(fmt::format("last checkpoint {}; best at step {} (validation loss {:.4f})",
+                   r.checkpoint.empty() ? "not written" : r.checkpoint.string(), r.best_step, r.best_loss));
+  emit(fmt::format("test {} (step {}, the last)", describe(r.test), grouped(r.steps)));
   if (!r.counted.empty()) emit(describe_servers(Json::parse(r.counted)));
   Json row{{"event", "finished"},
            {"run", r.run.string()},

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,8 +21,10 @@ enum class ProgressStyle { kLive, kPlain, kJson, kQuiet };
 // Thread safety: every method from any thread.
 class ProgressView final : public trainer::TrainingObserver {
  public:
-  // Writes to `out`; warnings go to `err`. `width` is the terminal's, for the live line.
-  ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, int width, const Clock& clock = system_clock());
+  // Writes to `out`; warnings go to `err`. `width` gives the terminal's, for the live line; asked each time, because
+  // people change it.
+  ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, std::function<int()> width,
+               const Clock& clock = system_clock());
 
   void started(const Start& start) override;
   void step_committed(const Step& step) override;
@@ -36,6 +39,7 @@ class ProgressView final : public trainer::TrainingObserver {
  private:
   void emit(const std::string& line);  // a line that stays
   void show(const std::string& line);  // the live line
+  std::size_t room() const;            // for a line
   void json(const Json& row);
   bool due(std::chrono::nanoseconds interval);
 
@@ -43,7 +47,7 @@ class ProgressView final : public trainer::TrainingObserver {
   const ProgressStyle style_;
   std::FILE* const out_;
   std::FILE* const err_;
-  const int width_;
+  const std::function<int()> width_;
   const Clock& clock_;
   std::atomic<bool> active_ = false;
   // guarded by mutex_

@@ -25,6 +25,8 @@ struct RunFlags {
   std::string runs = "runs";
   double liveness_seconds = 2;
   double hang_seconds = 10;
+  double start_seconds = 600;
+  int threads = 1;
 };
 
 IntegerRange parse_workers(const std::string& text) {
@@ -62,6 +64,16 @@ void add_run(CLI::App& app, Outcome& outcome) {
   command->add_option("--hang", flags->hang_seconds, "Seconds in one lane until a worker is taken for hung")
       ->check(CLI::Range(0.5, 86400.0))
       ->capture_default_str();
+  command
+      ->add_option("--start", flags->start_seconds,
+                   "Seconds in which a replacement neither computes nor reads nor writes until it is taken for hung")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
+  command
+      ->add_option("--threads", flags->threads,
+                   "Threads of LibTorch and the BLAS in each worker; a session sets its own")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   // Everything from the program's name on is the program's.
   command->prefix_command();
   command->footer(
@@ -88,9 +100,11 @@ void add_run(CLI::App& app, Outcome& outcome) {
     job.grace = kGrace;
     job.liveness = std::chrono::duration<double>(flags->liveness_seconds);
     job.hang = std::chrono::duration<double>(flags->hang_seconds);
+    job.start = std::chrono::duration<double>(flags->start_seconds);
     job.make_run = [runs = flags->runs, name = job.name] { return trainer::RunFolder::make(runs, name).string(); };
     const std::vector<std::string> arguments(words.begin() + 1, words.end());
-    outcome.exit_code = supervise_workers({words.front(), arguments, {}}, job);
+    outcome.exit_code =
+        supervise_workers({words.front(), arguments, {{"MUSTER_THREADS", fmt::format("{}", flags->threads)}}}, job);
   });
 }
 

@@ -9,6 +9,8 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
+#include "muster/model/checkpoint.h"
+#include "muster/trainer/run_failure.h"
 
 namespace muster::cli {
 namespace {
@@ -41,10 +43,27 @@ bool is_run_of(const std::string& job, const std::string& folder) {
          stamp.find_first_not_of("0123456789-") == std::string::npos;
 }
 
-std::optional<std::filesystem::path> newest_run_of(const std::string& job, const std::filesystem::path& runs) {
-  for (const std::filesystem::path& run : list_runs(runs))
-    if (is_run_of(job, run.filename().string())) return run;
-  return std::nullopt;
+bool has_checkpoint(const std::filesystem::path& run) {
+  return !model::CheckpointStore(run / "checkpoints").list().empty();
+}
+
+// The newest run of the job that can be used; the newest if none can.
+std::optional<FoundModel> newest_run_of(const std::string& job, const std::filesystem::path& runs) {
+  std::optional<std::filesystem::path> newest;
+  for (const std::filesystem::path& run : list_runs(runs)) {
+    if (!is_run_of(job, run.filename().string())) continue;
+    if (!has_checkpoint(run)) {
+      if (!newest) newest = run;
+      continue;
+    }
+    if (!newest) return FoundModel{run};
+    const std::string failure = trainer::read_failure(*newest);
+    return FoundModel{run, fmt::format("{} is newer and has no checkpoint{}: {} is taken", newest->string(),
+                                       failure.empty() ? "" : fmt::format(" (it {})", excerpt(failure, 200)),
+                                       run.filename().string())};
+  }
+  if (!newest) return std::nullopt;
+  return FoundModel{*newest};
 }
 
 }  // namespace
@@ -92,6 +111,9 @@ std::filesystem::path find_run(const std::string& job, const std::filesystem::pa
     if (run.filename() == job) return run;
     if (!job.empty() && run.filename().string().starts_with(job)) matches.push_back(run);
   }
+  // A whole name means that job, whatever others begin with it.
+  const auto is_whole = [&](const std::filesystem::path& run) { return is_run_of(job, run.filename().string()); };
+  if (std::any_of(matches.begin(), matches.end(), is_whole)) std::erase_if(matches, std::not_fn(is_whole));
   if (matches.size() == 1) return matches.front();
   if (matches.size() > 1) {
     std::vector<std::filesystem::path> alive;
@@ -108,16 +130,19 @@ std::filesystem::path find_run(const std::string& job, const std::filesystem::pa
 }
 
 std::filesystem::path find_newest_run(const std::string& job, const std::filesystem::path& runs) {
-  if (is_run(job)) return std::filesystem::path(job);
-  const auto newest = newest_run_of(job, runs);
-  return newest ? *newest : find_run(job, runs);
+  std::vector<std::filesystem::path> own = list_runs(runs);
+  std::erase_if(own, [&](const std::filesystem::path& run) { return !is_run_of(job, run.filename().string()); });
+  if (is_run(job) || own.empty()) return find_run(job, runs);
+  const auto alive =
+      std::find_if(own.begin(), own.end(), [](const std::filesystem::path& run) { return is_alive(run); });
+  return alive != own.end() ? *alive : own.front();
 }
 
-std::filesystem::path find_model(const std::string& what, const std::filesystem::path& runs) {
+FoundModel find_model(const std::string& what, const std::filesystem::path& runs) {
   std::error_code code;
-  if (is_run(what) || std::filesystem::is_regular_file(what, code)) return std::filesystem::path(what);
-  if (const auto run = newest_run_of(what, runs)) return *run;
-  return std::filesystem::exists(what, code) ? std::filesystem::path(what) : find_run(what, runs);
+  if (is_run(what) || std::filesystem::is_regular_file(what, code)) return {what};
+  if (auto run = newest_run_of(what, runs)) return *run;
+  return {std::filesystem::exists(what, code) ? std::filesystem::path(what) : find_run(what, runs)};
 }
 
 }  // namespace muster::cli

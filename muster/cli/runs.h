@@ -17,16 +17,22 @@ bool is_alive(const control::JobRecord& record);
 // The same for a folder. False for a run without a record.
 bool is_alive(const std::filesystem::path& run);
 
-// The folder of the run: `job` as a path, or as a name in `runs`, or as the beginning of exactly one name there; of
-// several the one that is alive. Throws kNotFound (with what there is), kInvalidInput (which ones it could be).
+// The folder of the run: `job` as a path, or as a name in `runs`, as the name of a job that has one run there, or as
+// the beginning of exactly one name; of several the one that is alive. Throws kNotFound (with what there is),
+// kInvalidInput (which ones it could be).
 std::filesystem::path find_run(const std::string& job, const std::filesystem::path& runs);
 
-// For those who only read: the same, but by a job's whole name the newest of its runs.
+// For those who only look: the same, but by a job's whole name the one that is alive, or the newest of its runs.
 std::filesystem::path find_newest_run(const std::string& job, const std::filesystem::path& runs);
 
-// What a person means by a trained model: a file, a folder of or in a run, or a run as find_newest_run() knows it. A
-// name of a job with runs is that job, even if there is a folder (of data, say) that is called alike. Throws as
-// find_run().
-std::filesystem::path find_model(const std::string& what, const std::filesystem::path& runs = "runs");
+struct FoundModel {
+  std::filesystem::path path;
+  std::string note = {};  // which newer run was passed over and why, or nothing
+};
+
+// What a person means by a trained model: a file, a folder of or in a run, or a run. By a job's whole name that is the
+// newest of its runs with a checkpoint, even if there is a folder (of data, say) that is called alike; the newest at
+// all if none has one. Throws as find_run().
+FoundModel find_model(const std::string& what, const std::filesystem::path& runs = "runs");
 
 }  // namespace muster::cli

@@ -17,9 +17,11 @@
 #include "muster/cli/command.h"
 #include "muster/cli/signals.h"
 #include "muster/comm/store.h"
+#include "muster/comm/supervisor_sign.h"
 #include "muster/launch/environment.h"
 #include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server.h"
+#include "muster/strategies/parameter_server/server_watch.h"
 
 namespace muster::cli {
 namespace {
@@ -67,10 +69,12 @@ void add_server(CLI::App& app) {
     options.attempt = static_cast<std::uint32_t>(world.attempt);
     options.store = comm::make_file_store(world.store);
     options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
-    // The plan says how calls travel; the job's first worker leaves it.
-    const Deadline deadline = Deadline::after(options.patience);
-    const strategies::ServerPlan plan = strategies::get_plan(*options.store, deadline);
-    const strategies::JobTransport transport = strategies::job_transport(*options.store, plan, deadline);
+    // The plan says how calls travel; the job's first worker leaves it, once it has opened its data.
+    const strategies::ServerPlan plan = comm::wait_while_supervised(
+        world.store, options.patience,
+        [&](const Deadline& deadline) { return strategies::get_plan(*options.store, deadline); });
+    const strategies::JobTransport transport =
+        strategies::job_transport(*options.store, plan, Deadline::after(options.patience));
     options.make_inbox = transport.make_inbox;
     options.connect = transport.connect;
     const ProcessId owner = process_of(::getppid());
@@ -81,6 +85,7 @@ void add_server(CLI::App& app) {
       watch_the_job(
           owner, world.store, [&] { server.stop(); }, stop);
     });
+    const strategies::ServerWatch heartbeat(server);
     server.run();
   });
 }

@@ -87,8 +87,7 @@ void SignalWatch::watch() {
       if (signal_ != 0) end_now("stopped at once, at the second signal");
       signal_ = *signal;
       deadline = Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(grace_));
-      on_first_(fmt::format("{}: finishing the step and writing a checkpoint (at most {:.0f} s; again to stop at once)",
-                            *signal == SIGINT ? "Ctrl-C" : "SIGTERM", grace_.count()));
+      on_first_(*signal == SIGINT ? "Ctrl-C" : "SIGTERM");
     }
     if (deadline && deadline->passed()) end_now("the grace period is over; stopped without a new checkpoint");
   }

@@ -16,7 +16,7 @@ namespace muster::cli {
 
 class SignalWatch {
  public:
-  // `on_first` is told in words what happens now. It runs on the watching thread.
+  // `on_first` is told what came, "Ctrl-C" or "SIGTERM". It runs on the watching thread.
   // `linger` is how long the process lasts once it is to end at once: for one that has others to end first
   // (insisted()).
   SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first,

@@ -54,7 +54,7 @@ void run_status_of_all(const StatusFlags& flags) {
 
 void run_status(const StatusFlags& flags) {
   if (flags.job.empty()) return run_status_of_all(flags);
-  const control::JobStatus status = status_of(find_run(flags.job, flags.runs));
+  const control::JobStatus status = status_of(find_newest_run(flags.job, flags.runs));
   if (flags.json)
     fmt::print("{}\n", to_json(status).dump());
   else

@@ -1,4 +1,7 @@
 // muster train: a job file to a trained model.
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -14,11 +17,13 @@
 #include "muster/base/error.h"
 #include "muster/base/memory.h"
 #include "muster/cli/command.h"
+#include "muster/cli/exit_code.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
 #include "muster/launch/environment.h"
+#include "muster/launch/worker_words.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/trainer.h"
 #include "muster/trainer/worker.h"
@@ -48,8 +53,7 @@ std::string resume_command(const TrainFlags& flags, const std::string& run) {
 // they look they have taken some of it already. "BYTES REASON".
 constexpr const char* kMemoryVariable = "MUSTER_MEMORY";
 
-std::optional<Memory> usable_before(const launch::World& world) {
-  if (world.launcher != "muster") return usable_memory();
+std::optional<Memory> usable_before() {
   const char* const told = std::getenv(kMemoryVariable);
   if (told == nullptr) return std::nullopt;
   std::istringstream words(told);
@@ -59,30 +63,47 @@ std::optional<Memory> usable_before(const launch::World& world) {
   return memory;
 }
 
-// This process as one of the job's workers, or the only one.
-void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
-                Outcome& outcome) {
+// Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
+bool replaces_workers(const trainer::Job& job) {
+  return job.parallel.strategy == "shared_sync" || job.parallel.strategy == "parameter_server";
+}
+
+// This process as one of the job's workers.
+void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
+                      Outcome& outcome) {
   // Only the view of the worker that leads is told anything.
-  ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width());
-  SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds),
-                      [&](const std::string& message) {
-                        if (view.active()) view.warned(message);
-                      });
+  ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width);
+  // The launcher says what a signal leads to. Before the job's first step there is nothing to finish or to save.
+  std::atomic<bool> trains = world.attempt > 0 || (world.arena != "found" && world.arena != "join");
+  SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds), [&](const std::string&) {
+    if (!trains) ::_exit(signals.exit_code());
+  });
   // Whoever reads what this process prints may be gone before the job ends.
-  if (!world.arena.empty()) std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   Log log(LogLevel::kOff);  // people are told by the view; the run's log file gets everything
   trainer::TrainingOptions options;
   options.resume = flags.resume || !flags.run.empty();
   options.run = flags.run;
-  if (world.arena.empty())
-    options.group = trainer::connect_worker(world).group();
-  else
+  if (replaces_workers(resolved.job)) {
     options.supervised = trainer::supervised_worker(world);
+  } else {
+    options.group = trainer::connect_worker(world).group();
+    options.note = [&](const std::string& note) { launch::leave_note(world.store, note); };
+  }
   options.verify_rate = flags.verify;
-  if (!flags.ignore_memory) options.usable_memory = usable_before(world);
-  options.stop_requested = [&signals] { return signals.stop_requested(); };
+  if (!flags.ignore_memory) options.usable_memory = usable_before();
+  options.stop_requested = [&] {
+    trains = true;
+    return signals.stop_requested();
+  };
   const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
-  if (result.leads) view.finished(result, resume_command(flags, result.run.string()));
+  const std::string resume = resume_command(flags, result.run.string());
+  if (result.leads) view.finished(result, resume);
+  if (result.leads && result.checkpoint.empty()) {
+    throw Error(ErrorKind::kIo,
+                "the last checkpoint could not be written: what was trained since the one before is lost",
+                result.run.string(), fmt::format("Make room there; then {} trains it again.", resume));
+  }
   if (result.end == trainer::TrainingResult::End::kInterrupted) outcome.exit_code = signals.exit_code();
   if (result.end != trainer::TrainingResult::End::kAbandoned) return;
   outcome.exit_code = 1;
@@ -91,18 +112,37 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
   std::filesystem::remove_all(std::filesystem::path(world.store).parent_path(), ignored);
 }
 
+// The same. What ends this worker goes into the store, for the job's record; of several workers that end for one reason
+// one says it to people. That a peer was lost is known to who lost it.
+void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
+                Outcome& outcome) {
+  try {
+    run_worker_aloud(flags, resolved, world, outcome);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kPeerLost) throw;
+    if (launch::leave_reason(world.store, world.rank, world.attempt, error.what())) throw;
+    outcome.exit_code = error.exit_code();
+  } catch (const std::exception& error) {
+    launch::leave_reason(world.store, world.rank, world.attempt, error.what());
+    throw;
+  }
+}
+
 // This process as the parent of the job's workers, which are this same program with the same arguments.
-void run_workers(const trainer::ResolvedJob& resolved, const std::vector<std::string>& arguments, Outcome& outcome) {
+void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
+                 const std::vector<std::string>& arguments, Outcome& outcome) {
   const Memory memory = usable_memory();
-  const launch::Command command{
+  launch::Command command{
       own_program(), arguments, {{kMemoryVariable, fmt::format("{} {}", memory.usable_bytes, memory.reason)}}};
-  const auto workers = static_cast<int>(resolved.job.parallel.workers.most);
-  const std::chrono::duration<double> grace(resolved.job.checkpoint.grace_seconds);
-  // Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
-  const std::string& strategy = resolved.job.parallel.strategy;
-  if (strategy != "shared_sync" && strategy != "parameter_server") {
-    outcome.exit_code = watch_workers(command, workers, grace);
-    return;
+  // The first ones as copies of this process; those of a job with servers meet threads of ours.
+  if (resolved.job.parallel.strategy != "parameter_server") {
+    command.copy = [&] {
+      return exit_code_of([&] {
+        Outcome of_worker;
+        run_worker(flags, resolved, launch::detect_world(), of_worker);
+        return of_worker.exit_code;
+      });
+    };
   }
   outcome.exit_code = supervise_workers(command, supervised_job(resolved));
 }
@@ -132,12 +172,10 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
       return;
     }
   }
-  const auto& parallel = resolved.job.parallel;
-  const bool alone = parallel.workers.most == 1 && (parallel.strategy != "parameter_server" || parallel.servers == 0);
-  if (world.launcher == "muster" || alone)
+  if (world.launcher == "muster")
     run_worker(flags, resolved, world, outcome);
   else
-    run_workers(resolved, arguments, outcome);
+    run_workers(flags, resolved, arguments, outcome);
 }
 
 }  // namespace
@@ -149,7 +187,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
   command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--resume", flags->resume, "Go on from the newest whole checkpoint of the job's newest run");
-  command->add_option("--run", flags->run, "With --resume: the folder of the run to go on with");
+  command->add_option("--run", flags->run, "Like --resume, of the run in this folder");
   command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
   command->add_flag("--json", flags->json, "One JSON object a line instead of text");
   command

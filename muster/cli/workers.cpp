@@ -18,9 +18,10 @@
 #include "muster/control/access_token.h"
 #include "muster/control/server_map.h"
 #include "muster/control/store.h"
-#include "muster/launch/local_workers.h"
 #include "muster/launch/supervisor.h"
+#include "muster/launch/worker_words.h"
 #include "muster/trainer/datasets.h"
+#include "muster/trainer/session_note.h"
 
 namespace muster::cli {
 namespace {
@@ -61,21 +62,6 @@ std::string own_program() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-int watch_workers(const launch::Command& command, int workers, std::chrono::duration<double> grace) {
-  // Workers have a grace period of their own; this one only makes sure that nothing outlives it by much.
-  SignalWatch signals(grace + std::chrono::seconds(5), [](const std::string&) {});
-  launch::LocalWorkers processes(command, workers);
-  launch::WatchOptions options;
-  options.requested_signal = [&] { return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128; };
-  const std::optional<launch::LostWorker> lost = processes.watch(options);
-  if (!lost) return 0;
-  if (lost->ending.signal != 0)
-    throw Error(ErrorKind::kPeerLost,
-                fmt::format("worker {} (pid {}) was {}", lost->rank, lost->pid, to_string(lost->ending)), {},
-                "Nothing that was committed to a checkpoint is lost: start again with --resume.");
-  return lost->ending.exit_code;
-}
-
 namespace {
 
 // On a terminal the line that a progress bar stands in is cleared first.
@@ -101,8 +87,17 @@ JobServiceOptions service_options(const launch::Command& command, const Supervis
   options.launch.folder = command.folder.empty() ? std::filesystem::current_path().string() : command.folder;
   options.launch.liveness_seconds = job.liveness.count();
   options.launch.hang_seconds = job.hang.count();
+  options.launch.start_seconds = job.start.count();
   options.launch.grace_seconds = job.grace.count();
   return options;
+}
+
+// For the error when a lane has killed two workers. A user's program says by a note how its lanes are made.
+std::string samples_of_lane(const SupervisedJob& job, const JobService& service, std::uint64_t step, int lane) {
+  if (job.describe_lane) return job.describe_lane(step, lane);
+  const std::optional<trainer::SessionNote> note = trainer::SessionNote::from_text(service.leaders_note());
+  if (!note) return {};
+  return fmt::format("samples {}", fmt::join(note->samples_of(step, static_cast<std::size_t>(lane)), ", "));
 }
 
 launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const SignalWatch& signals,
@@ -111,11 +106,17 @@ launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const Sig
   options.seats = job.most_workers;
   options.liveness = std::chrono::duration_cast<std::chrono::nanoseconds>(job.liveness);
   options.hang = std::chrono::duration_cast<std::chrono::nanoseconds>(job.hang);
-  if (job.describe_lane) options.describe_lane = job.describe_lane;
+  options.start = std::chrono::duration_cast<std::chrono::nanoseconds>(job.start);
+  options.describe_lane = [&job, &service](std::uint64_t step, int lane) {
+    return samples_of_lane(job, service, step, lane);
+  };
   options.servers = job.servers;
   options.server_command = {own_program(), {"server"}, {}};
   options.workers_serve = job.workers_serve;
-  options.tell = tell;
+  options.tell = [&service](const std::string& message) {
+    tell(message);
+    service.note(message);
+  };
   options.requested_signal = [&signals] {
     if (signals.insisted()) return SIGKILL;
     return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128;
@@ -127,31 +128,59 @@ launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const Sig
   return options;
 }
 
-// `supervise` gives the workers' exit code.
-template <typename Supervise>
-int run_job(JobService& service, const SignalWatch& signals, const Supervise& supervise) {
+// What a signal that ends the job leads to, in words.
+std::string consequence(const SupervisedJob& job, const JobService& service) {
+  if (job.text.empty())
+    return fmt::format("the workers are told to end (at most {:.0f} s; again to stop at once)", job.grace.count());
+  if (!service.trains()) return "ending; nothing was trained yet";
+  return fmt::format("finishing the step and writing a checkpoint (at most {:.0f} s; again to stop at once)",
+                     job.grace.count());
+}
+
+// The workers have a grace period of their own: this process only makes sure that nothing outlives it by much.
+SignalWatch watch_signals(const SupervisedJob& job, JobService& service) {
+  const auto on_first = [&](const std::string& signal) {
+    const std::string message = fmt::format("{}: {}", signal, consequence(job, service));
+    tell(message);
+    service.note(message);
+  };
+  return SignalWatch(job.grace + std::chrono::seconds(5), on_first, kLongestKill);
+}
+
+// Why the workers ended so, as far as they have said it.
+std::string reason_of_end(const JobService& service, int code) {
+  const std::string said = launch::read_reason(service.store());
+  return said.empty() ? fmt::format("the workers ended with exit code {}", code) : said;
+}
+
+// `make` gives the supervisor.
+template <typename Make>
+int run_job(const SupervisedJob& job, JobService& service, const SignalWatch& signals, const Make& make) {
   try {
-    const int code = supervise();
+    launch::Supervisor supervisor = make();
+    const int code = supervisor.run();
     const bool stopped = signals.exit_code() != 0 || service.wishes().stop;
     service.end(stopped     ? control::JobPhase::kStopped
                 : code == 0 ? control::JobPhase::kFinished
                             : control::JobPhase::kFailed,
-                code == 0 || stopped ? "" : fmt::format("the workers ended with exit code {}", code));
-    return code;
+                code == 0 || stopped ? "" : reason_of_end(service, code));
+    // Whatever a user's program returns then.
+    return code != 0 && signals.exit_code() != 0 ? signals.exit_code() : code;
   } catch (const Error& error) {
     service.end(control::JobPhase::kFailed, error.message());
-    throw;
+    if (error.kind() != ErrorKind::kPeerLost || !error.remedy().empty() || job.text.empty()) throw;
+    throw Error(error.kind(), error.message(), error.where(),
+                "Nothing that was committed to a checkpoint is lost: start again with --resume.");
   }
 }
 
 }  // namespace
 
 int supervise_workers(const launch::Command& command, const SupervisedJob& job) {
-  const SignalWatch signals(
-      job.grace + std::chrono::seconds(5), [](const std::string&) {}, kLongestKill);
   JobService service(service_options(command, job));
+  const SignalWatch signals = watch_signals(job, service);
   const launch::SupervisorOptions options = supervisor_options(job, signals, service);
-  return run_job(service, signals, [&] { return launch::Supervisor(command, options).run(); });
+  return run_job(job, service, signals, [&] { return launch::Supervisor(command, options); });
 }
 
 SupervisedJob supervised_job(const trainer::ResolvedJob& resolved) {
@@ -163,6 +192,7 @@ SupervisedJob supervised_job(const trainer::ResolvedJob& resolved) {
   job.grace = std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds);
   job.liveness = std::chrono::duration<double>(resolved.job.parallel.liveness_seconds);
   job.hang = std::chrono::duration<double>(resolved.job.parallel.hang_seconds);
+  job.start = std::chrono::duration<double>(resolved.job.parallel.start_seconds);
   if (resolved.job.parallel.strategy == "parameter_server") {
     job.servers = static_cast<int>(resolved.job.parallel.servers);
     job.workers_serve = job.servers == 0;
@@ -191,6 +221,7 @@ SupervisedJob recorded_job(const std::filesystem::path& run, const control::JobR
   job.grace = std::chrono::duration<double>(launch.grace_seconds);
   job.liveness = std::chrono::duration<double>(launch.liveness_seconds);
   job.hang = std::chrono::duration<double>(launch.hang_seconds);
+  job.start = std::chrono::duration<double>(launch.start_seconds);
   return job;
 }
 
@@ -205,9 +236,8 @@ int take_over_workers(const std::filesystem::path& run) {
   const SupervisedJob job = recorded_job(run, record, *launch);
   launch::Command command{launch->program, launch->arguments, {}};
   command.folder = launch->folder;
-  const SignalWatch signals(
-      job.grace + std::chrono::seconds(5), [](const std::string&) {}, kLongestKill);
   JobService service(service_options(command, job), run);
+  const SignalWatch signals = watch_signals(job, service);
   launch::SupervisorOptions options = supervisor_options(job, signals, service);
   // What the workers print goes where the coordinator before let it go.
   TakeOverView view(service);
@@ -215,7 +245,7 @@ int take_over_workers(const std::filesystem::path& run) {
     service.report(report);
     view.show();
   };
-  return run_job(service, signals, [&] { return launch::Supervisor(command, options, launch->store).run(); });
+  return run_job(job, service, signals, [&] { return launch::Supervisor(command, options, launch->store); });
 }
 
 }  // namespace muster::cli

@@ -17,14 +17,14 @@
 namespace muster::comm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
+constexpr std::uint64_t kArenaMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
 constexpr std::uint32_t kLayoutVersion = 5;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr int kEnteredPhase = 0;
 constexpr int kFlipPhase = 254;
 constexpr int kKeepPhase = 255;
-constexpr const char* kPlace = "arena";
+constexpr const char* kArenaPlace = "arena";
 // How often a rank looks whether a generation has begun: rarely enough not to be in the way of those who prepare it.
 constexpr std::chrono::microseconds kGenerationPoll{200};
 // How often somebody who waits for a pin asks the kernel whether the reader still lives.
@@ -39,7 +39,7 @@ bool contains(std::uint64_t members, int rank) {
 }
 
 [[noreturn]] void refuse(ErrorKind kind, std::string reason, std::string remedy = {}) {
-  throw Error(kind, std::move(reason), kPlace, std::move(remedy));
+  throw Error(kind, std::move(reason), kArenaPlace, std::move(remedy));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ Arena Arena::create(std::shared_ptr<const SharedRegion> region, const ArenaOptio
   control.total_bytes = needed;
   control.commit.store(CommitWord{0, options.step, 0}.pack());
   MUSTER_FAILPOINT("arena.create.before_publish");
-  control.magic.store(kMagic);
+  control.magic.store(kArenaMagic);
   return Arena(std::move(region), options, kAnyRank);
 }
 
@@ -139,7 +139,7 @@ Arena Arena::attach(std::shared_ptr<const SharedRegion> region, std::uint64_t no
   if (size < sizeof(Control))
     refuse(ErrorKind::kDamaged, fmt::format("the region is truncated: it has only {} bytes", size));
   const Control& control = *reinterpret_cast<const Control*>(region->bytes().data());
-  if (control.magic.load() != kMagic)
+  if (control.magic.load() != kArenaMagic)
     refuse(ErrorKind::kMismatch, "the region is foreign: it does not begin as an arena does");
   if (control.layout_version != kLayoutVersion) {
     refuse(ErrorKind::kMismatch,
@@ -349,6 +349,7 @@ void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
     change_lane(lane, word, {generation_, step_});
   }
   board_.set_generation(static_cast<std::uint32_t>(generation));
+  board_.set_members(members);
   all_entered_ = false;
   MUSTER_FAILPOINT("arena.enter.before_sit");
   board_.sit();

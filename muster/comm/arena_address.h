@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "muster/comm/store.h"
 
 namespace muster::comm {
 
@@ -16,5 +19,14 @@ struct ArenaAddress {
   // Throws kInvalidInput.
   static ArenaAddress parse(std::string_view text);
 };
+
+// Under which key of the job's store the address stands. What is in a store stays: if the worker that was to make the
+// arena (round 0) has ended without it, another one is named in its place, and the address comes in the next round.
+std::string arena_key(int round);
+// The value of a round that names the worker that is to make the arena.
+std::string appointment(int seat);
+std::optional<int> appointed_by(std::string_view value);
+// The first round that has no value yet.
+int open_round(Store& store);
 
 }  // namespace muster::comm

@@ -32,6 +32,12 @@ class Transfer {
   virtual void wait(const Deadline& deadline) = 0;
 };
 
+class FinishedTransfer final : public Transfer {
+ public:
+  bool test() override { return true; }
+  void wait(const Deadline&) override {}
+};
+
 // REQUIRES, of all methods: sizes that fit together (Group checks them), count of the call as in call.h, `call` equal
 // on all ranks (checked here: kMismatch). Input and output may be the same memory (all_reduce, broadcast) or must not
 // overlap, but for all_gather's and gather's input, which may be this rank's own part of the output, and

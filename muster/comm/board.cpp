@@ -226,6 +226,7 @@ std::optional<Failure> Board::find_lost(int peer) const {
   for (int rank = first; rank <= last; ++rank) {
     const std::optional<ProcessId> process = occupant(rank);
     if (rank == self_ || !process) continue;
+    if (peer == kAnyRank && (members_ >> rank & 1) == 0) continue;
     const bool left = seats_[rank].left.load() != 0;
     // Of all ranks some may leave early; one that is waited for may not.
     if (left && peer != kAnyRank) return Failure{ErrorKind::kPeerLost, rank, fmt::format("rank {} left", rank)};

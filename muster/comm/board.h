@@ -124,6 +124,8 @@ class Board {
 
   // Failures of other generations than this one are not seen and not made. Starts at 0.
   void set_generation(std::uint32_t generation) { generation_ = generation; }
+  // Whose deaths end a wait for any rank (bit r: rank r); at first everybody's. One who only asked to be let in may go.
+  void set_members(std::uint64_t members) { members_ = members; }
   // Wakes every sleeper, so that it looks at its condition again: after a new generation, for example.
   void ring_all();
   // Called by this rank's waits about every 50 ms; what it throws ends the wait.
@@ -152,6 +154,7 @@ class Board {
   int spins_;
   int yields_;
   std::uint32_t generation_ = 0;
+  std::uint64_t members_ = ~std::uint64_t{0};
   std::function<void()> interruption_;
 };
 

@@ -98,7 +98,9 @@ MUSTER_KERNEL_BODY void pair_body(const T* left, const T* right, T* out, std::si
       __builtin_prefetch(left + i + kAhead + line);
       __builtin_prefetch(right + i + kAhead + line);
     }
+#ifndef __clang__  // which finds out by itself, and knows no such pragma
 #pragma GCC ivdep
+#endif
     for (std::size_t j = i; j < i + kBlock; ++j)
       out[j] = Op::apply(left[j], right[j]);
   }

@@ -14,7 +14,6 @@
 #include "muster/base/files.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/comm/gloo_transport.h"
 #include "muster/comm/hierarchical.h"
 #include "muster/comm/network_backend.h"
 #include "muster/comm/self_backend.h"
@@ -39,9 +38,9 @@ std::vector<int> host_numbers(const std::vector<Place>& places) {
   return hosts;
 }
 
-[[noreturn]] void throw_not_built(const std::string& backend, const std::string& package) {
-  throw Error(ErrorKind::kUnsupported, fmt::format("this build of Muster has no {} backend", backend), {},
-              fmt::format("Install {} and build again, or choose another backend.", package));
+[[noreturn]] void throw_no_gloo(const MissingGloo& missing) {
+  throw Error(ErrorKind::kUnsupported, fmt::format("this build of Muster has no gloo backend: {}", missing.reason), {},
+              missing.remedy);
 }
 
 void require_shared_memory(const std::vector<Place>& places) {
@@ -57,7 +56,9 @@ void require_shared_memory(const std::vector<Place>& places) {
 }
 
 void require_mpi(const std::vector<Place>& places, const AvailableBackends& available) {
-  if (!available.mpi) throw_not_built("mpi", "libopenmpi-dev");
+  if (!available.mpi)
+    throw Error(ErrorKind::kUnsupported, "this build of Muster has no mpi backend", {},
+                "Install libopenmpi-dev and build again, or choose another backend.");
   const std::string remedy = fmt::format("Start the ranks with mpirun -n {}.", places.size());
   std::map<int, std::size_t> seen;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
@@ -76,10 +77,10 @@ void require_mpi(const std::vector<Place>& places, const AvailableBackends& avai
 
 // What connects hosts when nobody said.
 std::string choose_network(const std::vector<Place>& places, const AvailableBackends& available) {
-  if (available.gloo) return "gloo";
+  if (!available.missing_gloo) return "gloo";
   const bool under_mpi =
       std::all_of(places.begin(), places.end(), [](const Place& place) { return place.mpi_rank >= 0; });
-  if (!available.mpi || !under_mpi) throw_not_built("gloo", "libgloo-dev");
+  if (!available.mpi || !under_mpi) throw_no_gloo(*available.missing_gloo);
   require_mpi(places, available);
   return "mpi";
 }
@@ -95,7 +96,7 @@ Place this_place() {
 }
 
 AvailableBackends available_backends() {
-  return {gloo_available(), mpi_available()};
+  return {missing_gloo(), mpi_available()};
 }
 
 BackendChoice choose_backend(const std::vector<Place>& places, const std::string& requested,
@@ -115,7 +116,7 @@ BackendChoice choose_backend(const std::vector<Place>& places, const std::string
     return {"mpi", "mpi", "asked for"};
   }
   if (requested == "gloo") {
-    if (!available.gloo) throw_not_built("gloo", "libgloo-dev");
+    if (available.missing_gloo) throw_no_gloo(*available.missing_gloo);
     return {"gloo", "gloo", "asked for"};
   }
   const HostLayout layout(host_numbers(places));
@@ -212,7 +213,8 @@ Group make_group(const GroupOptions& options) {
                 fmt::format("rank {} of {} is no place in a group", options.rank, options.size));
   if (options.size > 1 && !options.store)
     throw Error(ErrorKind::kInvalidInput, "a group of several ranks needs a store where they find each other");
-  const Deadline deadline = Deadline::after(options.timeout);
+  const Deadline deadline =
+      Deadline::after(options.connect_timeout.count() > 0 ? options.connect_timeout : options.timeout);
   GroupOptions used = options;
   if (used.backend == "mpi" && used.size > 1 && !used.mpi) used.mpi = start_mpi();
   Place mine = this_place();

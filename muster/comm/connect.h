@@ -7,9 +7,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
 #include "muster/comm/mpi_transport.h"
 #include "muster/comm/store.h"
@@ -30,7 +32,7 @@ struct Place {
 Place this_place();
 
 struct AvailableBackends {
-  bool gloo = false;
+  std::optional<MissingGloo> missing_gloo;  // nothing: Gloo is there
   bool mpi = false;
 };
 AvailableBackends available_backends();
@@ -62,6 +64,8 @@ struct GroupOptions {
   std::string backend = "auto";
   // For connecting, and the default of every call of the group.
   std::chrono::nanoseconds timeout = Group::kDefaultTimeout;
+  // For connecting alone, where ranks come from work of very different length. 0: as `timeout`.
+  std::chrono::nanoseconds connect_timeout{0};
   // The network interface to other hosts, "eth0" for one. Must be given as soon as ranks are on several hosts: nothing
   // listens on an interface that nobody named.
   std::string interface;

@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
@@ -70,6 +71,36 @@ std::string end_of(const sockaddr_storage& address) {
   return {};
 }
 
+struct IdleHandler : gloo::transport::tcp::Handler {
+  // Releases of Gloo pass different things: of these two, one overrides theirs.
+  void handleEvents(int) {}
+  void handleEvents(gloo::transport::tcp::Loop&, int) {}
+};
+
+bool listens(int descriptor) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0 && value != 0;
+}
+
+// Since 2023 a device of Gloo listens for as long as it lives, and takes its socket out of its loop by number at its
+// end. So another descriptor takes that number, on which nothing ever happens. Shut down first: a program that was
+// started meanwhile may have a copy.
+void stop_listening(gloo::transport::Device& device, int descriptor) {
+  auto* const tcp = dynamic_cast<gloo::transport::tcp::Device*>(&device);
+  const FileDescriptor silent(::eventfd(0, EFD_CLOEXEC));
+  if (tcp == nullptr || !silent.valid())
+    throw Error(ErrorKind::kResource, "gloo: the port cannot be closed again after all ranks have come");
+  static IdleHandler idle;
+  {
+    const QuickTurns quick(device);
+    tcp->unregisterDescriptor(descriptor, &idle);
+  }
+  ::shutdown(descriptor, SHUT_RDWR);
+  MUSTER_CHECK(::dup3(silent.get(), descriptor, O_CLOEXEC) == descriptor, "one open descriptor takes another's place");
+  tcp->registerDescriptor(descriptor, EPOLLIN, &idle);
+}
+
 void set_policy(int policy) {
   const sched_param parameters{};
   ::sched_setscheduler(0, policy, &parameters);  // of this thread; refused at worst
@@ -105,7 +136,7 @@ std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& opt
   }
 }
 
-void close_on_exec(const std::vector<std::vector<char>>& local_addresses) {
+void close_to_others(gloo::transport::Device& device, const std::vector<std::vector<char>>& local_addresses) {
   std::vector<std::string> ends;
   for (const std::vector<char>& bytes : local_addresses) {
     sockaddr_storage address{};
@@ -120,14 +151,17 @@ void close_on_exec(const std::vector<std::vector<char>>& local_addresses) {
     sockaddr_storage address{};
     socklen_t length = sizeof(address);
     if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
-    if (std::find(ends.begin(), ends.end(), end_of(address)) != ends.end()) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    if (std::find(ends.begin(), ends.end(), end_of(address)) == ends.end()) continue;
+    if (listens(descriptor))
+      stop_listening(device, descriptor);
+    else
+      ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   }
 }
 
-struct QuickTurns::State final : gloo::transport::tcp::Handler {
+struct QuickTurns::State final : IdleHandler {
   explicit State(gloo::transport::tcp::Device& its_device)
       : device(its_device), always_ready(::eventfd(1, EFD_CLOEXEC)) {}
-  void handleEvents(int) override {}
 
   gloo::transport::tcp::Device& device;
   FileDescriptor always_ready;

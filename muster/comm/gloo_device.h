@@ -18,9 +18,10 @@ namespace muster::comm {
 // Starts Gloo's thread on the interface or address. Throws kInvalidInput: not one interface or address of this machine.
 std::shared_ptr<gloo::transport::Device> open_gloo_device(const GlooOptions& options);
 
-// Keeps the connections with these local addresses (Gloo's bytes of them) from programs that this process starts: they
-// would hold a connection open after this process died, and nobody would notice its death.
-void close_on_exec(const std::vector<std::vector<char>>& local_addresses);
+// To be called when all ranks are connected: nothing listens at these local addresses any more (Gloo's bytes of them),
+// and the connections there are kept from programs that this process starts: they would hold a connection open after
+// this process died, and nobody would notice its death. Throws kResource.
+void close_to_others(gloo::transport::Device& device, const std::vector<std::vector<char>>& local_addresses);
 
 // Makes the device's thread take a turn at once while in scope. Closing a connection waits for one, and a thread with
 // nothing to do takes one every 10 ms.

@@ -34,7 +34,7 @@ constexpr milliseconds kNoticePatience{20};  // a notice that cannot be written 
 constexpr milliseconds kAtOnce{0};
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
 
-constexpr std::uint64_t kMagic = 0x6f6f6c67'7473756dU;
+constexpr std::uint64_t kMeshMagic = 0x6f6f6c67'7473756dU;
 constexpr const char* kRebuild = "Make a new group, without the ranks that are gone.";
 
 GlooNonce random_nonce() {
@@ -48,7 +48,7 @@ GlooNonce random_nonce() {
 }
 
 struct Hello {
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kMeshMagic;
   std::int32_t rank = 0;
   std::int32_t size = 0;
   GlooNonce nonce{};  // the receiver's, from the store
@@ -87,7 +87,7 @@ struct GlooMesh::Notice {
   }
   std::string message() const { return excerpt(std::string_view(text, ::strnlen(text, sizeof(text))), sizeof(text)); }
 
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kMeshMagic;
   std::int32_t rank = 0;
   std::uint8_t kind = kGoodbye;
   std::uint8_t unused[3] = {};
@@ -101,7 +101,7 @@ struct GlooMesh::Token {
   // can be seen. The thread sanitizer has to be told.
   __attribute__((no_sanitize("thread"))) void set_waiting_for(std::int32_t rank) { waiting_for = rank; }
 
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kMeshMagic;
   volatile std::int32_t waiting_for = kNobody;
   std::int32_t unused = 0;
 };
@@ -189,6 +189,7 @@ void GlooMesh::connect_pairs(const std::vector<std::string>& published) {
     std::memcpy(peer->nonce.data(), text.data(), peer->nonce.size());
     const char* const address = text.data() + sizeof(GlooNonce) + static_cast<std::size_t>(options_.rank) * length;
     try {
+      local.push_back(context_->getPair(rank)->address().bytes());  // another one once it is connected
       context_->getPair(rank)->connect(std::vector<char>(address, address + length));
       const PipeSignalBlocked no_signal;
       peer->notice_buffer = context_->createUnboundBuffer(&peer->notice, sizeof(peer->notice));
@@ -206,7 +207,7 @@ void GlooMesh::connect_pairs(const std::vector<std::string>& published) {
     }
     connected.push_back(std::move(peer));
   }
-  close_on_exec(local);
+  close_to_others(*device_, local);
   const MutexLock lock(mutex_);
   connecting_ = false;
   peers_ = std::move(connected);
@@ -241,7 +242,7 @@ void GlooMesh::greet() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Greeting& greeting = greetings[i];
     const int rank = peers_[i]->rank;
-    greeting.mine = {kMagic, options_.rank, options_.size, peers_[i]->nonce};
+    greeting.mine = {kMeshMagic, options_.rank, options_.size, peers_[i]->nonce};
     greeting.receive = &exchange.start(Direction::kReceive, rank, kHelloSlot, &greeting.theirs, sizeof(Hello));
     greeting.send = &exchange.start(Direction::kSend, rank, kHelloSlot, &greeting.mine, sizeof(Hello));
   }
@@ -251,7 +252,7 @@ void GlooMesh::greet() {
     if (!wait(*greeting.receive, Direction::kReceive, rank, options_.deadline) ||
         !wait(*greeting.send, Direction::kSend, rank, options_.deadline))
       throw fail(rank, Error(ErrorKind::kTimeout, fmt::format("rank {} did not connect in time", rank)));
-    if (greeting.theirs != Hello{kMagic, rank, options_.size, nonce_})
+    if (greeting.theirs != Hello{kMeshMagic, rank, options_.size, nonce_})
       throw Error(ErrorKind::kMismatch, fmt::format("somebody else than rank {} of this group connected", rank), {},
                   "Keep strangers out of the network that Gloo uses.");
   }
@@ -266,7 +267,7 @@ std::vector<std::optional<int>> GlooMesh::ask_peers() {
     asked.push_back(&exchange.start(Direction::kReceive, peers_[i]->rank, kTokenSlot, &tokens[i], sizeof(Token)));
   const Deadline patience = Deadline::after(kTokenPatience);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (wait(*asked[i], Direction::kReceive, peers_[i]->rank, patience) && tokens[i].magic == kMagic)
+    if (wait(*asked[i], Direction::kReceive, peers_[i]->rank, patience) && tokens[i].magic == kMeshMagic)
       answers[static_cast<std::size_t>(peers_[i]->rank)] = tokens[i].waiting_for;
   }
   return answers;
@@ -451,7 +452,7 @@ bool GlooMesh::ended(Peer& peer) {
     peer.ended = true;
   }
   try {
-    peer.notified = peer.notice_buffer->waitRecv(nullptr, kAtOnce) && peer.notice.magic == kMagic;
+    peer.notified = peer.notice_buffer->waitRecv(nullptr, kAtOnce) && peer.notice.magic == kMeshMagic;
   } catch (const std::exception&) {
   }
   if (!peer.notified) read_note(peer);
@@ -475,7 +476,7 @@ void GlooMesh::read_note(Peer& peer) {
         !std::equal(peer.nonce.begin(), peer.nonce.end(), text.begin()))
       return;
     std::memcpy(&peer.notice, text.data() + peer.nonce.size(), sizeof(Notice));
-    peer.notified = peer.notice.magic == kMagic;
+    peer.notified = peer.notice.magic == kMeshMagic;
   } catch (const std::exception&) {
     // It left none: it did not choose to end.
   }

@@ -62,12 +62,6 @@ class GlooTransfer final : public Transfer {
   std::unique_ptr<GlooBuffer> buffer_;  // none when finished
 };
 
-class FinishedTransfer final : public Transfer {
- public:
-  bool test() override { return true; }
-  void wait(const Deadline&) override {}
-};
-
 class GlooTransport final : public Transport {
  public:
   explicit GlooTransport(std::shared_ptr<GlooMesh> mesh) : mesh_(std::move(mesh)) {}
@@ -118,8 +112,8 @@ class GlooTransport final : public Transport {
 
 }  // namespace
 
-bool gloo_available() {
-  return true;
+std::optional<MissingGloo> missing_gloo() {
+  return std::nullopt;
 }
 
 std::unique_ptr<Transport> make_gloo_transport(const GlooOptions& options) {

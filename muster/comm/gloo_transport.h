@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "muster/base/deadline.h"
@@ -38,8 +39,18 @@ struct GlooOptions {
   Deadline deadline = Deadline::after(std::chrono::seconds(30));
 };
 
-// Whether this build has Gloo.
-bool gloo_available();
+// Why a build has no Gloo, in words that end a sentence about it, and what to do.
+struct MissingGloo {
+  std::string reason;
+  std::string remedy;
+};
+
+// Nothing in a build that has Gloo.
+std::optional<MissingGloo> missing_gloo();
+
+inline bool gloo_available() {
+  return !missing_gloo();
+}
 
 // Connects the ranks; returns when this one is connected to all. A transport destroyed before the others are done with
 // it does not disturb them, unless they wait for a message of it. Throws kInvalidInput (rank, size, interface,

@@ -36,6 +36,16 @@ class StoreAdapter final : public gloo::rendezvous::Store {
   Deadline deadline_;
 };
 
+// Gloo of 2025 wants a share in the store, before it only looked at it.
+template <typename Context>
+void connect_all(Context& context, const std::shared_ptr<gloo::rendezvous::Store>& store,
+                 std::shared_ptr<gloo::transport::Device>& device) {
+  if constexpr (requires { context.connectFullMesh(store, device); })
+    context.connectFullMesh(store, device);
+  else
+    context.connectFullMesh(*store, device);
+}
+
 }  // namespace
 
 struct NativeGloo::State {
@@ -44,12 +54,11 @@ struct NativeGloo::State {
 
 NativeGloo::NativeGloo(int rank, int size, const std::shared_ptr<comm::Store>& store, const Deadline& deadline)
     : state_(std::make_unique<State>()) {
-  StoreAdapter adapter(store, deadline);
   gloo::transport::tcp::attr attributes;
   attributes.hostname = "127.0.0.1";
   std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
   state_->context = std::make_shared<gloo::rendezvous::Context>(rank, size);
-  state_->context->connectFullMesh(adapter, device);
+  connect_all(*state_->context, std::make_shared<StoreAdapter>(store, deadline), device);
 }
 NativeGloo::~NativeGloo() = default;
 

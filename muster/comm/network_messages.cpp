@@ -107,12 +107,6 @@ class ReceiveTransfer final : public Transfer {
   std::unique_ptr<Transfer> message_transfer_;
 };
 
-class FinishedTransfer final : public Transfer {
- public:
-  bool test() override { return true; }
-  void wait(const Deadline&) override {}
-};
-
 class OwnReceive final : public Transfer {
  public:
   OwnReceive(std::shared_ptr<Mailbox> mailbox, int rank, std::uint32_t tag, const View& data)

@@ -1,5 +1,6 @@
 // The twin of native_gloo.cpp for builds without Gloo.
 #include "muster/base/error.h"
+#include "muster/comm/gloo_transport.h"
 #include "muster/comm/native_collectives.h"
 
 namespace muster::comm {
@@ -7,7 +8,8 @@ namespace muster::comm {
 struct NativeGloo::State {};
 
 NativeGloo::NativeGloo(int, int, const std::shared_ptr<Store>&, const Deadline&) {
-  throw Error(ErrorKind::kUnsupported, "this build has no Gloo", {}, "Install libgloo-dev and build again.");
+  const MissingGloo missing = *missing_gloo();
+  throw Error(ErrorKind::kUnsupported, "this build of Muster has no Gloo: " + missing.reason, {}, missing.remedy);
 }
 NativeGloo::~NativeGloo() = default;
 void NativeGloo::all_reduce(std::span<float>) {

@@ -27,6 +27,9 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr unsigned kHugePageFlag = 21U << 26;  // MFD_HUGE_2MB: two to the 21, where memfd_create expects it
 constexpr const char* kHugePagePool = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 constexpr const char* kSharedHugePages = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+#if !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25  // Linux 6.1; older headers do not know it, older kernels say EINVAL
+#endif
 constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 constexpr const char* kPlace = "shared memory";
 
@@ -73,8 +76,25 @@ FileDescriptor make_memfd(std::size_t bytes, unsigned flags) {
   return descriptor;
 }
 
+// At an address where a huge page of the file can be one of the mapping: both have the same place inside a huge page.
 void* map_shared(int descriptor, std::size_t offset, std::size_t size, int protection) {
-  void* const base = ::mmap(nullptr, size, protection, MAP_SHARED, descriptor, static_cast<off_t>(offset));
+  const std::size_t room = size + kHugePage;
+  void* const reserved = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return nullptr;
+  std::byte* const first = static_cast<std::byte*>(reserved);
+  const std::size_t place = reinterpret_cast<std::uintptr_t>(first) % kHugePage;
+  const std::size_t skipped = (offset % kHugePage + kHugePage - place) % kHugePage;
+  void* const base =
+      ::mmap(first + skipped, size, protection, MAP_SHARED | MAP_FIXED, descriptor, static_cast<off_t>(offset));
+  const int error = errno;
+  const std::size_t used = base == MAP_FAILED ? 0 : round_up(size, small_page());
+  if (used == 0) {
+    ::munmap(first, room);
+  } else {
+    if (skipped > 0) ::munmap(first, skipped);
+    if (room > skipped + used) ::munmap(first + skipped + used, room - skipped - used);
+  }
+  errno = error;
   return base == MAP_FAILED ? nullptr : base;
 }
 
@@ -123,6 +143,7 @@ SharedRegion SharedRegion::create(std::size_t bytes, const RegionOptions& option
   if (!region.try_map(bytes)) throw_system_error(fmt::format("{} cannot be mapped", human_bytes(bytes)), kPlace);
   if (options.huge_pages) {
     region.ask_for_huge_pages();
+    if (options.make_now && region.pages_ == Pages::kSmall) region.join_pages();
     region.pages_reason_ = fmt::format("{} huge pages needed, {} free; {}", needed, free, region.pages_reason_);
   } else {
     region.pages_reason_ = "huge pages were not asked for";
@@ -195,6 +216,20 @@ void SharedRegion::ask_for_huge_pages() {
   pages_reason_ = fmt::format("shmem_enabled is \"{}\"", setting);
   if (setting == "never" || setting == "deny" || setting == "unknown") return;
   if (::madvise(mapping_.base(), mapping_.size(), MADV_HUGEPAGE) == 0) pages_ = Pages::kTransparent;
+}
+
+void SharedRegion::join_pages() {
+  const std::size_t whole = bytes_ / kHugePage;
+  std::size_t joined = 0;
+  for (; joined < whole; ++joined) {
+    std::byte* const begin = mapping_.base() + joined * kHugePage;
+    // One small page has to be there; the others are made with the huge one. Nobody else has the region yet.
+    *const_cast<volatile std::byte*>(begin) = std::byte{0};
+    if (::madvise(begin, kHugePage, MADV_COLLAPSE) != 0) break;
+  }
+  if (joined > 0) pages_ = Pages::kJoined;
+  pages_reason_ += joined == whole ? fmt::format("; {} joined", joined)
+                                   : fmt::format("; {} of {} joined: {}", joined, whole, std::strerror(errno));
 }
 
 ReadOnlyMapping SharedRegion::map_read_only(std::size_t offset, std::size_t size) const {

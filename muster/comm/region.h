@@ -42,6 +42,7 @@ class Mapping {
 enum class Pages {
   kSmall,        // the machine's ordinary pages
   kTransparent,  // ordinary pages that the kernel was asked to join into huge ones
+  kJoined,       // ordinary pages that were joined into huge ones when the region was made
   kHuge,         // from the pool of huge pages that the administrator set aside
 };
 
@@ -49,7 +50,10 @@ struct RegionOptions {
   // false: for this process alone. It has no descriptor, and huge pages are to be had more often: the kernel joins the
   // pages of private memory on most machines, and those of shared memory on few.
   bool shared = true;
-  bool huge_pages = true;          // take them if they are to be had
+  bool huge_pages = true;  // take them if they are to be had
+  // All pages are made now, by this process, and joined into huge ones where the kernel does not do it by itself (for
+  // shared memory it does on few machines). For memory that is used whole and often: it costs what touching it costs.
+  bool make_now = false;
   std::optional<Memory> memory{};  // what may be taken; empty: usable_memory()
 };
 
@@ -92,6 +96,7 @@ class SharedRegion {
   static SharedRegion create_private(std::size_t bytes, const RegionOptions& options);
   bool try_map(std::size_t bytes);  // if not, errno tells why
   void ask_for_huge_pages();
+  void join_pages();
 
   FileDescriptor descriptor_;
   Mapping mapping_;

@@ -30,12 +30,12 @@ constexpr std::string_view kPrefix = "muster-";
 constexpr std::size_t kDigits = 32;
 constexpr char kGranted = 'g';
 constexpr char kRefused = 'r';
-constexpr const char* kPlace = "region server";
+constexpr const char* kServerPlace = "region server";
 
 std::string random_address() {
   std::array<unsigned char, kDigits / 2> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw_system_error("no random numbers for its address", kPlace);
+    throw_system_error("no random numbers for its address", kServerPlace);
   std::string text(kPrefix);
   for (const unsigned char byte : bytes)
     text += fmt::format("{:02x}", byte);
@@ -62,7 +62,7 @@ SocketAddress abstract_name(std::string_view address) {
 
 FileDescriptor open_socket() {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) throw_system_error("no socket", kPlace);
+  if (!socket.valid()) throw_system_error("no socket", kServerPlace);
   return socket;
 }
 
@@ -75,8 +75,8 @@ uid_t user_of_peer(int socket) {
 }
 
 // One message of one byte, which may carry a descriptor.
-struct Message {
-  explicit Message(char text) : byte(text), part{&byte, 1} {
+struct DescriptorMessage {
+  explicit DescriptorMessage(char text) : byte(text), part{&byte, 1} {
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
@@ -90,7 +90,7 @@ struct Message {
 };
 
 void answer(int socket, char verdict, int descriptor) {
-  Message message(verdict);
+  DescriptorMessage message(verdict);
   if (verdict == kGranted) {
     cmsghdr* const attached = CMSG_FIRSTHDR(&message.header);
     attached->cmsg_level = SOL_SOCKET;
@@ -111,7 +111,7 @@ bool wait_readable(int socket, const Deadline& deadline) {
     pollfd one{socket, POLLIN, 0};
     const int count = ::poll(&one, 1, static_cast<int>(std::min<std::int64_t>(rest, INT_MAX)));
     if (count > 0) return true;
-    if (count < 0 && errno != EINTR) throw_system_error("cannot wait for the server", kPlace);
+    if (count < 0 && errno != EINTR) throw_system_error("cannot wait for the server", kServerPlace);
   }
   return false;
 }
@@ -146,15 +146,15 @@ class RegionServer::Loop {
         region_(::fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0)),
         stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         listener_(open_socket()) {
-    if (!region_.valid() || !stop_.valid()) throw_system_error("no descriptor", kPlace);
+    if (!region_.valid() || !stop_.valid()) throw_system_error("no descriptor", kServerPlace);
     const SocketAddress own = abstract_name(address);
     if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&own.name), own.size) != 0 ||
         ::listen(listener_.get(), SOMAXCONN) != 0)
-      throw_system_error("cannot listen", kPlace);
+      throw_system_error("cannot listen", kServerPlace);
     try {
       thread_ = std::thread([this] { run(); });
     } catch (const std::system_error& error) {
-      throw Error(ErrorKind::kResource, fmt::format("no thread: {}", error.what()), kPlace);
+      throw Error(ErrorKind::kResource, fmt::format("no thread: {}", error.what()), kServerPlace);
     }
   }
   Loop(const Loop&) = delete;
@@ -210,7 +210,7 @@ SharedRegion fetch_region(std::string_view address, const Deadline& deadline) {
                 "Run all processes of a job as the same user.");
   }
   if (!wait_readable(socket.get(), deadline)) time_out(address);
-  Message message(0);
+  DescriptorMessage message(0);
   const ssize_t count = ::recvmsg(socket.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (count <= 0)
     throw Error(ErrorKind::kPeerLost, "the process that offers the region ended before it answered", where);

@@ -2,11 +2,9 @@
 
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include "muster/base/check.h"
-#include "muster/base/error.h"
 #include "muster/comm/mailbox.h"
+#include "muster/comm/network_messages.h"
 
 namespace muster::comm {
 namespace {
@@ -14,39 +12,6 @@ namespace {
 void copy(const Call& call, const void* input, void* output) {
   if (input != output && call.count > 0) std::memmove(output, input, call.count * size_of(call.type));
 }
-
-class FinishedTransfer final : public Transfer {
- public:
-  bool test() override { return true; }
-  void wait(const Deadline&) override {}
-};
-
-// A receive of this rank's own message.
-class OwnReceive final : public Transfer {
- public:
-  OwnReceive(std::shared_ptr<Mailbox> mailbox, std::uint32_t tag, View target)
-      : mailbox_(std::move(mailbox)), tag_(tag), target_(target) {}
-
-  bool test() override {
-    if (done_) return true;
-    const std::optional<Message> message = mailbox_->take(0, tag_);
-    if (!message) return false;
-    deliver(*message, 0, tag_, target_);
-    return done_ = true;
-  }
-  void wait(const Deadline&) override {
-    // Nobody else could send it while this rank waits.
-    if (!test())
-      throw Error(ErrorKind::kTimeout, fmt::format("receive: this rank has sent itself nothing with tag {}", tag_), {},
-                  "Start the send before waiting for it.");
-  }
-
- private:
-  std::shared_ptr<Mailbox> mailbox_;
-  std::uint32_t tag_;
-  View target_;
-  bool done_ = false;
-};
 
 class SelfBackend final : public Backend {
  public:
@@ -64,12 +29,10 @@ class SelfBackend final : public Backend {
   void barrier(const Call&, const Deadline&) override {}
 
   std::unique_ptr<Transfer> send(int, std::uint32_t tag, ConstView data) override {
-    const std::span<const std::byte> bytes = data.bytes();
-    mailbox_->put(0, tag, {data.type, {bytes.begin(), bytes.end()}});
-    return std::make_unique<FinishedTransfer>();
+    return send_to_itself(*mailbox_, 0, tag, data);
   }
   std::unique_ptr<Transfer> receive(int, std::uint32_t tag, View data) override {
-    return std::make_unique<OwnReceive>(mailbox_, tag, data);
+    return receive_from_itself(mailbox_, 0, tag, data);
   }
   std::unique_ptr<Backend> split(const std::vector<int>&, const std::string&, const Deadline&) override {
     return make_self_backend();

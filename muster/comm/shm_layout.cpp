@@ -10,7 +10,7 @@
 namespace muster::comm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x70756f7267687375;  // "ushgroup"
+constexpr std::uint64_t kGroupMagic = 0x70756f7267687375;  // "ushgroup"
 constexpr std::uint32_t kLayoutVersion = 1;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kLargestPart = std::size_t{1} << 32;
@@ -45,7 +45,7 @@ std::size_t ShmLayout::bytes(const ShmSizes& sizes) {
 
 void ShmLayout::format(std::span<std::byte> region, const ShmSizes& sizes) {
   MUSTER_CHECK(region.size() >= bytes(sizes), "the region is too small for its group");
-  const ShmHead head{kMagic, kLayoutVersion, sizes.ranks, sizes.slot_bytes, sizes.channel_bytes};
+  const ShmHead head{kGroupMagic, kLayoutVersion, sizes.ranks, sizes.slot_bytes, sizes.channel_bytes};
   std::memcpy(region.data(), &head, sizeof head);
 }
 
@@ -53,7 +53,7 @@ ShmLayout::ShmLayout(std::span<std::byte> region) : region_(region) {
   if (region.size() < sizeof(ShmHead)) refuse(fmt::format("it is only {} bytes long", region.size()));
   ShmHead head;
   std::memcpy(&head, region.data(), sizeof head);
-  if (head.magic != kMagic) refuse("it does not begin with a group's mark");
+  if (head.magic != kGroupMagic) refuse("it does not begin with a group's mark");
   if (head.layout_version != kLayoutVersion)
     refuse(fmt::format("its layout is version {}, and this program's is {}", head.layout_version, kLayoutVersion));
   if (head.ranks < 1 || head.ranks > Board::kMaxSeats || head.slot_bytes % kLine != 0 ||

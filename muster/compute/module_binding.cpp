@@ -88,33 +88,34 @@ ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
 }
 
 ModuleBinding::~ModuleBinding() {
-  for (const auto& [parameter, hook] : hooks_)
-    parameters_[parameter].remove_hook(hook);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (hooks_[i]) parameters_[i].remove_hook(*hooks_[i]);
 }
 
 void ModuleBinding::add_hooks() {
+  hooks_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (hooks_[i] || !parameters_[i].requires_grad()) continue;
     const model::TensorSlot& slot = layout_.tensors()[i];
-    if (!slot.trainable) continue;
     // A hook sees the whole gradient of one backward, tied uses already added, before LibTorch stores it. What it
     // returns is a fresh view of the area, which LibTorch takes over as grad() without a copy.
-    hooks_.emplace_back(i, parameters_[i].register_hook([capture = capture_, i, offset = slot.offset,
-                                                         shape = slot.shape](const torch::Tensor& gradient) {
-      // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are part
-      // of a graph and stay where they are until collect().
-      if (!capture->active || capture->taken[i] || torch::GradMode::is_enabled() ||
-          gradient.layout() != torch::kStrided || gradient.scalar_type() != torch::kFloat32) {
-        return gradient;
-      }
-      capture->taken[i] = true;
-      torch::Tensor place = torch::from_blob(capture->area.gradient.data() + offset, shape, torch::kFloat32);
-      place.copy_(gradient);
-      if (capture->ready) {
-        capture->area.present[i] = 1;
-        capture->ready(i);
-      }
-      return place;
-    }));
+    hooks_[i] = parameters_[i].register_hook(
+        [capture = capture_, i, offset = slot.offset, shape = slot.shape](const torch::Tensor& gradient) {
+          // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are
+          // part of a graph and stay where they are until collect().
+          if (!capture->active || capture->taken[i] || torch::GradMode::is_enabled() ||
+              gradient.layout() != torch::kStrided || gradient.scalar_type() != torch::kFloat32) {
+            return gradient;
+          }
+          capture->taken[i] = true;
+          torch::Tensor place = torch::from_blob(capture->area.gradient.data() + offset, shape, torch::kFloat32);
+          place.copy_(gradient);
+          if (capture->ready) {
+            capture->area.present[i] = 1;
+            capture->ready(i);
+          }
+          return place;
+        });
   }
 }
 
@@ -142,16 +143,20 @@ void ModuleBinding::write_buffers(std::span<const std::byte> bytes) {
 }
 
 void ModuleBinding::attach(std::array<std::span<const float>, 2> versions, std::shared_ptr<void> owner) {
+  std::vector<GuardedRange> guarded;
   for (std::size_t index = 0; index < versions.size(); ++index) {
     MUSTER_CHECK(versions[index].size() == layout_.size(), "a flat array of the layout's size");
     views_[index].clear();
     for (const model::TensorSlot& slot : layout_.tensors()) {
-      // LibTorch has no tensors that cannot be written; where the memory cannot, writing ends the process.
+      // LibTorch has no tensors that cannot be written; where the memory cannot, writing ends the process, and the
+      // guard says why.
+      guarded.push_back({std::as_bytes(versions[index].subspan(slot.offset, slot.count)), slot.name});
       float* const place = const_cast<float*>(versions[index].data()) + slot.offset;
       views_[index].push_back(torch::from_blob(
           place, slot.shape, [owner](void*) {}, torch::kFloat32));
     }
   }
+  guard_.emplace(std::move(guarded));
   shown_ = -1;
 }
 
@@ -167,6 +172,7 @@ void ModuleBinding::show(int index) {
 void ModuleBinding::begin_lane(const LaneArea& area, std::function<void(std::size_t tensor)> ready) {
   for (torch::Tensor& parameter : parameters_)
     parameter.mutable_grad() = torch::Tensor();
+  add_hooks();
   capture_->area = area;
   capture_->ready = std::move(ready);
   capture_->active = true;

@@ -13,15 +13,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "muster/compute/buffer_layout.h"
 #include "muster/compute/lane_area.h"
+#include "muster/compute/write_guard.h"
 #include "muster/model/flat_layout.h"
 
 namespace muster::compute {
@@ -63,6 +64,7 @@ class ModuleBinding {
   torch::nn::Module& module() { return *module_; }
 
  private:
+  // To parameters that get gradients and have none yet: the first time, and when one was unfrozen.
   void add_hooks();
 
   std::shared_ptr<torch::nn::Module> module_;
@@ -71,11 +73,12 @@ class ModuleBinding {
   std::vector<torch::Tensor> parameters_;  // in layout order
   std::vector<torch::Tensor> buffers_;     // in buffer-layout order
   std::array<std::vector<torch::Tensor>, 2> views_;
+  std::optional<WriteGuard> guard_;  // of the memory they show
   int shown_ = -1;
   // What the hooks on the parameters look at: they may outlive a moved or destroyed binding by one backward.
   struct Capture;
   std::shared_ptr<Capture> capture_;
-  std::vector<std::pair<std::size_t, unsigned>> hooks_;  // parameter, its hook
+  std::vector<std::optional<unsigned>> hooks_;  // of each parameter
 };
 
 }  // namespace muster::compute

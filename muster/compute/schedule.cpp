@@ -91,6 +91,12 @@ void validate(const Schedule& schedule) {
   require(not_negative(schedule.gamma), "gamma", schedule.gamma, kNotNegative);
   require(not_negative(schedule.power), "power", schedule.power, kNotNegative);
   require(fraction(schedule.final_fraction), "final_fraction", schedule.final_fraction, kFraction);
+  const bool walks = schedule.kind == Kind::kCosine || schedule.kind == Kind::kPolynomial;
+  if (walks && schedule.total_steps == 0) {
+    // Its end would be its beginning: the rate would be that of the end in every step.
+    throw Error(ErrorKind::kInvalidInput, fmt::format("schedule: {} needs total_steps", to_string(schedule.kind)), {},
+                "Set total_steps to the steps of the whole run, over which the rate falls.");
+  }
   for (const double milestone : schedule.milestones) {
     require(not_negative(milestone), "milestones", milestone, kNotNegative);
   }

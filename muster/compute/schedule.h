@@ -23,7 +23,7 @@ struct Schedule {
   Kind kind = Kind::kConstant;
   double warmup_steps = 0;              // may be a fraction: 5 epochs are seldom a whole number of steps
   double warmup_start = 0.1;            // as a fraction of the base rate; 0 would waste the first step
-  std::uint64_t total_steps = 0;        // of the whole run, warm-up included
+  std::uint64_t total_steps = 0;        // of the whole run, warm-up included; kCosine, kPolynomial: at least 1
   std::vector<double> milestones = {};  // kStep: in steps from the start of the run; falls within warm-up count, too
   double gamma = 0.1;                   // kStep
   double power = 1.0;                   // kPolynomial
@@ -37,7 +37,7 @@ std::vector<std::string> schedule_names();
 Schedule::Kind parse_schedule(std::string_view name);
 std::string_view to_string(Schedule::Kind kind);
 
-// Throws Error{kInvalidInput} that names the field when a number is not finite or is out of its range.
+// Throws Error{kInvalidInput} that names the field when a number is missing, not finite or out of its range.
 void validate(const Schedule& schedule);
 
 // The rate of the update that follows `step` finished ones. REQUIRES: validate(schedule) passed.

@@ -117,50 +117,124 @@ void measure_slice(const model::FlatLayout& layout, std::span<const LaneGradient
   }
 }
 
+namespace {
+
+// Writes the blocks of version k+1, one after the other.
+class BlockWriter {
+ public:
+  BlockWriter(const model::FlatLayout& layout, const UpdateRule& rule, const Version& current, const Version& next)
+      : blocks_(layout.blocks()),
+        rule_(rule),
+        current_(current),
+        next_(next),
+        slots_(static_cast<std::size_t>(rule.optimizer->slots())),
+        stores_(layout.size() * sizeof(float) * (1 + slots_) > kCachedBytes ? Stores::kStreamed : Stores::kCached) {}
+
+  // Of a tensor without a gradient. Version k+1's memory holds version k-1: what does not change is copied.
+  void keep(std::size_t index) const {
+    const Block& block = blocks_[index];
+    std::ranges::copy(part(current_.parameters, block), part(next_.parameters, block).begin());
+    for (std::size_t slot = 0; slot < slots_; ++slot)
+      std::ranges::copy(part(current_.state[slot], block), part(next_.state[slot], block).begin());
+    if (first_of_tensor(index)) next_.updates[block.tensor] = current_.updates[block.tensor];
+  }
+
+  // `norms` of every block, for optimizers that need them.
+  void update(std::size_t index, std::span<const float> gradient, float scale, std::span<const Norms> norms) const {
+    const Block& block = blocks_[index];
+    const TensorStep step = step_of(rule_, block.tensor, current_);
+    const double trust_ratio = rule_.optimizer->needs_norms() ? trust_ratio_of(index, step, norms) : 1;
+    BlockOutput output;
+    output.stores = stores_;
+    output.parameters = part(next_.parameters, block);
+    for (std::size_t slot = 0; slot < slots_; ++slot)
+      output.state[slot] = part(next_.state[slot], block);
+    rule_.optimizer->update(input_of(block, gradient, current_, scale), step, trust_ratio, output);
+    if (first_of_tensor(index)) next_.updates[block.tensor] = step.step;
+  }
+
+ private:
+  bool first_of_tensor(std::size_t index) const {
+    return index == 0 || blocks_[index - 1].tensor != blocks_[index].tensor;
+  }
+
+  // By all blocks of the tensor, in block order, whoever owns them.
+  double trust_ratio_of(std::size_t index, const TensorStep& step, std::span<const Norms> norms) const {
+    const std::uint32_t tensor = blocks_[index].tensor;
+    std::size_t from = index;
+    while (from > 0 && blocks_[from - 1].tensor == tensor)
+      --from;
+    Norms whole;
+    for (std::size_t i = from; i < blocks_.size() && blocks_[i].tensor == tensor; ++i) {
+      whole.parameters_squared += norms[i].parameters_squared;
+      whole.update_squared += norms[i].update_squared;
+    }
+    return rule_.optimizer->trust_ratio(whole, step);
+  }
+
+  const std::vector<Block>& blocks_;
+  const UpdateRule& rule_;
+  const Version& current_;
+  const Version& next_;
+  const std::size_t slots_;
+  const Stores stores_;
+};
+
+// Whether to leave the block's tensor alone for good.
+bool never_trains(const UpdateRule& rule, std::uint32_t tensor, bool present) {
+  if (rule.tensors[tensor].trainable) return false;
+  // Its sum would stand where the parameters are.
+  MUSTER_CHECK(!present, "a gradient of a tensor that never trains");
+  return true;
+}
+
+}  // namespace
+
 void update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
                   const Verdict& verdict, BlockRange slice, const Version& current, const Version& next,
                   std::span<const Norms> norms) {
   MUSTER_CHECK(verdict.apply, "a skipped step updates nothing");
-  const std::vector<Block>& blocks = layout.blocks();
-  const auto slots = static_cast<std::size_t>(rule.optimizer->slots());
-  const Stores stores =
-      layout.size() * sizeof(float) * (1 + slots) > kCachedBytes ? Stores::kStreamed : Stores::kCached;
+  const BlockWriter writer(layout, rule, current, next);
   ReducedGradient gradient(lanes, next);
   for (std::size_t index = slice.first; index < slice.last; ++index) {
-    const Block& block = blocks[index];
-    const bool first_of_tensor = index == 0 || blocks[index - 1].tensor != block.tensor;
-    if (!rule.tensors[block.tensor].trainable) continue;
-    if (!any_present(lanes, block.tensor)) {
-      // Version k+1's memory holds version k-1: what does not change is copied.
-      std::ranges::copy(part(current.parameters, block), part(next.parameters, block).begin());
-      for (std::size_t slot = 0; slot < slots; ++slot) {
-        std::ranges::copy(part(current.state[slot], block), part(next.state[slot], block).begin());
-      }
-      if (first_of_tensor) next.updates[block.tensor] = current.updates[block.tensor];
+    const Block& block = layout.blocks()[index];
+    const bool present = any_present(lanes, block.tensor);
+    if (never_trains(rule, block.tensor, present)) continue;
+    if (present)
+      writer.update(index, gradient.of(block), verdict.gradient_scale, norms);
+    else
+      writer.keep(index);
+  }
+}
+
+bool updates_at_once(const UpdateRule& rule) {
+  return !rule.clip_norm && !rule.optimizer->needs_norms();
+}
+
+void reduce_and_update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes,
+                             const UpdateRule& rule, BlockRange slice, const Version& current, const Version& next,
+                             std::span<BlockSum> records) {
+  MUSTER_CHECK(updates_at_once(rule), "what is done with a block does not depend on others");
+  const BlockWriter writer(layout, rule, current, next);
+  std::vector<const float*> sources(lanes.size());
+  std::vector<float> sum(model::kBlockFloats);
+  for (std::size_t index = slice.first; index < slice.last; ++index) {
+    const Block& block = layout.blocks()[index];
+    const bool present = any_present(lanes, block.tensor);
+    records[index] = BlockSum{0.0, true};
+    if (never_trains(rule, block.tensor, present)) continue;
+    if (!present) {
+      writer.keep(index);
       continue;
     }
-    const TensorStep step = step_of(rule, block.tensor, current);
-    double trust_ratio = 1;
-    if (rule.optimizer->needs_norms()) {
-      // All blocks of the tensor, in block order, whoever owns them.
-      std::size_t from = index;
-      while (from > 0 && blocks[from - 1].tensor == block.tensor)
-        --from;
-      Norms whole;
-      for (std::size_t i = from; i < blocks.size() && blocks[i].tensor == block.tensor; ++i) {
-        whole.parameters_squared += norms[i].parameters_squared;
-        whole.update_squared += norms[i].update_squared;
-      }
-      trust_ratio = rule.optimizer->trust_ratio(whole, step);
+    std::span<const float> reduced{lanes[0].values + block.begin, block.size()};
+    if (lanes.size() > 1) {
+      for (std::size_t lane = 0; lane < lanes.size(); ++lane)
+        sources[lane] = lanes[lane].present[block.tensor] != 0 ? lanes[lane].values : nullptr;
+      reduced = reduce_lanes(sources, block.begin, std::span(sum).first(block.size()));
     }
-    BlockOutput output;
-    output.stores = stores;
-    output.parameters = part(next.parameters, block);
-    for (std::size_t slot = 0; slot < slots; ++slot)
-      output.state[slot] = part(next.state[slot], block);
-    rule.optimizer->update(input_of(block, gradient.of(block), current, verdict.gradient_scale), step, trust_ratio,
-                           output);
-    if (first_of_tensor) next.updates[block.tensor] = step.step;
+    records[index] = examine(reduced);
+    writer.update(index, reduced, 1, {});
   }
 }
 

@@ -8,7 +8,8 @@
 //   2. measure_slice  (LARS and LAMB) records every block's norms;
 //   3. update_slice   writes version k+1.
 // Between 1 and 2 judge_step decides, from all records in block order, whether the step is applied and how it is
-// clipped.
+// clipped. Where a block's update does not depend on that (no clipping, no norms) one pass does all three, and a step
+// that turns out not to be finite is dropped: half of the reading and writing is saved.
 //
 // Version k and the lanes are only ever read, so a slice can be done again by anyone after a crash at any instruction.
 // The sum of several lanes is kept where version k+1's parameters go: nobody reads these before phase 3 overwrites
@@ -42,7 +43,7 @@ struct LaneGradient {
 struct TensorRule {
   double weight_decay = 0;
   bool adapt = true;      // LARS and LAMB: scale by the trust ratio
-  bool trainable = true;  // false: never written, both versions hold the same values from the start
+  bool trainable = true;  // false: never gets a gradient; never written, both versions are the same from the start
   double lr_factor = 1;   // of the step's learning rate
 };
 
@@ -80,5 +81,12 @@ void measure_slice(const model::FlatLayout& layout, std::span<const LaneGradient
 void update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
                   const Verdict& verdict, BlockRange slice, const Version& current, const Version& next,
                   std::span<const Norms> norms);
+
+// Whether all phases can be one, and that one: writes version k+1 and records[first..last). If judge_step() then says
+// that the step is not applied, version k+1 is not to be shown to anybody.
+bool updates_at_once(const UpdateRule& rule);
+void reduce_and_update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes,
+                             const UpdateRule& rule, BlockRange slice, const Version& current, const Version& next,
+                             std::span<BlockSum> records);
 
 }  // namespace muster::compute

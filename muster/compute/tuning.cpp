@@ -72,12 +72,12 @@ void check_tuning(const Tuning& tuning, std::span<const std::string> parameters,
                [&](const std::string& name) { return fits_any(tuning.freeze, name); });
   for (const NumberedPattern& entry : tuning.unfreeze) {
     if (std::none_of(frozen.begin(), frozen.end(), [&](const std::string& name) { return fits(entry.pattern, name); }))
-      throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("model.unfreeze: \"{}\" fits nothing that model.freeze names", entry.pattern));
+      throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" fits nothing that model.freeze names", entry.pattern),
+                  "model.unfreeze");
   }
   if (!tuning.freeze.empty() && std::all_of(parameters.begin(), parameters.end(),
                                             [&](const std::string& name) { return frozen_epochs(tuning, name) > 0; })) {
-    throw Error(ErrorKind::kInvalidInput, "model.freeze: no parameter is left to train in the first epoch");
+    throw Error(ErrorKind::kInvalidInput, "no parameter is left to train in the first epoch", "model.freeze");
   }
 }
 

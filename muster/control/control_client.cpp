@@ -1,17 +1,10 @@
 #include "muster/control/control_client.h"
 
-#include <fcntl.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,12 +14,12 @@
 #include "muster/base/files.h"
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
+#include "muster/control/local_connection.h"
 #include "muster/control/wire.h"
 
 namespace muster::control {
 namespace {
 
-constexpr std::string_view kScheme = "unix-abstract:";
 constexpr std::chrono::milliseconds kRetryPause{50};
 
 std::vector<std::string> names_of_living(const Membership& membership) {
@@ -37,38 +30,11 @@ std::vector<std::string> names_of_living(const Membership& membership) {
   return names;
 }
 
-// A connection to the abstract socket of that name, made by hand so that the other end can be looked at.
-FileDescriptor connect_to(const std::string& address, const Deadline& deadline) {
-  const std::string name = address.substr(std::min(kScheme.size(), address.size()));
-  sockaddr_un place{};
-  if (!address.starts_with(kScheme) || name.empty() || name.size() + 1 > sizeof place.sun_path)
-    throw Error(ErrorKind::kDamaged, fmt::format("\"{}\" is no address of a coordinator", excerpt(address, 80)));
-  place.sun_family = AF_UNIX;
-  std::memcpy(place.sun_path + 1, name.data(), name.size());
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) throw_system_error("no socket for", address);
-  // For a Unix socket this also bounds the time that connect may wait for a listener that is too busy.
-  const auto left = std::max<std::int64_t>(1000, deadline.remaining().count() / 1000);
-  const timeval limit{static_cast<time_t>(left / 1'000'000), static_cast<suseconds_t>(left % 1'000'000)};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&place), length) != 0)
-    throw Error(ErrorKind::kPeerLost, "the coordinator cannot be reached", address, "Try again.");
-  ::fcntl(socket.get(), F_SETFL, O_NONBLOCK);
-  return socket;
-}
-
-// Names of abstract sockets are seen by every user, and free once their owner has died: the token is only for a process
-// of the user whose token it is.
-void require_owner(const FileDescriptor& socket, const std::filesystem::path& token) {
+// The token is only for a process of the user whose token it is.
+uid_t owner_of(const std::filesystem::path& token) {
   struct stat status {};
   if (::stat(token.c_str(), &status) != 0) throw_system_error("cannot be examined", token);
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != status.st_uid)
-    throw Error(ErrorKind::kPeerLost,
-                fmt::format("process {} of user {} listens where the coordinator of user {} should", peer.pid, peer.uid,
-                            status.st_uid));
+  return status.st_uid;
 }
 
 }  // namespace
@@ -100,8 +66,7 @@ void ControlClient::call(const Deadline& deadline, const Call& call) const {
       const std::optional<std::string> address = record_.endpoint();
       if (!address)
         throw Error(ErrorKind::kPeerLost, "the coordinator does not listen yet", run_.string(), "Try again.");
-      FileDescriptor socket = connect_to(*address, deadline);
-      require_owner(socket, token_file(run_));
+      FileDescriptor socket = connect_local(*address, owner_of(token_file(run_)), "coordinator", deadline);
       const std::string token = read_token(token_file(run_));
       grpc::ChannelArguments arguments;
       arguments.SetMaxReceiveMessageSize(kMostReplyBytes);

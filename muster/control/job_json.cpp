@@ -97,15 +97,20 @@ Json to_json(const Launch& launch) {
           {"liveness_seconds", launch.liveness_seconds},
           {"hang_seconds", launch.hang_seconds},
           {"grace_seconds", launch.grace_seconds},
-          {"earlier_generations", launch.earlier_generations}};
+          {"earlier_generations", launch.earlier_generations},
+          {"start_seconds", launch.start_seconds}};
 }
 
 Launch launch_from(const Json& json, const std::string& where) {
-  return {
-      json_get<std::string>(json, "program", where),     json_get<std::vector<std::string>>(json, "arguments", where),
-      json_get<std::string>(json, "folder", where),      json_get<std::string>(json, "store", where),
-      json_get<double>(json, "liveness_seconds", where), json_get<double>(json, "hang_seconds", where),
-      json_get<double>(json, "grace_seconds", where),    json_get<std::uint64_t>(json, "earlier_generations", where)};
+  return {json_get<std::string>(json, "program", where),
+          json_get<std::vector<std::string>>(json, "arguments", where),
+          json_get<std::string>(json, "folder", where),
+          json_get<std::string>(json, "store", where),
+          json_get<double>(json, "liveness_seconds", where),
+          json_get<double>(json, "hang_seconds", where),
+          json_get<double>(json, "grace_seconds", where),
+          json_get<std::uint64_t>(json, "earlier_generations", where),
+          json.contains("start_seconds") ? json_get<double>(json, "start_seconds", where) : Launch().start_seconds};
 }
 
 Json to_json(const WantedState& wanted) {

@@ -41,6 +41,7 @@ struct Launch {
   double hang_seconds = 10;
   double grace_seconds = 30;
   std::uint64_t earlier_generations = 0;  // before these workers began: theirs count from 1
+  double start_seconds = 600;
   bool operator==(const Launch&) const = default;
 };
 

@@ -23,7 +23,8 @@ constexpr std::chrono::milliseconds kPause{50};
 
 LocalListener::LocalListener(const std::string& name, Callbacks callbacks) : callbacks_(std::move(callbacks)) {
   sockaddr_un place{};
-  MUSTER_CHECK(name.size() + 1 <= sizeof place.sun_path, "a name that is too long for a socket");
+  static_assert(kLongestName + 1 <= sizeof place.sun_path);
+  MUSTER_CHECK(name.size() <= kLongestName, "a name that is too long for a socket");
   place.sun_family = AF_UNIX;
   name.copy(place.sun_path + 1, name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());

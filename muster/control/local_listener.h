@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <thread>
@@ -22,7 +23,9 @@ class LocalListener {
     std::function<void(uid_t user)> refused;
   };
 
-  // Listens under `name` (without the leading zero byte). Throws kIo, kResource.
+  static constexpr std::size_t kLongestName = 107;
+
+  // Listens under `name` (without the leading zero byte). Throws kIo, kResource. REQUIRES: at most kLongestName bytes.
   LocalListener(const std::string& name, Callbacks callbacks);
   LocalListener(const LocalListener&) = delete;
   LocalListener& operator=(const LocalListener&) = delete;

@@ -29,12 +29,14 @@ MembershipDecision decide_members(const JobView& job) {
   std::uint64_t ready = 0;
   int occupied = 0;
   int leaving = 0;
+  int done = 0;
   bool somebody_lost = false;
   bool starting = false;
   for (std::size_t i = 0; i < job.seats.size(); ++i) {
     const SeatView& seat = job.seats[i];
     const std::uint64_t bit = std::uint64_t{1} << i;
     somebody_lost |= seat.lost;
+    done += seat.done ? 1 : 0;
     if (seat.state == SeatState::kEmpty) continue;
     ++occupied;
     if (seat.state == SeatState::kMember) members |= bit;
@@ -43,7 +45,7 @@ MembershipDecision decide_members(const JobView& job) {
       continue;
     }
     if (seat.state == SeatState::kReady) ready |= bit;
-    starting |= seat.state == SeatState::kStarting && seat.since_start < kStartPatience;
+    starting |= seat.state == SeatState::kStarting && seat.since_start < kGathering;
   }
   if (job.generation == 0 && std::any_of(job.seats.begin(), job.seats.end(),
                                          [](const SeatView& seat) { return seat.failures >= kMostFailures; })) {
@@ -53,7 +55,7 @@ MembershipDecision decide_members(const JobView& job) {
   }
   // The arena outlives its workers: others can go on in it, unless they would only fail as well.
   const bool hopeless = job.failed || std::all_of(job.seats.begin(), job.seats.end(), [](const SeatView& seat) {
-                          return seat.state == SeatState::kEmpty && seat.failures >= kMostFailures;
+                          return seat.state == SeatState::kEmpty && (seat.done || seat.failures >= kMostFailures);
                         });
   if (job.generation > 0 && members == 0 && hopeless) {
     decision.all_lost = !job.finishing;
@@ -70,16 +72,21 @@ MembershipDecision decide_members(const JobView& job) {
     }
   }
   const bool let_in = ready != 0 && !job.finishing && (job.generation > 0 || !starting);
-  if (job.arena && (somebody_lost || let_in)) {
+  const bool regroup = job.regroup && members != 0 && job.generation > 0;
+  if (job.arena && (somebody_lost || let_in || regroup)) {
     decision.new_generation = true;
     decision.members = members | (let_in ? ready : 0);
-    decision.reason = fmt::format("{}; members are {}", somebody_lost ? "a member is lost" : "workers are ready",
+    decision.reason = fmt::format("{}; members are {}",
+                                  somebody_lost ? "a member is lost"
+                                  : let_in      ? "workers are ready"
+                                                : "a server has gone back",
                                   seat_list(decision.members));
   }
   if (job.finishing) return decision;
-  for (std::size_t i = 0; i < job.seats.size() && occupied < job.target; ++i) {
+  for (std::size_t i = 0; i < job.seats.size() && occupied + done < job.target; ++i) {
     const SeatView& seat = job.seats[i];
-    if (seat.state != SeatState::kEmpty || (seat.failures > 0 && seat.since_failure < back_off(seat.failures)))
+    if (seat.state != SeatState::kEmpty || seat.done ||
+        (seat.failures > 0 && seat.since_failure < back_off(seat.failures)))
       continue;
     decision.start.push_back(static_cast<int>(i));
     ++occupied;

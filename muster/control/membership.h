@@ -20,6 +20,7 @@ struct SeatView {
   std::chrono::nanoseconds since_start{};    // when starting
   bool lost = false;                         // a member of the present generation whose process is dead
   bool leaving = false;                      // told to go, and its death is not confirmed yet
+  bool done = false;                         // its worker has left in good order: nobody takes its place
 };
 
 struct JobView {
@@ -29,6 +30,7 @@ struct JobView {
   bool arena = false;      // there is one to train in
   bool failed = false;     // the last member has ended by itself, with an error: those who come would do the same
   bool finishing = false;  // a worker has finished the job: nobody is started or let in any more
+  bool regroup = false;    // all members have to look again where they stand
 };
 
 struct MembershipDecision {
@@ -45,8 +47,9 @@ constexpr int kMostFailures = 5;
 constexpr std::chrono::seconds kFirstBackOff{1};  // doubled with every further failure
 constexpr std::chrono::minutes kQuarantine{10};
 constexpr std::chrono::seconds kForgiven{3};
-// For how long the first generation waits for workers that are still starting once one is ready.
-constexpr std::chrono::seconds kStartPatience{60};
+// For how long the first generation waits for workers that are still starting once one is ready; who comes later joins
+// a later one.
+constexpr std::chrono::seconds kGathering{60};
 
 // How long a seat stays empty after `failures` in a row: the first is made good at once.
 std::chrono::nanoseconds back_off(int failures);

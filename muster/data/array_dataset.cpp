@@ -118,7 +118,7 @@ ArrayDataset::ArrayDataset(NpyArray features, ArrayTargets targets, std::int64_t
       classes > 0 ? targets_.labels.size() : targets_.values.size() / static_cast<std::uint64_t>(targets_.width);
   if (count != samples_) invalid(features_, fmt::format("has {} samples and {} targets", samples_, count));
   std::vector<std::int64_t> shape(header.shape.begin() + 1, header.shape.end());
-  if (shape.empty()) shape = {1};
+  if (shape.empty()) shape.push_back(1);
   if (shape.size() == 2) shape.insert(shape.begin(), 1);
   channels_last_ = shape.size() == 3 && is_channels(shape[2]) && !is_channels(shape[0]);
   if (channels_last_) std::rotate(shape.begin(), shape.begin() + 2, shape.end());
@@ -204,8 +204,7 @@ void ArrayDataset::read_features(std::uint64_t id, std::span<float> features) co
     }
   }
   if (!finite) {
-    throw Error(ErrorKind::kDamaged, "has an element that is not a finite number",
-                fmt::format("{}: sample {}", features_.where(), id));
+    throw Error(ErrorKind::kDamaged, "has an element that is not a finite number", name(id));
   }
 }
 
@@ -225,10 +224,13 @@ void ArrayDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {
   for (std::uint64_t i = 0; i < width; ++i) {
     room.values[i] = targets_.values[id * width + i];
     if (!std::isfinite(room.values[i])) {
-      throw Error(ErrorKind::kDamaged, "has a target that is not a finite number",
-                  fmt::format("{}: sample {}", features_.where(), id));
+      throw Error(ErrorKind::kDamaged, "has a target that is not a finite number", name(id));
     }
   }
+}
+
+std::string ArrayDataset::name(std::uint64_t id) const {
+  return fmt::format("{}: sample {}", features_.where(), id);
 }
 
 }  // namespace muster::data

@@ -74,6 +74,9 @@ class ArrayDataset final : public Dataset {
   // Throw kDamaged, naming file and sample, when an element is not a finite number.
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
+  // File and number.
+  std::string name(std::uint64_t id) const override;
+  std::int64_t label(std::uint64_t id) const override { return targets_.labels[id]; }
 
  private:
   void read_raw(std::uint64_t id, std::span<float> features) const;

@@ -1,9 +1,11 @@
 // The source numpy: arrays named x and y, or x_train, y_train, x_test and y_test, in an .npz file or a folder of .npy
 // files, with x_validation and y_validation where there are some.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,9 +38,11 @@ Arrays read_arrays(const std::filesystem::path& path) {
     for (const ZipMember& member : zip_members(archive, path.string())) {
       for (const std::string& name : wanted) {
         if (member.name != name + ".npy") continue;
+        const std::string where = fmt::format("{}: {}", path.string(), name);
+        // A few bytes may become very many: all of them are unpacked when its own header says that it has so many.
+        parse_npy_header(read_front(archive, member, kMostNpyHeader, path.string()), member.size, where);
         arrays.erase(name);
-        arrays.emplace(
-            name, NpyArray(read_member(archive, member, path.string()), fmt::format("{}: {}", path.string(), name)));
+        arrays.emplace(name, NpyArray(read_member(archive, member, path.string()), where));
       }
     }
   }
@@ -110,6 +114,20 @@ Alike alike_arrays(const DataForm& form, const std::filesystem::path& path) {
   dataset->normalize(form.normalization);
   alike.samples = std::move(dataset);
   return alike;
+}
+
+ArrayTargetLook look_at_targets(const std::filesystem::path& path) {
+  constexpr std::size_t kMostClasses = 20;
+  Arrays arrays = read_arrays(path);
+  const NpyArray array = take(arrays, arrays.contains("y_train") ? "y_train" : "y", path);
+  const NpyHeader& header = array.header();
+  const ArrayTargets targets = read_targets(array, true);
+  ArrayTargetLook look{.width = targets.width};
+  const bool whole = std::all_of(targets.values.begin(), targets.values.end(),
+                                 [](float value) { return value >= 0 && value == std::floor(value); });
+  const std::set<float> different(targets.values.begin(), targets.values.end());
+  look.classes = targets.width == 1 && whole && (header.is_integer() || different.size() <= kMostClasses);
+  return look;
 }
 
 Data open_arrays(const SourceOptions& options) {

@@ -11,7 +11,7 @@ void BadSamples::report(const Error& error) {
   }
   const MutexLock lock(mutex_);
   ++count_;
-  if (examples_.size() < kExamples) examples_.push_back(fmt::format("{}: {}", error.where(), error.message()));
+  if (examples_.size() < options_.examples) examples_.push_back(fmt::format("{}: {}", error.where(), error.message()));
   if (count_ > options_.limit) {
     throw Error(ErrorKind::kDamaged,
                 fmt::format("{} samples are bad, which is more than data.bad_sample_limit allows; the last one: {}",

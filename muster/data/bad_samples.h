@@ -18,6 +18,7 @@ enum class OnBadSample { kFail, kSkip };
 struct BadSampleOptions {
   OnBadSample on_bad_sample = OnBadSample::kFail;
   std::uint64_t limit = 100;  // skipped samples beyond which the job fails after all; of each process
+  std::size_t examples = 10;  // so many are kept in words
 };
 
 // Thread safety: any number of threads at once.
@@ -31,12 +32,10 @@ class BadSamples {
 
   bool skipping() const { return options_.on_bad_sample == OnBadSample::kSkip; }
   std::uint64_t count() const;
-  // Each in words, with file and line; the first few, in the order in which they were met.
+  // Each in words, with file and line; the first of them, in the order in which they were met.
   std::vector<std::string> examples() const;
 
  private:
-  static constexpr std::size_t kExamples = 10;
-
   const BadSampleOptions options_;
   mutable Mutex mutex_;
   std::uint64_t count_ MUSTER_GUARDED_BY(mutex_) = 0;

@@ -29,14 +29,14 @@ constexpr Tables kTables = make_tables();
 #if defined(__x86_64__)
 // The instruction takes three cycles and a new one can begin in each: three blocks at once are three times as fast as
 // one. What the blocks give is put together by the map below, which is linear over bits.
-constexpr std::size_t kBlock = 2048;
+constexpr std::size_t kCrcBlock = 2048;
 
-// Tables of the map "as if kBlock zero bytes followed", one for each byte of the register.
+// Tables of the map "as if kCrcBlock zero bytes followed", one for each byte of the register.
 constexpr std::array<std::array<std::uint32_t, 256>, 4> make_zeros_map() {
   std::array<std::array<std::uint32_t, 256>, 4> map{};
   for (std::size_t bit = 0; bit < 32; ++bit) {
     std::uint32_t crc = std::uint32_t{1} << bit;
-    for (std::size_t i = 0; i < kBlock; ++i)
+    for (std::size_t i = 0; i < kCrcBlock; ++i)
       crc = (crc >> 8) ^ kTables[0][crc & 0xFF];
     map[bit / 8][std::size_t{1} << (bit % 8)] = crc;
   }
@@ -66,13 +66,13 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_instruction(std::span<con
   std::uint64_t crc = static_cast<std::uint32_t>(~before);
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
-  for (; left >= 3 * kBlock; left -= 3 * kBlock, at += 3 * kBlock) {
+  for (; left >= 3 * kCrcBlock; left -= 3 * kCrcBlock, at += 3 * kCrcBlock) {
     std::uint64_t second = 0;
     std::uint64_t third = 0;
-    for (std::size_t i = 0; i < kBlock; i += 8) {
+    for (std::size_t i = 0; i < kCrcBlock; i += 8) {
       crc = __builtin_ia32_crc32di(crc, word_at(at + i));
-      second = __builtin_ia32_crc32di(second, word_at(at + kBlock + i));
-      third = __builtin_ia32_crc32di(third, word_at(at + 2 * kBlock + i));
+      second = __builtin_ia32_crc32di(second, word_at(at + kCrcBlock + i));
+      third = __builtin_ia32_crc32di(third, word_at(at + 2 * kCrcBlock + i));
     }
     crc = after_zeros(after_zeros(crc) ^ second) ^ third;
   }

@@ -17,7 +17,7 @@
 namespace muster::data {
 namespace {
 
-constexpr std::size_t kBlock = 64;
+constexpr std::size_t kCsvBlock = 64;
 constexpr std::size_t kLongestRecord = std::size_t{16} << 20;
 constexpr std::size_t kMostFields = 65536;
 
@@ -33,7 +33,7 @@ std::uint64_t structural_mask(const char* block, char delimiter) {
     mask |= std::uint64_t{static_cast<std::uint32_t>(_mm_movemask_epi8(found))} << (16 * part);
   }
 #else
-  for (std::size_t i = 0; i < kBlock; ++i)
+  for (std::size_t i = 0; i < kCsvBlock; ++i)
     mask |= std::uint64_t{block[i] == delimiter || block[i] == '\n'} << i;
 #endif
   return mask;
@@ -80,14 +80,14 @@ inline const char* CsvReader::next_structural(const char* from) {
   const char* const base = buffer_.data();
   auto offset = static_cast<std::size_t>(from - base);
   while (offset < end_) {
-    const std::size_t block = offset / kBlock;
+    const std::size_t block = offset / kCsvBlock;
     if (block != block_) {
       block_ = block;
-      mask_ = structural_mask(base + block * kBlock, delimiter_);
+      mask_ = structural_mask(base + block * kCsvBlock, delimiter_);
     }
-    const std::uint64_t rest = mask_ >> (offset % kBlock);
+    const std::uint64_t rest = mask_ >> (offset % kCsvBlock);
     if (rest != 0) return std::min(base + offset + std::countr_zero(rest), base + end_);
-    offset = (block + 1) * kBlock;
+    offset = (block + 1) * kCsvBlock;
   }
   return base + end_;
 }
@@ -166,13 +166,13 @@ void CsvReader::refill() {
   end_ = held;
   block_ = SIZE_MAX;
   const std::size_t size = std::max(buffer_bytes_, 2 * held);
-  if (buffer_.size() < size + kBlock) buffer_.resize(size + kBlock);
-  const std::size_t room = buffer_.size() - kBlock - held;
+  if (buffer_.size() < size + kCsvBlock) buffer_.resize(size + kCsvBlock);
+  const std::size_t room = buffer_.size() - kCsvBlock - held;
   const std::size_t count = bytes_->read(std::as_writable_bytes(std::span(buffer_)).subspan(held, room));
   end_ += count;
   bytes_read_ += count;
   at_end_ = count < room;
-  std::memset(buffer_.data() + end_, 0, kBlock);
+  std::memset(buffer_.data() + end_, 0, kCsvBlock);
 }
 
 }  // namespace muster::data

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -103,7 +104,9 @@ Json DataForm::to_json() const {
     list.push_back(std::move(entry));
   }
   json["columns"] = std::move(list);
-  json["target"] = columns.target;
+  // Cards have had one target, and most still do.
+  json["target"] = columns.targets.front();
+  if (columns.targets.size() > 1) json["targets"] = columns.targets;
   return json;
 }
 
@@ -118,7 +121,8 @@ DataForm DataForm::from_json(const Json& json, const std::string& where) {
     validate(form.normalization, static_cast<std::int64_t>(form.normalization.mean.size()));
   if (!json.contains("columns")) return form;
   std::uint64_t features = 0;
-  form.columns.target = json_get<std::uint64_t>(json, "target", where);
+  form.columns.targets = {json_get<std::uint64_t>(json, "target", where)};
+  if (json.contains("targets")) form.columns.targets = json_get<std::vector<std::size_t>>(json, "targets", where);
   for (const Json& entry : list(json, "columns", where)) {
     Column column;
     column.name = json_get<std::string>(entry, "name", where);
@@ -126,12 +130,20 @@ DataForm DataForm::from_json(const Json& json, const std::string& where) {
     column.categories = json_get<std::vector<std::string>>(entry, "categories", where);
     const auto [mean, stddev] = read_scale(entry, where);
     form.scales.push_back({mean, stddev, json_get<double>(entry, "missing", where)});
-    if (form.columns.columns.size() != form.columns.target && column.kind != ColumnKind::kIgnored)
+    if (!form.columns.is_target(form.columns.columns.size()) && column.kind != ColumnKind::kIgnored)
       features += column.kind == ColumnKind::kNumeric ? 1 : column.categories.size();
     form.columns.columns.push_back(std::move(column));
   }
-  if (form.columns.target >= form.columns.columns.size() || features != form.spec.elements())
-    damaged(where, "the columns do not make the samples");
+  std::set<std::size_t> targets;
+  for (const std::size_t target : form.columns.targets) {
+    // A target that is ignored would have no values, and one that is there twice no place of its own.
+    if (target >= form.columns.columns.size() || !targets.insert(target).second ||
+        form.columns.columns[target].kind == ColumnKind::kIgnored)
+      damaged(where, "the targets of the table are none");
+  }
+  if (targets.empty() || features != form.spec.elements()) damaged(where, "the columns do not make the samples");
+  if (form.spec.target == TargetKind::kValues && targets.size() != form.spec.target_elements())
+    damaged(where, "the targets of the table are not those of the samples");
   return form;
 }
 

@@ -106,6 +106,24 @@ class Dataset {
   // The same for any spec: fills what the spec uses of `room`. Data sets of floats and a class need not override it.
   virtual void read_sample(std::uint64_t id, const SampleRoom& room) const { room.labels[0] = read(id, room.features); }
 
+  // What people call the sample: its file, its file and line. Empty: it has no name but its number. REQUIRES: id <
+  // size().
+  virtual std::string name(std::uint64_t id) const {
+    static_cast<void>(id);
+    return {};
+  }
+
+  // The label alone, for sets that know it without reading the sample; others read it. Throws as read. REQUIRES: id <
+  // size(); targets are classes.
+  virtual std::int64_t label(std::uint64_t id) const {
+    const bool floats = spec().input == InputKind::kFloats;
+    std::vector<float> features(floats ? spec().elements() : 0);
+    std::vector<std::int64_t> tokens(floats ? 0 : spec().elements());
+    std::int64_t label = 0;
+    read_sample(id, {.features = features, .tokens = tokens, .labels = std::span(&label, 1)});
+    return label;
+  }
+
   // These samples are about to be read: a data set on a disk may start to fetch them. Never blocks for long, never
   // throws for a sample that cannot be read. REQUIRES: every id below size().
   virtual void will_read(std::span<const std::uint64_t> ids) const { static_cast<void>(ids); }

@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "muster/base/check.h"
 #include "muster/data/scale_bytes.h"
 
 namespace muster::data {
 
-ImageDataset::ImageDataset(Images images, const Normalization& normalization) : images_(std::move(images)) {
+ImageDataset::ImageDataset(Images images, const Normalization& normalization, std::string origin)
+    : images_(std::move(images)), origin_(std::move(origin)) {
   validate(images_);
   validate(normalization, images_.channels);
   spec_ = {.shape = {images_.channels, images_.height, images_.width}, .classes = images_.classes};
@@ -26,6 +29,10 @@ std::int64_t ImageDataset::read(std::uint64_t id, std::span<float> features) con
   for (std::size_t c = 0; c < scale_.size(); ++c)
     scale_bytes(pixels.subspan(c * plane, plane), scale_[c], shift_[c], features.subspan(c * plane, plane));
   return images_.labels[id];
+}
+
+std::string ImageDataset::name(std::uint64_t id) const {
+  return origin_.empty() ? std::string() : fmt::format("{}: image {}", origin_, id);
 }
 
 }  // namespace muster::data

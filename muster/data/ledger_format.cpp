@@ -25,9 +25,9 @@ void put(std::vector<std::byte>& bytes, const T& value) {
 }
 
 // Takes numbers one after the other from bytes of a known length.
-class ByteReader {
+class RecordReader {
  public:
-  explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  explicit RecordReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   template <typename T>
   T take() {
     T value;
@@ -67,7 +67,7 @@ std::optional<std::uint32_t> read_header(LedgerFile& file) {
     return std::nullopt;
   }
   const std::span<const std::byte> fields = std::span(bytes).subspan(sizeof kMagic);
-  ByteReader reader(fields);
+  RecordReader reader(fields);
   const auto version = reader.take<std::uint32_t>();
   file.worker = reader.take<std::uint32_t>();
   file.epoch_samples = reader.take<std::uint64_t>();
@@ -92,7 +92,7 @@ std::optional<LedgerRecord> read_record(LedgerFile& file, std::uint64_t offset, 
     return std::nullopt;
   }
   const std::vector<std::byte> header = read_bytes(file, offset, kLedgerRecordHeader);
-  ByteReader reader(header);
+  RecordReader reader(header);
   LedgerRecord record;
   const auto kind = reader.take<std::uint16_t>();
   record.id_bytes = reader.take<std::uint16_t>();
@@ -195,7 +195,7 @@ std::vector<std::uint64_t> read_ledger_ids(const LedgerFile& file, const LedgerR
   const std::vector<std::byte> bytes = read_bytes(file, record.offset, std::size_t{record.ids} * record.id_bytes);
   std::vector<std::uint64_t> ids;
   ids.reserve(record.ids);
-  ByteReader reader(bytes);
+  RecordReader reader(bytes);
   for (std::uint32_t i = 0; i < record.ids; ++i)
     ids.push_back(record.id_bytes == 4 ? reader.take<std::uint32_t>() : reader.take<std::uint64_t>());
   return ids;

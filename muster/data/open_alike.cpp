@@ -1,7 +1,6 @@
 #include "muster/data/open_alike.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,36 +19,52 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string row_name(const fs::path& path, std::uint64_t id) {
-  return fmt::format("{}:{}", path.filename().string(), id);
-}
-
-// Whether the table in the file has the target's column.
-bool has_target(const fs::path& path, const TableOptions& options, const Table& like) {
-  CsvReader reader(ByteReader::open(path), path.string(), options.delimiter);
+// Whether the table in the file has all columns of the targets.
+bool has_targets(const fs::path& path, const TableOptions& options, const Table& like) {
+  CsvReader reader = open_csv(path, options);
   std::vector<std::string_view> fields;
   if (!reader.next(fields)) throw Error(ErrorKind::kDamaged, "is empty", path.string());
-  if (!options.header) return fields.size() + 1 != like.columns.size();
-  return std::find(fields.begin(), fields.end(), like.columns[like.target].name) != fields.end();
+  if (!options.header) return fields.size() + like.targets.size() != like.columns.size();
+  for (std::string_view& field : fields)
+    field = trimmed(field);
+  return std::all_of(like.targets.begin(), like.targets.end(), [&](std::size_t target) {
+    return std::find(fields.begin(), fields.end(), trimmed(like.columns[target].name)) != fields.end();
+  });
 }
 
-Alike alike_table(const SourceOptions& options, const DataForm& form, const fs::path& path) {
-  Alike alike;
-  alike.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
-  alike.labelled = has_target(path, options.table, form.columns);
-  Table like = form.columns;
-  TableOptions table_options = options.table;
-  Column target = like.columns[like.target];
-  if (!alike.labelled) {
-    like.columns.erase(like.columns.begin() + static_cast<std::ptrdiff_t>(like.target));
-    like.target = std::numeric_limits<std::size_t>::max();
-    table_options.target.clear();
+// The table without the columns of its targets, as files without them have it.
+Table without_targets(const Table& table) {
+  Table result;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    if (!table.is_target(c)) result.columns.push_back(table.columns[c]);
   }
-  Table table = read_table(path, table_options, *alike.bad_samples, &like);
+  return result;
+}
+
+Alike alike_table(const SourceOptions& options, const DataForm& form, const fs::path& path,
+                  const AlikeOptions& wanted) {
+  Alike alike;
+  const bool there = has_targets(path, options.table, form.columns);
+  alike.labelled = there && wanted.targets;
+  Table like = form.columns;
+  if (!there) {
+    like = without_targets(like);
+  } else if (!wanted.targets) {
+    for (const std::size_t target : like.targets)
+      like.columns[target].kind = ColumnKind::kIgnored;
+    like.targets.clear();
+  }
+  Table table = read_table(path, options.table, *wanted.bad_samples, &like);
+  alike.notes = notes_on(table);
   if (!alike.labelled) {
-    target.values.assign(table.rows, 0.0F);
-    table.target = form.columns.target;
-    table.columns.insert(table.columns.begin() + static_cast<std::ptrdiff_t>(table.target), std::move(target));
+    // Targets that mean nothing, in the places where the data set looks for them.
+    table.targets = form.columns.targets;
+    for (std::size_t c = 0; c < form.columns.columns.size(); ++c) {
+      if (!table.is_target(c)) continue;
+      if (!there) table.columns.insert(table.columns.begin() + static_cast<std::ptrdiff_t>(c), Column());
+      table.columns[c] = form.columns.columns[c];
+      table.columns[c].values.assign(table.rows, 0.0F);
+    }
   }
   alike.samples = std::make_shared<TableDataset>(std::move(table), form.scales, options.table);
   return alike;
@@ -85,11 +100,11 @@ Alike alike_packed(const fs::path& path) {
   return alike;
 }
 
-Alike open(const SourceOptions& options, const DataForm& form, const fs::path& path) {
+Alike open(const SourceOptions& options, const DataForm& form, const fs::path& path, const AlikeOptions& wanted) {
   const std::string& source = options.source;
-  if (source == "csv") return alike_table(options, form, path);
+  if (source == "csv") return alike_table(options, form, path, wanted);
   if (source == "numpy") return alike_arrays(form, path);
-  if (source == "pictures") return alike_pictures(options, form, path);
+  if (source == "pictures") return alike_pictures(options, form, path, *wanted.bad_samples);
   if (source == "idx" || source == "fashion-mnist") return alike_idx(form, path);
   if (source == "cifar10") return alike_images(form, read_cifar10_test(path), true);
   if (source == "packed") return alike_packed(path);
@@ -100,9 +115,11 @@ Alike open(const SourceOptions& options, const DataForm& form, const fs::path& p
 
 }  // namespace
 
-Alike open_alike(const SourceOptions& options, const DataForm& form, const fs::path& path) {
+Alike open_alike(const SourceOptions& options, const DataForm& form, const fs::path& path, const AlikeOptions& given) {
+  AlikeOptions wanted = given;
+  if (!wanted.bad_samples) wanted.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
   if (!fs::exists(path)) throw Error(ErrorKind::kNotFound, "there is no such file or folder", path.string());
-  Alike alike = open(options, form, path);
+  Alike alike = open(options, form, path, wanted);
   const SampleSpec& spec = alike.samples->spec();
   if (spec.shape != form.spec.shape || spec.target != form.spec.target ||
       (spec.target != TargetKind::kClass && spec.target_shape != form.spec.target_shape)) {
@@ -117,8 +134,15 @@ Alike open_alike(const SourceOptions& options, const DataForm& form, const fs::p
     throw Error(ErrorKind::kMismatch, "has values by another scale than the training data", path.string(),
                 "Pack both from the same job, or evaluate on the table itself.");
   }
-  if (!alike.name) alike.name = [path](std::uint64_t id) { return row_name(path, id); };
-  if (!alike.bad_samples) alike.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
+  if (!alike.name) {
+    alike.name = [path, samples = alike.samples](std::uint64_t id) {
+      const std::string name = samples->name(id);
+      return name.empty() ? fmt::format("{}:{}", path.string(), id) : name;
+    };
+  }
+  alike.bad_samples = wanted.bad_samples;
+  if (alike.bad_samples->skipping())
+    alike.samples = alike.tolerant = std::make_shared<Tolerant>(alike.samples, alike.bad_samples);
   return alike;
 }
 

@@ -135,8 +135,13 @@ void PackedDataset::read_sample(std::uint64_t id, const SampleRoom& room) const 
   try {
     read_record(shard, id, room);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.message(), fmt::format("{}: record {}", shard.path.string(), id - shard.first));
+    throw Error(error.kind(), error.message(), name(id));
   }
+}
+
+std::string PackedDataset::name(std::uint64_t id) const {
+  const Shard& shard = shard_of(id);
+  return fmt::format("{}: record {}", shard.path.string(), id - shard.first);
 }
 
 void PackedDataset::will_read(std::span<const std::uint64_t> ids) const {

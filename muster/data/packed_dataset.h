@@ -32,6 +32,8 @@ class PackedDataset final : public Dataset {
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override;
+  // Shard and record.
+  std::string name(std::uint64_t id) const override;
 
   const PackedLayout& layout() const { return layout_; }
   std::uint64_t shards() const { return shards_.size(); }

@@ -22,6 +22,12 @@ Data open_packed(const SourceOptions& options);
 struct Alike;
 Alike alike_arrays(const DataForm& form, const std::filesystem::path& path);
 Alike alike_text(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
+// What an array of targets (y, or y_train) looks like.
+struct ArrayTargetLook {
+  bool classes = false;    // one whole number a sample, and few different ones if they are floats
+  std::int64_t width = 1;  // numbers of a sample
+};
+ArrayTargetLook look_at_targets(const std::filesystem::path& path);
 // The test images of a folder with MNIST's file names.
 Images read_idx_test(const std::filesystem::path& folder, std::int64_t classes);
 

@@ -27,7 +27,14 @@ std::filesystem::path required_folder(const SourceOptions& options) {
   return required_path(options, "the folder that holds the files");
 }
 
-Data from_images(const SourceOptions& options, Images train, Images test, const std::filesystem::path& folder) {
+// Where the images of the two sets are, for people.
+struct Origins {
+  std::filesystem::path train;
+  std::filesystem::path test;
+};
+
+Data from_images(const SourceOptions& options, Images train, Images test, const std::filesystem::path& folder,
+                 const Origins& origins) {
   const auto extents = [](const Images& images) { return std::array{images.channels, images.height, images.width}; };
   if (extents(train) != extents(test)) {
     throw Error(ErrorKind::kMismatch,
@@ -37,8 +44,8 @@ Data from_images(const SourceOptions& options, Images train, Images test, const 
   }
   Data data;
   data.normalization = options.normalization ? *options.normalization : measure(train);
-  data.train = std::make_shared<ImageDataset>(std::move(train), data.normalization);
-  data.test = std::make_shared<ImageDataset>(std::move(test), data.normalization);
+  data.train = std::make_shared<ImageDataset>(std::move(train), data.normalization, origins.train.string());
+  data.test = std::make_shared<ImageDataset>(std::move(test), data.normalization, origins.test.string());
   data.description =
       describe(data.train->size(), data.test->size(), data.train->spec(), fmt::format("from {}", folder.string()));
   return data;
@@ -64,7 +71,7 @@ Data open_idx_folder(const SourceOptions& options, const std::filesystem::path& 
   const auto test_labels = find_idx(folder, "t10k-labels-idx1-ubyte");
   Images train = read_idx_images(train_images, train_labels);
   Images test = read_idx_images(test_images, test_labels, train.classes);
-  return from_images(options, std::move(train), std::move(test), folder);
+  return from_images(options, std::move(train), std::move(test), folder, {train_images, test_images});
 }
 
 }  // namespace
@@ -95,7 +102,8 @@ Data open_cifar10(const SourceOptions& options) {
   const std::filesystem::path folder = required_folder(options);
   Images train = read_cifar10_train(folder);
   Images test = read_cifar10_test(folder);
-  return from_images(options, std::move(train), std::move(test), folder);
+  return from_images(options, std::move(train), std::move(test), folder,
+                     {folder / "data_batch", folder / "test_batch"});
 }
 
 Data open_synthetic(const SourceOptions& options) {
@@ -140,7 +148,9 @@ constexpr std::array kSources{
            open_fashion_mnist, "dataset-fashion-mnist", kFashionMnistFolder},
     Source{"idx", "a folder with MNIST's four files (train-images-idx3-ubyte ...), plain, .gz or .zst", open_idx},
     Source{"cifar10", "a folder with CIFAR-10's binary files (data_batch_1.bin ... test_batch.bin)", open_cifar10},
-    Source{"pictures", "a folder CLASS/FILE of JPEG and PNG files of any size, or one with train/ and test/ in it",
+    Source{"pictures",
+           "a folder CLASS/FILE of JPEG, PNG, WebP and BMP files of any size, one with train/ and test/, or with CSV "
+           "labels",
            open_pictures},
     Source{"csv", "a table: numeric and categorical columns and a target; plain, gzip or zstd", open_table},
     Source{"numpy", "arrays x and y in a .npz file, or in a folder as .npy files", open_arrays},

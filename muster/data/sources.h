@@ -14,6 +14,7 @@
 #include "muster/data/data_form.h"
 #include "muster/data/dataset.h"
 #include "muster/data/images.h"
+#include "muster/data/pictures/label_options.h"
 #include "muster/data/table_options.h"
 #include "muster/data/text_options.h"
 
@@ -35,6 +36,7 @@ struct SourceOptions {
   double validation = 0;       // without one: the part of the training samples that is held out
   BadSampleOptions bad_samples = {};
   TableOptions table = {};
+  LabelOptions labels = {};
   TextOptions text = {};
 };
 
@@ -43,9 +45,10 @@ struct Data {
   std::shared_ptr<const Dataset> test;
   std::shared_ptr<const Dataset> validation;  // empty: none is held out, and there is none in the files
   std::shared_ptr<BadSamples> bad_samples;    // what was skipped so far; never empty
-  Normalization normalization;  // applied to both sets; empty where a source does not normalise (synthetic)
-  DataForm form;                // how the samples were made of the files
-  std::string description;      // one line for people
+  Normalization normalization;       // applied to both sets; empty where a source does not normalise (synthetic)
+  DataForm form;                     // how the samples were made of the files
+  std::string description;           // one line for people
+  std::vector<std::string> notes{};  // what they should know beside it: files left out, values never seen
 };
 
 struct SourceInfo {

@@ -23,6 +23,8 @@ class Subset final : public Dataset {
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override;
+  std::string name(std::uint64_t id) const override { return dataset_->name(original(id)); }
+  std::int64_t label(std::uint64_t id) const override { return dataset_->label(original(id)); }
 
   // The id in the data set below. REQUIRES: id < size().
   std::uint64_t original(std::uint64_t id) const;

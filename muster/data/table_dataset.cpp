@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 
@@ -11,7 +13,7 @@ namespace muster::data {
 namespace {
 
 bool is_feature(const Table& table, std::size_t c) {
-  return c != table.target && table.columns[c].kind != ColumnKind::kIgnored;
+  return !table.is_target(c) && table.columns[c].kind != ColumnKind::kIgnored;
 }
 
 }  // namespace
@@ -20,7 +22,7 @@ std::vector<ColumnScale> measure(const Table& table, const std::vector<bool>& co
   std::vector<ColumnScale> scales(table.columns.size());
   for (std::size_t c = 0; c < scales.size(); ++c) {
     const Column& column = table.columns[c];
-    const bool scaled = is_feature(table, c) || (c == table.target && options.regression);
+    const bool scaled = is_feature(table, c) || (table.is_target(c) && options.regression);
     if (!scaled || column.kind != ColumnKind::kNumeric) continue;
     double sum = 0;
     double squares = 0;
@@ -49,6 +51,7 @@ std::vector<ColumnScale> measure(const Table& table, const std::vector<bool>& co
 TableDataset::TableDataset(Table table, const std::vector<ColumnScale>& scales, const TableOptions& options)
     : table_(std::move(table)) {
   MUSTER_CHECK(scales.size() == table_.columns.size(), "a scale for each column");
+  MUSTER_CHECK(!table_.targets.empty(), "a target");
   std::int64_t features = 0;
   for (std::size_t c = 0; c < table_.columns.size(); ++c) {
     Column& column = table_.columns[c];
@@ -69,16 +72,18 @@ TableDataset::TableDataset(Table table, const std::vector<ColumnScale>& scales, 
     throw Error(ErrorKind::kInvalidInput, "the table has no column beside its target to learn from", {},
                 "Check data.target, data.ignore and data.delimiter.");
   }
-  Column& target = table_.columns[table_.target];
   spec_.shape = {features};
   if (options.regression) {
-    const ColumnScale& scale = scales[table_.target];
-    for (float& value : target.values)
-      value = static_cast<float>((static_cast<double>(value) - scale.mean) / scale.stddev);
     spec_.target = TargetKind::kValues;
-    spec_.target_shape = {1};
-    spec_.target_scale = {{scale.mean, scale.stddev}};
+    spec_.target_shape = {static_cast<std::int64_t>(table_.targets.size())};
+    for (const std::size_t target : table_.targets) {
+      const ColumnScale& scale = scales[target];
+      for (float& value : table_.columns[target].values)
+        value = static_cast<float>((static_cast<double>(value) - scale.mean) / scale.stddev);
+      spec_.target_scale.push_back({scale.mean, scale.stddev});
+    }
   } else {
+    const Column& target = table_.columns[table_.targets.front()];
     spec_.classes = static_cast<std::int64_t>(target.categories.size());
     spec_.class_names = target.categories;
   }
@@ -104,7 +109,15 @@ void TableDataset::read_features(std::uint64_t id, std::span<float> features) co
 std::int64_t TableDataset::read(std::uint64_t id, std::span<float> features) const {
   MUSTER_CHECK(spec_.target == TargetKind::kClass, "a table of values has no labels");
   read_features(id, features);
-  return static_cast<std::int64_t>(table_.columns[table_.target].values[id]);
+  return label(id);
+}
+
+std::int64_t TableDataset::label(std::uint64_t id) const {
+  return static_cast<std::int64_t>(table_.columns[table_.targets.front()].values[id]);
+}
+
+std::string TableDataset::name(std::uint64_t id) const {
+  return table_.runs.empty() ? std::string() : fmt::format("{}:{}", table_.file, table_.line_of(id));
 }
 
 void TableDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {
@@ -113,7 +126,8 @@ void TableDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {
     return;
   }
   read_features(id, room.features);
-  room.values[0] = table_.columns[table_.target].values[id];
+  for (std::size_t i = 0; i < table_.targets.size(); ++i)
+    room.values[i] = table_.columns[table_.targets[i]].values[id];
 }
 
 }  // namespace muster::data

@@ -38,6 +38,9 @@ class TableDataset final : public Dataset {
   // For classes. REQUIRES: as Dataset::read.
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
+  // File and line; empty for a table that was not read from one.
+  std::string name(std::uint64_t id) const override;
+  std::int64_t label(std::uint64_t id) const override;
 
  private:
   void read_features(std::uint64_t id, std::span<float> features) const;

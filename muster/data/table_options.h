@@ -16,6 +16,9 @@ struct TableOptions {
   std::vector<std::string> categorical = {};
   std::vector<std::string> ignore = {};     // neither read nor checked
   std::optional<float> missing_value = {};  // of numeric columns; empty: the mean of the training rows
+  std::vector<std::string> targets = {};    // of regression, instead of `target`: several columns to predict
+  char decimal = '.';                       // before the fraction of a number: a point or a comma
+  bool latin1 = false;                      // the file is Latin-1; else UTF-8
 };
 
 }  // namespace muster::data

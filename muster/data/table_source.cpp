@@ -14,7 +14,7 @@ Data open_table(const SourceOptions& options) {
   data.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
   Table table = read_table(path, options.table, *data.bad_samples);
   const std::uint64_t bytes_per_row = table.bytes_per_row();
-  data.form.columns.target = table.target;
+  data.form.columns.targets = table.targets;
   for (const Column& column : table.columns)
     data.form.columns.columns.push_back({.name = column.name, .kind = column.kind, .categories = column.categories});
   const bool split_test = options.test_path.empty();
@@ -24,9 +24,11 @@ Data open_table(const SourceOptions& options) {
   for (std::uint64_t i = 0; i < ids.size(); ++i)
     training[ids(i)] = true;
   const auto scales = data.form.scales = measure(table, training, options.table);
-  const auto read_other = [&](const std::filesystem::path& other) {
-    return std::make_shared<TableDataset>(read_table(other, options.table, *data.bad_samples, &table), scales,
-                                          options.table);
+  const auto read_other = [&](const std::filesystem::path& path_of_other) {
+    Table other = read_table(path_of_other, options.table, *data.bad_samples, &table);
+    for (std::string& note : notes_on(other))
+      data.notes.push_back(std::move(note));
+    return std::make_shared<TableDataset>(std::move(other), scales, options.table);
   };
   if (!split_test) data.test = read_other(options.test_path);
   if (!options.validation_path.empty()) data.validation = read_other(options.validation_path);

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/data/byte_reader.h"
+#include "muster/data/latin1.h"
 #include "muster/data/open_alike.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/text.h"
@@ -45,22 +46,26 @@ struct Cut {
   Parts parts;
 };
 
-std::vector<std::byte> decode(std::vector<std::byte> bytes, const std::string&, std::byte) {
+std::vector<std::byte> decode(std::vector<std::byte> bytes, const std::string&, bool, std::byte) {
   return bytes;
 }
-std::vector<char32_t> decode(const std::vector<std::byte>& bytes, const std::string& where, char32_t) {
-  return decode_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
+std::vector<char32_t> decode(const std::vector<std::byte>& bytes, const std::string& where, bool latin1, char32_t) {
+  if (!latin1) return decode_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
+  std::vector<char32_t> characters(bytes.size());
+  std::transform(bytes.begin(), bytes.end(), characters.begin(),
+                 [](std::byte byte) { return latin1_character(static_cast<unsigned char>(byte)); });
+  return characters;
 }
 
 // Appends the files of `path`, each of which is looked at before; gives the number of tokens.
 template <typename Token>
 std::uint64_t append_files(
-    const std::filesystem::path& path, std::vector<Token>& text,
+    const std::filesystem::path& path, const TextOptions& options, std::vector<Token>& text,
     const std::function<void(std::span<const Token>, const std::string&)>& look = [](auto, const auto&) {}) {
   const std::size_t before = text.size();
   for (const auto& file : text_files(path)) {
     const auto reader = ByteReader::open(file);
-    const auto tokens = decode(read_all(*reader, kLargestText, file.string()), file.string(), Token{});
+    const auto tokens = decode(read_all(*reader, kLargestText, file.string()), file.string(), options.latin1, Token{});
     look(tokens, file.string());
     text.insert(text.end(), tokens.begin(), tokens.end());
   }
@@ -74,7 +79,7 @@ Cut<Token> read_and_cut(const std::filesystem::path& path, const SourceOptions& 
   };
   Cut<Token> cut;
   Parts& parts = cut.parts;
-  parts.train = append_files(path, cut.text);
+  parts.train = append_files(path, options.text, cut.text);
   if (options.test_path.empty()) parts.test = part(parts.train, options.test_fraction);
   parts.train -= parts.test;
   if (options.validation_path.empty()) parts.validation = part(parts.train, options.validation);
@@ -82,11 +87,11 @@ Cut<Token> read_and_cut(const std::filesystem::path& path, const SourceOptions& 
   // With one of them in the text and the other in a file, the order validation, test is kept by turning the two.
   const std::uint64_t held_out_test = parts.test;
   if (!options.validation_path.empty()) {
-    parts.validation = append_files(options.validation_path, cut.text);
+    parts.validation = append_files(options.validation_path, options.text, cut.text);
     const auto middle = cut.text.begin() + static_cast<std::ptrdiff_t>(parts.train);
     std::rotate(middle, middle + static_cast<std::ptrdiff_t>(held_out_test), cut.text.end());
   }
-  if (!options.test_path.empty()) parts.test = append_files(options.test_path, cut.text);
+  if (!options.test_path.empty()) parts.test = append_files(options.test_path, options.text, cut.text);
   return cut;
 }
 
@@ -128,11 +133,11 @@ Alike alike_text(const SourceOptions& options, const DataForm& form, const std::
   std::shared_ptr<const Tokens> tokens;
   if (options.text.bytes) {
     std::vector<std::byte> text;
-    append_files(path, text);
+    append_files(path, options.text, text);
     tokens = std::make_shared<Tokens>(std::span(std::as_const(text)));
   } else {
     std::vector<char32_t> text;
-    append_files<char32_t>(path, text, [&](std::span<const char32_t> part, const std::string& where) {
+    append_files<char32_t>(path, options.text, text, [&](std::span<const char32_t> part, const std::string& where) {
       check_known(part, form.spec.class_names, where);
     });
     tokens = std::make_shared<Tokens>(std::span(std::as_const(text)), form.spec.class_names);

@@ -48,6 +48,7 @@ Lookup process_environment() {
 }
 
 World detect_world(const Lookup& lookup) {
+  const int threads = read_number(lookup, "MUSTER_THREADS", 1).value_or(1);
   for (const Launcher& launcher : kLaunchers) {
     const std::optional<int> rank = read_number(lookup, launcher.rank, 0);
     const std::optional<int> size = read_number(lookup, launcher.size, 1);
@@ -61,9 +62,12 @@ World detect_world(const Lookup& lookup) {
             launcher.name,
             lookup("MUSTER_STORE").value_or(""),
             lookup("MUSTER_ARENA").value_or(""),
-            read_number(lookup, "MUSTER_ATTEMPT", 0).value_or(0)};
+            read_number(lookup, "MUSTER_ATTEMPT", 0).value_or(0),
+            threads};
   }
-  return {};
+  World alone;
+  alone.threads = threads;
+  return alone;
 }
 
 std::optional<int> granted_cores(const Lookup& lookup) {

@@ -11,6 +11,9 @@ namespace muster::launch {
 
 // In the store of supervised workers, once their program has made a group that nobody can join later.
 constexpr const char* kFixedKey = "fixed";
+// There as soon as a worker was refused because it would not train what the others train: the job cannot go on as
+// asked.
+constexpr const char* kRefusedKey = "refused";
 
 struct World {
   int rank = 0;
@@ -21,6 +24,7 @@ struct World {
   // had.
   std::string arena{};
   int attempt = 0;  // how many processes had this rank before (MUSTER_ATTEMPT)
+  int threads = 1;  // that LibTorch and the BLAS get, until the program says otherwise (MUSTER_THREADS)
 };
 
 // Looks a variable up; nothing when it is not set. A parameter, so that tests need not touch the environment.

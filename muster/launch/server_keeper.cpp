@@ -25,6 +25,16 @@ std::optional<std::string> value(comm::Store& store, const std::string& key) {
   }
 }
 
+// Whether a server that holds something is another process than the one that held it.
+bool came_back(const control::ServerMap& before, const control::ServerMap& now) {
+  for (std::uint32_t server = 0; server < now.servers.size(); ++server) {
+    const control::ServerSeat& seat = now.servers[server];
+    const bool same = server < before.servers.size() && before.servers[server] == seat;
+    if (!seat.address.empty() && seat.attempt > 0 && !same && now.holds_any(server)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct ServerKeeper::Seat {
@@ -223,6 +233,7 @@ void ServerKeeper::decide() {
   }
   if (seats != map_->servers || leaving != map_->leaving) {
     control::ServerMap next = control::next_map(*map_, std::move(seats), std::move(leaving));
+    restored_ = restored_ || (next.copies == 1 && came_back(*map_, next));
     const std::vector<std::uint32_t> lost = next.lost();
     if (!lost.empty())
       throw Error(ErrorKind::kPeerLost, fmt::format("all copies of {} chunks of the model are lost", lost.size()), {},

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/clock.h"
@@ -55,6 +56,10 @@ class ServerKeeper {
   // Looks after the servers; to be called every few milliseconds. Throws kPeerLost when all copies of a chunk are lost.
   void look();
 
+  // Whether, since the last call, a server whose chunks have no copies came back: with what it had written down.
+  // Workers have to look where they stand.
+  bool take_restored() { return std::exchange(restored_, false); }
+
   // How many processes have served there so far.
   std::uint32_t processes(std::uint32_t seat) const;
 
@@ -87,6 +92,7 @@ class ServerKeeper {
   const std::shared_ptr<comm::Store> store_;
   std::vector<Seat> seats_;
   std::optional<control::ServerMap> map_;
+  bool restored_ = false;
 };
 
 }  // namespace muster::launch

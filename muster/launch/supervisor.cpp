@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -16,11 +15,16 @@
 #include "muster/comm/arena_address.h"
 #include "muster/comm/region.h"
 #include "muster/comm/store.h"
+#include "muster/comm/supervisor_sign.h"
 #include "muster/control/membership.h"
 #include "muster/launch/death_reason.h"
+#include "muster/launch/early_endings.h"
 #include "muster/launch/environment.h"
-#include "muster/launch/local_workers.h"
 #include "muster/launch/server_keeper.h"
+#include "muster/launch/worker_ending.h"
+#include "muster/launch/worker_process.h"
+#include "muster/launch/worker_watch.h"
+#include "muster/launch/worker_words.h"
 
 namespace muster::launch {
 namespace {
@@ -35,18 +39,22 @@ constexpr std::chrono::milliseconds kGraceAfterFailure{5000};
 constexpr std::chrono::milliseconds kFounderPatience{1000};  // what a process may take to die
 constexpr const char* kFolderPrefix = "muster-job-";
 constexpr int kDeathsOfALane = 2;
-constexpr std::size_t kStepTimes = 31;
+constexpr int kRefused = 2;  // exit code
 
 struct Seat {
-  std::optional<ChildProcess> process;
+  std::optional<WorkerProcess> process;
   Clock::Instant started;
   Clock::Instant entered;  // as a member
   Clock::Instant failed;
-  int processes = 0;  // so far
+  bool joins = false;  // it was told to find the arena by the founder
+  int processes = 0;   // so far
   int failures = 0;
   bool evicted = false;
-  bool silent = false;  // and killed for it
-  bool lost = false;    // was a member of the present generation
+  bool killed = false;         // because it was of no use:
+  bool silent = false;         // by no fault of what it computes
+  bool lost = false;           // was a member of the present generation
+  bool done = false;           // has left in good order while others train on
+  std::uint64_t began_at = 0;  // committed steps when it was started
 };
 
 int exit_code_of(const Ending& ending) {
@@ -54,11 +62,26 @@ int exit_code_of(const Ending& ending) {
   return ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
 }
 
+struct LostWorker {
+  int rank = 0;
+  pid_t pid = 0;
+  Ending ending;
+};
+
 // A worker that ended by itself before it could train, while the one that makes the arena lived.
 struct GaveUp {
+  std::size_t seat = 0;
+  pid_t pid = 0;
   int exit_code = 0;
   Clock::Instant since;
   pid_t founder = 0;
+};
+
+// One that ended in good order. Others may be about to do the same.
+struct Left {
+  std::size_t seat = 0;
+  pid_t pid = 0;
+  std::uint64_t step = 0;  // committed
 };
 
 struct LaneOfStep {
@@ -77,9 +100,13 @@ struct Supervisor::State {
         folder(std::move(its_folder)),
         store_folder(its_store),
         store(comm::make_file_store(store_folder)),
-        seats(static_cast<std::size_t>(options.seats)) {}
+        seats(static_cast<std::size_t>(options.seats)),
+        watch({options.liveness, options.hang, options.start}, seats.size()) {
+    comm::leave_supervisor_sign(*store, options.liveness);
+  }
 
   bool member(std::size_t seat) const { return (members >> seat & 1) != 0; }
+  std::uint64_t step() const { return arena ? arena->committed().step : 0; }
 
   void start(std::size_t index) {
     Seat& seat = seats[index];
@@ -88,11 +115,14 @@ struct Supervisor::State {
     own.environment["MUSTER_SIZE"] = std::to_string(options.seats);
     own.environment["MUSTER_STORE"] = store_folder.string();
     // The first process makes the arena; those that start with it find it in the store, later ones are told.
+    seat.joins = !server && founded;
     own.environment["MUSTER_ARENA"] = server ? address.text() : founded ? "join" : "found";
     own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes++);
-    own.own_group = true;
+    // Those who come later come when this process has threads.
+    if (reported != Clock::Instant()) own.copy = nullptr;
     if (!std::exchange(founded, true)) founder = index;
     seat.process.emplace(own);
+    seat.began_at = step();
     seat.started = system_clock().now();
   }
 
@@ -121,6 +151,7 @@ struct Supervisor::State {
     }
     if (options.servers > 0 && wishes.servers > 0) keeper->set_servers(wishes.servers);
     keeper->look();
+    regroup = regroup || keeper->take_restored();
   }
 
   // As soon as the first worker has made it.
@@ -130,7 +161,8 @@ struct Supervisor::State {
     looked = now;
     std::shared_ptr<const comm::SharedRegion> region;
     try {
-      address = comm::ArenaAddress::parse(store->get("arena", Deadline::after(std::chrono::nanoseconds(0))));
+      address =
+          comm::ArenaAddress::parse(store->get(comm::arena_key(round), Deadline::after(std::chrono::nanoseconds(0))));
       region = std::make_shared<const comm::SharedRegion>(
           comm::fetch_region(address.server, Deadline::after(kFetchTimeout)));
     } catch (const Error& error) {
@@ -175,7 +207,7 @@ struct Supervisor::State {
       Seat& seat = seats[index];
       seat.started = seat.entered = system_clock().now();
       if (const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index))) {
-        seat.process.emplace(ChildProcess::adopt(*occupant));
+        seat.process.emplace(WorkerProcess::adopt(*occupant));
         // Servers are found by their attempts; nothing else needs the right number.
         seat.processes =
             std::max(1, keeper ? static_cast<int>(keeper->processes(static_cast<std::uint32_t>(index))) : 0);
@@ -189,14 +221,15 @@ struct Supervisor::State {
   // A store's values stay: the arena of a founder that died before anybody else had it would be looked for in vain.
   void start_over_without(std::size_t dead_founder) {
     founded = false;
-    try {
-      store->get("arena", Deadline::after(std::chrono::nanoseconds(0)));
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kTimeout) return;  // the next process makes the one that the others wait for
-      throw;
+    if (comm::open_round(*store) == round) {
+      // The next process makes the one that the others wait for; once the job finishes there is none.
+      if (finishing) appoint_founder(dead_founder);
+      return;
     }
     store_folder = folder.path() / fmt::format("store-{}", ++foundings);
     store = comm::make_file_store(store_folder);
+    round = 0;
+    comm::leave_supervisor_sign(*store, options.liveness);
     keep_servers();
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (index == dead_founder || !seats[index].process) continue;
@@ -205,21 +238,41 @@ struct Supervisor::State {
     }
   }
 
-  bool ready(std::size_t index) const {
+  // A user's program may end in good order before it trains; those who came with it may still wait for its arena.
+  void appoint_founder(std::size_t dead_founder) {
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if (index == dead_founder || !seats[index].process || seats[index].evicted) continue;
+      store->set(comm::arena_key(round++), comm::appointment(static_cast<int>(index)));
+      founder = index;
+      founded = true;
+      return;
+    }
+  }
+
+  bool ready(std::size_t index) {
     if (!arena || !seats[index].process) return false;
     const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index));
-    return occupant && occupant->pid == seats[index].process->pid();
+    return occupant && seats[index].process->recognizes(*occupant);
+  }
+  // It has said so.
+  bool done(std::size_t index) const {
+    return arena && observer().doing(static_cast<int>(index)).activity == comm::Activity::kDone;
   }
   const comm::Board& observer() const { return arena->board(); }
 
   // The lanes that a dead worker had begun: one that kills every worker that computes it must not kill all of them.
-  void count_lanes_of(std::size_t index) {
+  void count_lanes_of(std::size_t index, const Ending& ending) {
     if (!arena || !member(index)) return;
     const comm::Arena now = comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank);
     for (int lane = 0; lane < now.options().lanes; ++lane) {
       const comm::LaneWord word = now.lane_state(lane);
       if (word.state != comm::LaneState::kStarted || word.rank != static_cast<int>(index)) continue;
-      if (++deaths[{now.step(), lane}] >= kDeathsOfALane) deadly = LaneOfStep{now.step(), lane};
+      if (++deaths[{now.step(), lane}] < kDeathsOfALane) continue;
+      // One that has ended by itself has said why, and so will whoever computes the lane after it.
+      if (ending.signal == 0 && !ending.unknown)
+        hopeless = ending.exit_code;
+      else
+        deadly = LaneOfStep{now.step(), lane};
     }
   }
 
@@ -227,136 +280,193 @@ struct Supervisor::State {
     Seat& seat = seats[index];
     const pid_t pid = seat.process->pid();
     const bool was_member = member(index);
-    const bool was_ready = ready(index);
     const auto now = system_clock().now();
-    if (ending.good()) {
-      finishing = true;
-    } else if (seat.evicted) {
-      // It was one too many: how it ended is nobody's business.
-    } else if (passed_on != 0 && (generation == 0 || passed_on == SIGKILL ||
-                                  (was_member && (ending.signal == 0 || ending.signal == passed_on)))) {
-      stopped = true;
-      if (index == 0 || exit_code == 0) exit_code = exit_code_of(ending);
-    } else if (passed_on != 0 && !was_member) {
-      // It came too late.
-    } else if ((finishing && !fixed()) || hopeless != 0) {
-      // One that came too late, or did not leave in time.
-    } else if (fixed()) {
-      if (!broken_by) broken_by = LostWorker{static_cast<int>(index), pid, ending};
-    } else if (members == 0 && !was_ready && ending.signal == 0 && waits_for_founder(index)) {
-      if (!gave_up) gave_up = GaveUp{ending.exit_code, now, seats[founder].process->pid()};
-      ++seat.failures;
-    } else if (members == 0 && !was_ready && ending.signal == 0) {
-      // Nobody trains, and it gave up by itself before it could, and has said why: another one would do the same.
-      hopeless = hopeless == 0 ? ending.exit_code : hopeless;
-    } else {
-      options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, reasons.explain(pid, ending)));
-      // One that was silent was stopped or starved from outside: heartbeats do not depend on lanes.
-      if (!seat.silent) count_lanes_of(index);
-      if (was_member) last_exit_code = ending.exit_code;
-      if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
-      ++seat.failures;
+    switch (judge_ending(ending_view(index), ending).verdict) {
+      case EndingVerdict::kRefused:
+        if (hopeless == 0) hopeless = ending.good() ? kRefused : exit_code_of(ending);
+        options.tell(fmt::format("the job ends: worker {} was refused", index));
+        break;
+      case EndingVerdict::kFinished:
+        finishing = true;
+        left.push_back({index, pid, step()});
+        break;
+      case EndingVerdict::kStopped:
+        stopped = true;
+        if (index == 0 || exit_code == 0) exit_code = exit_code_of(ending);
+        break;
+      case EndingVerdict::kNothing:
+        break;
+      case EndingVerdict::kBroken:
+        if (!broken_by) broken_by = LostWorker{static_cast<int>(index), pid, ending};
+        break;
+      case EndingVerdict::kGaveUp:
+        if (!gave_up) gave_up = GaveUp{index, pid, ending.exit_code, now, seats[founder].process->started()};
+        ++seat.failures;
+        break;
+      case EndingVerdict::kHopeless:
+        hopeless = hopeless == 0 ? ending.exit_code : hopeless;
+        tell_of_failed_start(index, pid, ending.exit_code);
+        break;
+      case EndingVerdict::kLost:
+        options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, reasons.explain(pid, ending)));
+        // One that was silent was stopped or starved from outside: heartbeats do not depend on lanes.
+        if (!seat.silent) count_lanes_of(index, ending);
+        if (was_member) last_exit_code = ending.exit_code;
+        if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
+        ++seat.failures;
+        judge_early_end(index, ending);
+        if (seat.failures == control::kMostFailures && hopeless == 0 && !is_users_mistake(ending))
+          options.tell(fmt::format("worker {} has failed {} times in a row: its place stays empty for {} minutes",
+                                   index, seat.failures, control::kQuarantine.count()));
+        break;
     }
+    if (index == founder) founder_lost = now;
     if (!arena && index == founder) start_over_without(index);
     seat.process.reset();
     seat.failed = now;
     seat.lost = was_member;
     seat.evicted = false;
+    seat.killed = false;
     seat.silent = false;
     members &= ~(std::uint64_t{1} << index);
+  }
+
+  EndingView ending_view(std::size_t index) {
+    const Seat& seat = seats[index];
+    EndingView view;
+    view.evicted = seat.evicted;
+    view.member = member(index);
+    view.ready = ready(index);
+    view.done = done(index);
+    view.refused = was_refused(index);
+    view.founder_lives = founded && index != founder && seats[founder].process;
+    view.founder_lost = seat.joins && founder_lost && seat.started <= *founder_lost;
+    view.began = generation > 0;
+    view.others = (members & ~(std::uint64_t{1} << index)) != 0;
+    view.signal = passed_on;
+    view.finishing = finishing;
+    view.hopeless = hopeless != 0;
+    view.fixed = fixed();
+    return view;
+  }
+
+  // One that has ended before its first step: would another one do the same?
+  void judge_early_end(std::size_t index, const Ending& ending) {
+    Seat& seat = seats[index];
+    if (is_users_mistake(ending) && !member(index)) {
+      options.tell(
+          fmt::format("worker {} says that it was started with a mistake: its place stays empty for {} minutes", index,
+                      control::kQuarantine.count()));
+      seat.failures = control::kMostFailures;
+    }
+    // Steps of parameter servers are not counted here.
+    if (!is_crash(ending) || step() != seat.began_at || (keeper && generation > 0)) return;
+    const std::optional<std::string> reason = early_endings.crashed(index, ending, step());
+    if (!reason) return;
+    options.tell(fmt::format("the job ends: {}. What they have printed says why.", *reason));
+    hopeless = exit_code_of(ending);
+  }
+
+  // A worker of ours has said why.
+  void tell_of_failed_start(std::size_t index, pid_t pid, int code) const {
+    if (!options.grace)
+      options.tell(fmt::format("the job ends: worker {} (pid {}) ended with exit code {} before anybody trained", index,
+                               pid, code));
+  }
+
+  bool was_refused(std::size_t index) const {
+    const std::optional<std::string> refused = stored(kRefusedKey);
+    return refused && *refused == std::to_string(index) && !seats[index].evicted;
+  }
+
+  // Those who left in good order have come to the end of the job, unless others go on after them. Workers of ours do
+  // not.
+  void look_for_early_leavers() {
+    if (left.empty() || passed_on != 0 || options.grace) return;
+    bool waiting = false;
+    for (std::size_t index = 0; generation == 0 && index < seats.size(); ++index)
+      waiting |= ready(index);
+    const bool early = waiting || (members != 0 && step() > left.back().step);
+    if (!early) return;
+    for (const Left& one : left) {
+      options.tell(
+          fmt::format("worker {} (pid {}) has left after step {} without an error, and the others train on: its "
+                      "place stays empty",
+                      one.seat, one.pid, one.step));
+      seats[one.seat].done = true;
+    }
+    left.clear();
+    finishing = false;
+    patience.reset();
   }
 
   // Of a worker that was taken over nobody is told how it ended; whether it was done is in the arena.
   Ending as_far_as_known(std::size_t index, const Ending& ending) const {
     if (!ending.unknown) return ending;
-    if (observer().doing(static_cast<int>(index)).activity != comm::Activity::kDone) return ending;
+    if (!done(index)) return ending;
     return {.exit_code = passed_on == 0 ? 0 : 128 + passed_on};
   }
 
   void bury_the_dead() {
+    look_for_early_leavers();
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (!seats[index].process) continue;
-      if (const std::optional<Ending> ending = seats[index].process->poll())
+      if (const std::optional<Ending> ending = seats[index].process->poll(ready(index) && done(index)))
         bury(index, as_far_as_known(index, *ending));
     }
     judge_who_gave_up();
   }
 
-  bool waits_for_founder(std::size_t index) const { return founded && index != founder && seats[founder].process; }
-
   // One that gave up while it waited for the arena has either said why, or has seen before us that its founder dies:
   // then another one will not do the same.
   void judge_who_gave_up() {
     if (!gave_up) return;
-    const std::optional<ChildProcess>& process = seats[founder].process;
-    if (members != 0 || !process || process->pid() != gave_up->founder) {
+    const std::optional<WorkerProcess>& process = seats[founder].process;
+    if (members != 0 || !process || process->started() != gave_up->founder) {
+      if (members != 0)
+        options.tell(fmt::format("worker {} (pid {}) is lost: exit code {}, before it could train", gave_up->seat,
+                                 gave_up->pid, gave_up->exit_code));
       gave_up.reset();
     } else if (system_clock().now() - gave_up->since > kFounderPatience) {
       if (hopeless == 0) hopeless = gave_up->exit_code;
+      tell_of_failed_start(gave_up->seat, gave_up->pid, gave_up->exit_code);
       gave_up.reset();
     }
   }
 
-  // A process that gives no sign of life may wake up and write: it has to be dead before others take its place.
-  void kill_the_silent() {
-    const auto now = system_clock().now();
-    const bool stalled = now - last_look > options.liveness / 4;  // then this process judges nobody
-    if (stalled) judging_since = now;
-    last_look = now;
-    if (!arena || now - judging_since < options.liveness) return;
+  // Those that live and are of no use: silent, hung, stuck before they could train.
+  void kill_the_lost() {
+    if (arena) watch.see_step(arena->committed().step);
     for (std::size_t index = 0; index < seats.size(); ++index) {
-      if (!seats[index].process) continue;
-      if (!ready(index)) {
-        if (generation == 0 || now - seats[index].started < control::kStartPatience) continue;
-        options.tell(fmt::format("worker {} (pid {}) has not begun to train within {} s: it is killed", index,
-                                 seats[index].process->pid(), control::kStartPatience.count()));
-        seats[index].process->kill(SIGKILL);
-        judging_since = now;
-        continue;
-      }
-      const std::chrono::nanoseconds beat = observer().last_beat(static_cast<int>(index));
-      if (beat.count() == 0 || now.time_since_epoch() - beat < options.liveness) continue;
-      options.tell(fmt::format("worker {} (pid {}) gave no sign of life for {:.1f} s: it is killed", index,
-                               seats[index].process->pid(), std::chrono::duration<double>(options.liveness).count()));
-      seats[index].silent = true;
-      seats[index].process->kill(SIGKILL);
-      judging_since = now;
+      Seat& seat = seats[index];
+      if (!seat.process || seat.evicted || seat.killed) continue;
+      WatchedWorker worker = watched(index);
+      // What a user's program does before it trains, or without an arena, nobody knows.
+      worker.unknown = !arena && !options.grace;
+      const std::optional<Finding> finding = watch.look_at(index, worker);
+      if (!finding || (!worker.ready && fixed())) continue;
+      const std::string at =
+          finding->hung ? fmt::format("{} {} ", to_string(worker.doing->activity), lane_of(index)) : "";
+      options.tell(
+          fmt::format("worker {} (pid {}) {}{}; it is killed", index, seat.process->pid(), at, finding->reason));
+      seat.killed = true;
+      seat.silent = finding->silent;
+      seat.process->kill(SIGKILL);
     }
   }
 
-  // Alive, but not getting on: an endless loop in user code, say. Waiting for others, for samples and for disks has
-  // deadlines of its own.
-  void kill_the_hung() {
-    if (!arena) return;
-    const auto now = system_clock().now();
-    const std::uint64_t step = arena->committed().step;
-    if (step != last_step) {
-      if (last_step_at) step_times.push_back(now - *last_step_at);
-      if (step_times.size() > kStepTimes) step_times.pop_front();
-      last_step = step;
-      last_step_at = now;
-    }
-    for (std::size_t index = 0; index < seats.size(); ++index) {
-      if (!seats[index].process || !member(index)) continue;
-      const comm::Board::Doing doing = observer().doing(static_cast<int>(index));
-      const bool works = doing.activity == comm::Activity::kComputing || doing.activity == comm::Activity::kEvaluating;
-      const std::chrono::nanoseconds lasts = now.time_since_epoch() - doing.since;
-      if (!works || lasts < hang_limit(now - seats[index].entered)) continue;
-      options.tell(fmt::format("worker {} (pid {}) {} {} for {:.0f} s without getting on: it is killed", index,
-                               seats[index].process->pid(), to_string(doing.activity), lane_of(index),
-                               std::chrono::duration<double>(lasts).count()));
-      seats[index].process->kill(SIGKILL);
-    }
-  }
-
-  std::chrono::nanoseconds hang_limit(std::chrono::nanoseconds member_for) const {
-    std::vector<std::chrono::nanoseconds> sorted(step_times.begin(), step_times.end());
-    std::sort(sorted.begin(), sorted.end());
-    std::chrono::nanoseconds limit = options.hang;
-    if (!sorted.empty()) limit = std::max(limit, 10 * sorted[sorted.size() / 2]);
-    // First runs are slow: caches, pages, code that is compiled.
-    const std::chrono::nanoseconds warm_up = 6 * options.hang;
-    return member_for < warm_up + limit || sorted.empty() ? limit + warm_up : limit;
+  WatchedWorker watched(std::size_t index) {
+    const Seat& seat = seats[index];
+    WatchedWorker worker;
+    worker.group = seat.process->started();
+    worker.ready = ready(index);
+    if (!worker.ready) return worker;
+    const int rank = static_cast<int>(index);
+    worker.process = *observer().occupant(rank);
+    worker.beat = observer().last_beat(rank);
+    if (member(index)) worker.doing = observer().doing(rank);
+    worker.member_for = system_clock().now() - seat.entered;
+    return worker;
   }
 
   std::string lane_of(std::size_t index) const {
@@ -369,13 +479,14 @@ struct Supervisor::State {
     return fmt::format("after step {}", now.step());
   }
 
-  control::JobView view() const {
+  control::JobView view() {
     control::JobView job;
     const auto now = system_clock().now();
     job.generation = generation;
     job.target = wishes.workers;
     job.arena = arena.has_value();
     job.failed = last_exit_code != 0;
+    job.regroup = regroup;
     job.finishing = finishing || passed_on != 0 || hopeless != 0 || broken_by;
     for (std::size_t index = 0; index < seats.size(); ++index) {
       const Seat& seat = seats[index];
@@ -385,6 +496,7 @@ struct Supervisor::State {
       one.since_start = now - seat.started;
       one.lost = seat.lost;
       one.leaving = seat.evicted;
+      one.done = seat.done;
       if (seat.process)
         one.state = member(index)  ? control::SeatState::kMember
                     : ready(index) ? control::SeatState::kReady
@@ -403,6 +515,7 @@ struct Supervisor::State {
       }
       arena->begin_generation(++generation, decision.members);
       members = decision.members;
+      regroup = false;
     }
     for (Seat& seat : seats)
       seat.lost = false;
@@ -434,7 +547,8 @@ struct Supervisor::State {
     std::optional<comm::Arena> now;
     if (arena) now.emplace(comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank));
     if (now) report.step = now->step();
-    if (now) report.note = now->note();
+    report.note = now ? now->note() : read_note(store_folder);
+    const bool is_fixed = !now && fixed();
     if (keeper && !options.workers_serve) report.servers = keeper->count();
     const control::JobView job = view();
     for (std::size_t index = 0; index < seats.size(); ++index) {
@@ -443,7 +557,7 @@ struct Supervisor::State {
       seat.seat = static_cast<int>(index);
       seat.process = process_of(seats[index].process->pid());
       reasons.look_at(seat.process.pid);
-      seat.state = job.seats[index].state;
+      seat.state = is_fixed ? control::SeatState::kMember : job.seats[index].state;
       seat.restarts = seats[index].processes - 1;
       for (int lane = 0; now && lane < now->options().lanes; ++lane) {
         const comm::LaneWord word = now->lane_state(lane);
@@ -463,8 +577,11 @@ struct Supervisor::State {
   // Until it is worth looking again: at once when a worker has ended.
   void wait() const {
     std::vector<int> handles;
-    for (const Seat& seat : seats)
-      if (seat.process) handles.push_back(seat.process->handle());
+    for (const Seat& seat : seats) {
+      if (!seat.process) continue;
+      for (const int handle : seat.process->handles())
+        handles.push_back(handle);
+    }
     if (keeper) {
       for (const int handle : keeper->handles())
         handles.push_back(handle);
@@ -494,6 +611,8 @@ struct Supervisor::State {
   void hurry_the_last() {
     const bool failed = hopeless != 0 || broken_by;
     if (!finishing && !failed) return;
+    // Those who train can write a checkpoint.
+    if (hopeless != 0 && members != 0 && !std::exchange(told_of_failure, true)) signal_all(SIGTERM);
     // Those that are still getting ready came for nothing. What a user's program does before it trains nobody knows.
     const bool in_vain = generation > 0 || (hopeless != 0 && options.grace);
     for (std::size_t index = 0; in_vain && index < seats.size(); ++index) {
@@ -504,13 +623,14 @@ struct Supervisor::State {
   }
 
   // Whether the workers' program has made a group that nobody can join later.
-  bool fixed() const {
+  bool fixed() const { return stored(kFixedKey).has_value(); }
+
+  std::optional<std::string> stored(const char* key) const {
     try {
-      store->get(kFixedKey, Deadline::after(std::chrono::nanoseconds(0)));
-      return true;
+      return store->get(key, Deadline::after(std::chrono::nanoseconds(0)));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
-      return false;
+      return std::nullopt;
     }
   }
 
@@ -546,23 +666,25 @@ struct Supervisor::State {
   Clock::Instant reported;
   bool founded = false;  // somebody was told to make the arena:
   std::size_t founder = 0;
+  int round = 0;                               // of the store's arena keys (comm/arena_address.h)
+  std::optional<Clock::Instant> founder_lost;  // the last time that one ended
   std::map<LaneOfStep, int> deaths;
   std::optional<LaneOfStep> deadly;
   DeathReasons reasons;
   std::optional<ServerKeeper> keeper;
+  bool regroup = false;  // what the servers have is not what the workers think
   // the arena
   std::optional<comm::Arena> arena;
   std::optional<comm::RegionServer> server;
   comm::ArenaAddress address;
-  std::uint64_t last_step = 0;
-  std::optional<Clock::Instant> last_step_at;
-  std::deque<std::chrono::nanoseconds> step_times;
   Clock::Instant looked;
-  Clock::Instant last_look;
-  Clock::Instant judging_since;
+  WorkerWatch watch;
   // how it ends
   bool finishing = false;
-  int hopeless = 0;                     // exit code of a worker that could not begin
+  std::vector<Left> left;        // and others may go on
+  int hopeless = 0;              // exit code of a worker that could not begin
+  bool told_of_failure = false;  // those who train
+  EarlyEndings early_endings;
   std::optional<GaveUp> gave_up;        // a worker of which that is not certain yet
   std::optional<LostWorker> broken_by;  // of a job whose workers cannot be replaced: the first that was lost
   int passed_on = 0;
@@ -599,8 +721,7 @@ int Supervisor::run() {
     state.throw_if_deadly();
     state.look_for_arena();
     state.look_after_servers();
-    state.kill_the_silent();
-    state.kill_the_hung();
+    state.kill_the_lost();
     const control::MembershipDecision decision = control::decide_members(state.view());
     if (decision.all_lost) {
       // Workers that all ended by themselves have said why.

@@ -2,8 +2,9 @@
 //
 // Workers find the arena and say that they are ready by taking their seat in it; the supervisor, which only observes
 // the arena, lets them in by beginning a generation. When a worker dies the others go on in the next generation, which
-// begins as soon as the death is confirmed, and a new process is started in its place. A worker without a sign of life
-// for `liveness` is killed first (comm/arena.h says why). Decisions: control/membership.h. Thread safety: one thread.
+// begins as soon as the death is confirmed, and a new process is started in its place. A worker that lives and is of no
+// use (worker_watch.h) is killed first; comm/arena.h says why. Decisions: control/membership.h. Thread safety: one
+// thread.
 //
 // Workers that have entered the arena outlive a supervisor that is killed: another one takes them over, from the store
 // by which they found each other. Until then they settle losses among themselves, and nobody is replaced.
@@ -58,10 +59,10 @@ struct SupervisorOptions {
   std::function<Wishes()> wishes = [] { return Wishes(); };
   // Called when the members change, and several times a second.
   std::function<void(const SupervisorReport&)> report = [](const SupervisorReport&) {};
+  // When a worker is taken for silent, for hung, for stuck before it could train: worker_watch.h.
   std::chrono::nanoseconds liveness = std::chrono::seconds(2);
-  // A worker that computes one lane, or one batch of an evaluation, for longer than this and than ten steps usually
-  // take is taken for hung; while it is new, six times this longer.
   std::chrono::nanoseconds hang = std::chrono::seconds(10);
+  std::chrono::nanoseconds start = std::chrono::minutes(10);
   // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run. It asks for the
   // end of the job, with a checkpoint: so it reaches a generation of workers that trains, and the next one if that is
   // lost before it has come to an end. SIGKILL: the end at once.

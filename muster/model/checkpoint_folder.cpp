@@ -13,9 +13,23 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 
 namespace muster::model {
 namespace {
+
+// No process has the id 0.
+constexpr std::string_view kAsideEnd = ".0.tmp";
+
+// Whether to try: false where a test wants a file system that cannot.
+bool can_swap() {
+  try {
+    MUSTER_FAILPOINT("checkpoint.swap");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 bool all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -73,10 +87,22 @@ bool is_hidden_name(std::string_view name) {
   return dot != std::string_view::npos && step_of(name.substr(0, dot)) && all_digits(name.substr(dot + 1));
 }
 
+std::filesystem::path aside_path(const std::filesystem::path& final_path) {
+  return final_path.parent_path() / fmt::format(".{}{}", final_path.filename().string(), kAsideEnd);
+}
+
 void remove_if_abandoned(const std::filesystem::path& hidden) {
   const FileDescriptor descriptor = open_folder(hidden);
   if (!descriptor.valid() || ::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) return;
   if (!is_same(descriptor, hidden)) return;  // published or removed while we looked
+  const std::string name = hidden.filename().string();
+  if (name.ends_with(kAsideEnd)) {
+    // Whoever put it aside died before the new one had its name, or else that one stands there.
+    const std::filesystem::path final_path = hidden.parent_path() / name.substr(1, name.size() - 1 - kAsideEnd.size());
+    if (::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, final_path.c_str(), RENAME_NOREPLACE) == 0 ||
+        ((errno == EINVAL || errno == ENOSYS) && ::rename(hidden.c_str(), final_path.c_str()) == 0))
+      return;
+  }
   std::error_code ignored;
   std::filesystem::remove_all(hidden, ignored);
 }
@@ -147,15 +173,25 @@ void HiddenFolder::publish(const std::filesystem::path& final_path) {
 // One of this step is there already.
 void HiddenFolder::replace(const std::filesystem::path& final_path) {
   // Swapped by the kernel in one step; the destructor removes what then stands under the hidden name.
-  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) throw_system_error("cannot be replaced", final_path);
-  // Network file systems cannot swap: the old one goes out of the way first. No process has the id 0.
-  const std::filesystem::path aside =
-      final_path.parent_path() / fmt::format(".{}.0.tmp", final_path.filename().string());
+  if (can_swap()) {
+    if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
+    if (errno != EINVAL && errno != ENOSYS) throw_system_error("cannot be replaced", final_path);
+  }
+  // Network file systems cannot swap: the old one goes out of the way first. If this process dies in between, the next
+  // that looks puts it back; the lock keeps others from doing so before.
+  const std::filesystem::path aside = aside_path(final_path);
+  const FileDescriptor old = open_folder(final_path);
+  if (old.valid()) ::flock(old.get(), LOCK_EX | LOCK_NB);
   std::error_code ignored;
   std::filesystem::remove_all(aside, ignored);
   if (::rename(final_path.c_str(), aside.c_str()) != 0) throw_system_error("cannot be replaced", final_path);
-  if (::rename(path_.c_str(), final_path.c_str()) != 0) throw_system_error("cannot be renamed into place", final_path);
+  at_("between renames", "folder");
+  if (::rename(path_.c_str(), final_path.c_str()) != 0) {
+    const int reason = errno;
+    ::rename(aside.c_str(), final_path.c_str());
+    errno = reason;
+    throw_system_error("cannot be renamed into place", final_path);
+  }
   published_ = true;
   std::filesystem::remove_all(aside, ignored);
 }

@@ -25,7 +25,11 @@ std::optional<std::uint64_t> step_of(std::string_view name);
 std::filesystem::path hidden_path(const std::filesystem::path& folder, std::uint64_t step);
 bool is_hidden_name(std::string_view name);
 
-// Removes a hidden folder whose writer is dead; leaves it alone when that cannot be told. Never throws.
+// Where a checkpoint stands while another takes its name, on file systems that cannot swap the two.
+std::filesystem::path aside_path(const std::filesystem::path& final_path);
+
+// Removes a hidden folder whose writer is dead, or, of one that was put aside for another that never came, gives it its
+// name again; leaves it alone when that cannot be told. Never throws.
 void remove_if_abandoned(const std::filesystem::path& hidden);
 
 using PointHook = std::function<void(std::string_view when, std::string_view what)>;
@@ -43,7 +47,8 @@ class HiddenFolder {
   using Sink = std::function<void(std::span<const std::byte>)>;
   void write_file(const std::string& name, const std::function<void(const Sink&)>& produce);
 
-  // Renames the folder to `final_path`, atomically replacing a folder there, and makes that durable.
+  // Renames the folder to `final_path`, replacing a folder there, and makes that durable. Whoever dies on the way
+  // leaves the old one or the new one.
   void publish(const std::filesystem::path& final_path);
 
  private:

@@ -22,13 +22,13 @@ constexpr std::uint64_t kBlockFloats = 16 * 1024;
 struct TensorInfo {
   std::string name;
   std::vector<std::int64_t> shape;
-  bool trainable = true;
+  bool trainable = true;  // at first; it may be frozen or train later
 };
 
 struct TensorSlot {
   std::string name;
   std::vector<std::int64_t> shape;
-  bool trainable = true;
+  bool trainable = true;     // as of TensorInfo
   std::uint64_t offset = 0;  // first float, a multiple of kAlignmentFloats
   std::uint64_t count = 0;   // floats of the tensor, without padding
 };

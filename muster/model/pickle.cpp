@@ -13,7 +13,6 @@ namespace muster::model {
 namespace {
 
 constexpr std::size_t kLongestName = 200;
-constexpr std::size_t kShown = 80;
 
 struct NamedGlobal {
   std::string_view module;
@@ -280,8 +279,8 @@ class PickleMachine {
       }
       if (module == "__torch__" || module.starts_with("__torch__.")) return push(Pickle::Global{kClass});
     }
-    unsupported(fmt::format("the name {}.{} is not allowed: nothing of a file is executed", excerpt(module, kShown),
-                            excerpt(name, kShown)));
+    unsupported(
+        fmt::format("the name {}.{} is not allowed: nothing of a file is executed", excerpt(module), excerpt(name)));
   }
 
   // ("storage", type, key, location, elements) is how torch.save refers to a member of the archive.

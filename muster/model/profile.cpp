@@ -21,9 +21,17 @@
 namespace muster::model {
 namespace {
 
-constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;
+// Where torch keeps what is told of operations and allocations; not a constant in newer releases.
+c10::DebugInfoKind profiler_slot() {
+  return c10::DebugInfoKind::PROFILER_STATE;
+}
 // Batch norm cannot train on one sample.
 constexpr std::array<std::int64_t, 2> kBatches = {2, 3};
+
+// The type of the totals in torch's memory reports, which is another in LibTorch 1.13 than in 2.
+template <typename Total>
+Total total_in(void (c10::MemoryReportingInfoBase::*)(void*, std::int64_t, Total, Total, c10::Device));
+using Total = decltype(total_in(&c10::MemoryReportingInfoBase::reportMemoryUsage));
 
 // torch's random numbers go on as if nothing had been drawn.
 class KeptRandomNumbers {
@@ -56,9 +64,9 @@ std::string kind_of(const torch::nn::Module& module) {
 
 // Which operations are looked at; what happens inside one of them is its own business.
 bool is_layer(std::string_view operation) {
-  static constexpr std::array<std::string_view, 9> kLayers = {
-      "aten::convolution", "aten::addmm",      "aten::mm",         "aten::bmm",      "aten::baddbmm",
-      "aten::batch_norm",  "aten::layer_norm", "aten::group_norm", "aten::embedding"};
+  static constexpr std::array<std::string_view, 10> kLayers = {
+      "aten::convolution", "aten::addmm",      "aten::mm",         "aten::bmm",       "aten::baddbmm",
+      "aten::batch_norm",  "aten::layer_norm", "aten::group_norm", "aten::embedding", "aten::mkldnn_rnn_layer"};
   return std::find(kLayers.begin(), kLayers.end(), operation) != kLayers.end();
 }
 
@@ -72,6 +80,11 @@ std::int64_t products_per_element(std::string_view operation, c10::ArrayRef<cons
   if (operation == "aten::mm") return inputs[0].toTensor().size(1);
   if (operation == "aten::bmm") return inputs[0].toTensor().size(2);
   if (operation == "aten::baddbmm") return inputs[1].toTensor().size(2);
+  if (operation == "aten::mkldnn_rnn_layer") {  // all positions of a layer at once: what LibTorch 2 makes of an LSTM
+    const torch::Tensor& of_input = inputs[1].toTensor();
+    const torch::Tensor& of_state = inputs[2].toTensor();
+    return (of_input.numel() + of_state.numel()) / std::max<std::int64_t>(of_state.size(1), 1);
+  }
   return 0;
 }
 
@@ -79,8 +92,8 @@ std::int64_t products_per_element(std::string_view operation, c10::ArrayRef<cons
 // whatever is in the slot for a reporter.
 class LayerCounter final : public c10::MemoryReportingInfoBase {
  public:
-  void reportMemoryUsage(void* /*pointer*/, std::int64_t /*size*/, std::int64_t /*total_allocated*/,
-                         std::int64_t /*total_reserved*/, c10::Device /*device*/) override {}
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t /*size*/, Total /*allocated*/, Total /*reserved*/,
+                         c10::Device /*device*/) override {}
   bool memoryProfilingEnabled() const override { return false; }
 
   explicit LayerCounter(const torch::nn::Module& net) {
@@ -97,7 +110,7 @@ class LayerCounter final : public c10::MemoryReportingInfoBase {
       layers_[layer].parameters = count;
   }
 
-  static LayerCounter* current() { return static_cast<LayerCounter*>(c10::ThreadLocalDebugInfo::get(kSlot)); }
+  static LayerCounter* current() { return static_cast<LayerCounter*>(c10::ThreadLocalDebugInfo::get(profiler_slot())); }
 
   // The layer whose weight is among `inputs`.
   std::optional<std::size_t> layer_of(c10::ArrayRef<const c10::IValue> inputs) const {
@@ -181,8 +194,8 @@ constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 class AllocationWatch final : public c10::MemoryReportingInfoBase {
  public:
   explicit AllocationWatch(std::int64_t limit = kNoLimit) : limit_(limit) {}
-  void reportMemoryUsage(void* /*pointer*/, std::int64_t size, std::int64_t /*total_allocated*/,
-                         std::int64_t /*total_reserved*/, c10::Device /*device*/) override {
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t size, Total /*allocated*/, Total /*reserved*/,
+                         c10::Device /*device*/) override {
     held_ += size;
     most_ = std::max(most_, held_);
     if (size > 0 && held_ > limit_)
@@ -201,7 +214,7 @@ class AllocationWatch final : public c10::MemoryReportingInfoBase {
 
 std::int64_t most_held(Net& net, const torch::Tensor& batch, std::int64_t limit) {
   const auto watch = std::make_shared<AllocationWatch>(limit);
-  const c10::DebugInfoGuard guard(kSlot, watch);
+  const c10::DebugInfoGuard guard(profiler_slot(), watch);
   torch::Tensor scores = net.forward(batch);
   scores = scores.reshape({-1, scores.size(-1)});
   torch::nn::functional::cross_entropy(scores, torch::zeros({scores.size(0)}, torch::kInt64)).backward();
@@ -211,7 +224,7 @@ std::int64_t most_held(Net& net, const torch::Tensor& batch, std::int64_t limit)
 std::int64_t most_held_forward(Net& net, const torch::Tensor& batch, std::int64_t limit) {
   const torch::NoGradGuard no_grad;
   const auto watch = std::make_shared<AllocationWatch>(limit);
-  const c10::DebugInfoGuard guard(kSlot, watch);
+  const c10::DebugInfoGuard guard(profiler_slot(), watch);
   net.forward(batch);
   return watch->most();
 }
@@ -237,7 +250,7 @@ ModelProfile profile_model(const ModelOptions& options) {
   {
     const torch::NoGradGuard no_grad;
     const torch::Tensor batch = batch_of(options, 1);
-    const c10::DebugInfoGuard guard(kSlot, counter);
+    const c10::DebugInfoGuard guard(profiler_slot(), counter);
     const at::CallbackHandle handle =
         at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).needsOutputs(true));
     try {
@@ -270,7 +283,7 @@ ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most
   const auto watch = std::make_shared<AllocationWatch>(limit);
   std::shared_ptr<Net> net;
   {
-    const c10::DebugInfoGuard guard(kSlot, watch);
+    const c10::DebugInfoGuard guard(profiler_slot(), watch);
     net = make_model(options, 1);
     net->train();
     // As in training, gradients have their place already.

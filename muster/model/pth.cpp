@@ -11,7 +11,6 @@
 namespace muster::model {
 namespace {
 
-constexpr std::size_t kShown = 80;
 constexpr std::string_view kPickleMember = "data.pkl";
 
 AlignedBytes read_whole(const std::filesystem::path& path) {
@@ -74,7 +73,7 @@ PthFile::PthFile(AlignedBytes archive, std::string where) : archive_(std::move(a
     if (member.name.compare(0, slash, folder) != 0) continue;
     std::string name = member.name.substr(slash + 1);
     if (!members_.emplace(name, std::move(member)).second) {
-      throw Error(ErrorKind::kDamaged, fmt::format("has the member \"{}\" twice", excerpt(name, kShown)), where_);
+      throw Error(ErrorKind::kDamaged, fmt::format("has the member \"{}\" twice", excerpt(name)), where_);
     }
   }
   const auto pickle = members_.find(kPickleMember);
@@ -94,7 +93,7 @@ std::span<const std::byte> PthFile::storage(const Pickle::Storage& storage) {
   if (const auto known = storages_.find(storage.key); known != storages_.end()) return known->second;
   const auto member = members_.find("data/" + storage.key);
   if (member == members_.end()) {
-    throw Error(ErrorKind::kDamaged, fmt::format("has no storage \"{}\"", excerpt(storage.key, kShown)), where_);
+    throw Error(ErrorKind::kDamaged, fmt::format("has no storage \"{}\"", excerpt(storage.key)), where_);
   }
   const auto bytes = stored_member(std::as_const(archive_).span(), member->second, where_);
   storages_.emplace(storage.key, bytes);
@@ -109,8 +108,8 @@ TensorView PthFile::tensor(Pickle::Id id, std::string name) {
   // Not by a product, which might overflow. All references to a storage must fit it, whatever type each has.
   if (bytes.size() / width < reference.elements) {
     throw Error(ErrorKind::kDamaged,
-                fmt::format("storage \"{}\" has {} bytes and should have {} elements of {}",
-                            excerpt(reference.key, kShown), bytes.size(), reference.elements, width),
+                fmt::format("storage \"{}\" has {} bytes and should have {} elements of {}", excerpt(reference.key),
+                            bytes.size(), reference.elements, width),
                 where_);
   }
   TensorView view{std::move(name), reference.dtype, tensor.shape, {}};

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <mutex>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace muster::model {
 namespace {
@@ -45,6 +47,30 @@ class Restored {
   variable_list values_;
 };
 
+// Takes the hooks off parameters for as long as it lives. LibTorch 2 calls them for gradients that are asked for by
+// name, too; in the outer graph they would then be called a second time, with what they made of it the first time.
+class WithoutHooks {
+ public:
+  explicit WithoutHooks(const variable_list& tensors) {
+    for (const torch::Tensor& tensor : tensors)
+      metas_.push_back(torch::autograd::impl::get_autograd_meta(tensor));
+    hooks_.resize(metas_.size());
+    exchange();
+  }
+  ~WithoutHooks() { exchange(); }
+  WithoutHooks(const WithoutHooks&) = delete;
+  WithoutHooks& operator=(const WithoutHooks&) = delete;
+
+ private:
+  void exchange() {
+    for (std::size_t i = 0; i < metas_.size(); ++i)
+      std::swap(metas_[i]->hooks_, hooks_[i]);
+  }
+
+  std::vector<torch::autograd::AutogradMeta*> metas_;
+  std::vector<decltype(torch::autograd::AutogradMeta::hooks_)> hooks_;
+};
+
 // Stands in the graph for the whole block. A Node and not a torch::autograd::Function, since its inputs are as many as
 // the block has parameters: so gradients reach them the usual way, hooks included.
 class Recomputation final : public torch::autograd::Node {
@@ -71,6 +97,7 @@ class Recomputation final : public torch::autograd::Node {
       set_random_state(random_);
       const at::AutoGradMode with_gradients(true);
       const torch::Tensor output = forward_(inputs[0]);
+      const WithoutHooks without_hooks(wanted);
       found = torch::autograd::grad({output}, wanted, {gradients[0]}, /*retain_graph=*/c10::nullopt,
                                     /*create_graph=*/false, /*allow_unused=*/true);
     }
@@ -90,6 +117,17 @@ class Recomputation final : public torch::autograd::Node {
   const torch::Tensor random_;
 };
 
+// How torch holds the nodes of a graph: LibTorch 2.6 by std::shared_ptr, 2.13 by a count inside of the node.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+template <typename Pointer, typename... Arguments>
+Pointer make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
+    return Pointer(new Recomputation(std::forward<Arguments>(arguments)...), [](auto* node) { deleteNode(node); });
+  else
+    return c10::make_intrusive<Recomputation>(std::forward<Arguments>(arguments)...);
+}
+
 }  // namespace
 
 torch::Tensor recomputed(const std::shared_ptr<torch::nn::Module>& block,
@@ -106,8 +144,7 @@ torch::Tensor recomputed(const std::shared_ptr<torch::nn::Module>& block,
   const bool wanted =
       std::any_of(inputs.begin(), inputs.end(), [](const auto& input) { return input.requires_grad(); });
   if (!wanted) return output;
-  const std::shared_ptr<torch::autograd::Node> node(new Recomputation(block, std::move(forward), x, random),
-                                                    torch::autograd::deleteNode);
+  const auto node = make_node<NodePointer>(block, std::move(forward), x, random);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   torch::autograd::set_history(output, node);
   return output;

@@ -62,7 +62,10 @@ std::shared_ptr<Net> make_model(const ModelOptions& options, std::uint64_t seed)
   const zoo::Row* const row = options.library.empty() ? &row_of(options.name) : nullptr;
   if (row != nullptr) zoo::refuse_other_options(options, row->options);
   torch::manual_seed(derive_seed({.seed = seed, .purpose = Purpose::kModelInit}));
-  return row != nullptr ? row->make(options) : make_user_model(options);
+  if (row != nullptr) return row->make(options);
+  const std::shared_ptr<Net> net = make_user_model(options);
+  require_fit(*net, options);
+  return net;
 }
 
 }  // namespace muster::model

@@ -17,7 +17,6 @@
 namespace muster::model {
 namespace {
 
-constexpr std::size_t kShown = 80;
 // Source text shrinks to a fifth or a tenth; what grows a hundredfold is made to fill memory.
 constexpr std::uint64_t kMostGrowth = 100;
 constexpr std::uint64_t kHarmlessBytes = 64 * 1024;  // very regular text is small, and may have shrunk by more
@@ -35,7 +34,7 @@ void check_growth(const std::vector<ZipMember>& members, const std::string& wher
     const bool grows = member.size > kHarmlessBytes && member.size / kMostGrowth > member.compressed;
     if (grows || member.size > kMostSourceBytes - source) {
       throw Error(ErrorKind::kDamaged,
-                  fmt::format("\"{}\" grows from {} to {}: no source text does", excerpt(member.name, kShown),
+                  fmt::format("\"{}\" grows from {} to {}: no source text does", excerpt(member.name),
                               human_bytes(member.compressed), human_bytes(member.size)),
                   where);
     }

@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/model/script_check.h"
+#include "muster/model/script_modes.h"
 
 namespace muster::model {
 namespace {
@@ -59,6 +60,8 @@ class ScriptNet final : public Net {
     torch::nn::Module::train(on);
     script_.train(on);
   }
+
+  const torch::jit::Module& script() const { return script_; }
 
  private:
   // A tensor and the place in the script that must go on holding it.
@@ -177,7 +180,17 @@ std::shared_ptr<Net> load_script(const std::filesystem::path& path) {
   return std::make_shared<ScriptNet>(std::move(script), path.string());
 }
 
+std::vector<std::string> script_doubts(const Net& net) {
+  const auto* const script = dynamic_cast<const ScriptNet*>(&net);
+  if (script == nullptr) return {};
+  std::vector<std::string> doubts = fixed_modes(script->script());
+  for (std::string& doubt : doubts)
+    doubt += ". torch.jit.trace() writes down the mode of the moment; torch.jit.script() keeps both.";
+  return doubts;
+}
+
 void require_fit(Net& net, const ModelOptions& options) {
+  const std::string& file = options.script.empty() ? options.library : options.script;
   const torch::NoGradGuard no_grad;
   std::vector<std::int64_t> shape{2};
   shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
@@ -193,7 +206,11 @@ void require_fit(Net& net, const ModelOptions& options) {
     if (error.kind() != ErrorKind::kCompute) throw;
     throw Error(ErrorKind::kMismatch,
                 fmt::format("does not take samples of {}: {}", fmt::join(options.input_shape, "x"), error.message()),
-                options.script);
+                file);
+  } catch (const std::exception& error) {  // of a library's model
+    throw Error(ErrorKind::kMismatch,
+                fmt::format("does not take samples of {}: {}", fmt::join(options.input_shape, "x"), first_lines(error)),
+                file);
   }
   net.train(was_training);
   const std::vector<torch::Tensor> after = net.buffers();
@@ -203,14 +220,12 @@ void require_fit(Net& net, const ModelOptions& options) {
   if (options.each_position) expected.push_back(options.input_shape.front());
   expected.push_back(options.classes);
   const auto given = scores.sizes().vec();
-  const bool fits = given.size() == expected.size() && given.back() >= expected.back() &&
-                    std::equal(given.begin(), given.end() - 1, expected.begin());
-  if (!fits || scores.scalar_type() != torch::kFloat32) {
+  if (given != expected || scores.scalar_type() != torch::kFloat32) {
     throw Error(
         ErrorKind::kMismatch,
         fmt::format("gives {} of {} for 2 samples; {} classes need float32 of {}", c10::toString(scores.scalar_type()),
                     fmt::join(given, "x"), options.classes, fmt::join(expected, "x")),
-        options.script);
+        file, "Give the model a last layer as wide as the data asks for.");
   }
 }
 

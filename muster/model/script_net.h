@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "muster/model/net.h"
@@ -21,9 +22,12 @@ namespace muster::model {
 // parameters (frozen, or made of constants), and for a forward() that is not of one tensor.
 std::shared_ptr<Net> load_script(const std::filesystem::path& path);
 
-// Tries one batch in evaluation mode, on zeros: that scripts fit the data is known only so. Throws kMismatch unless
-// `net` takes samples of the options' shape (tokens, where there is a vocabulary) and gives at least `classes` scores
-// for each, or for each position.
+// What of a script trains, and hardly as it was meant to (script_modes.h), in sentences; nothing for other models.
+std::vector<std::string> script_doubts(const Net& net);
+
+// Tries one batch in evaluation mode, on zeros: that scripts and models of libraries fit the data is known only so.
+// Throws kMismatch unless `net` takes samples of the options' shape (tokens, where there is a vocabulary) and gives
+// `classes` scores for each, or for each position.
 void require_fit(Net& net, const ModelOptions& options);
 
 }  // namespace muster::model

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::string_view kUpdates = "updates/";
 constexpr std::string_view kNames = "param_names";
-constexpr std::size_t kShown = 80;
 
 void write_option(PthWriter& writer, const TorchOption& option) {
   if (const bool* const flag = std::get_if<bool>(&option)) return writer.boolean(*flag);
@@ -171,10 +170,9 @@ class StateReader {
       const std::string* const name = pickle_.text(key);
       if (name == nullptr || *name == "step" || pickle_.tensor(value) == nullptr) continue;
       if (std::find(slots_.begin(), slots_.end(), *name) == slots_.end()) {
-        throw Error(
-            ErrorKind::kMismatch,
-            fmt::format("has {} of {}, which the job's optimizer does not keep", excerpt(*name, kShown), owner.name),
-            file_->where(), "Give the job the optimizer that the state is of.");
+        throw Error(ErrorKind::kMismatch,
+                    fmt::format("has {} of {}, which the job's optimizer does not keep", excerpt(*name), owner.name),
+                    file_->where(), "Give the job the optimizer that the state is of.");
       }
     }
   }
@@ -245,7 +243,7 @@ void write_torch_optimizer(const std::filesystem::path& path, std::span<const To
       const std::int64_t at = number++;
       const auto count = updates.find(parameter);
       if (count == updates.end())
-        throw Error(ErrorKind::kDamaged, fmt::format("has no state of {}", excerpt(parameter, kShown)), where);
+        throw Error(ErrorKind::kDamaged, fmt::format("has no state of {}", excerpt(parameter)), where);
       if (count->second == 0 || by_parameter[parameter].empty()) continue;
       writer.integer(at);
       writer.begin_dict();

@@ -12,7 +12,6 @@
 namespace muster::model {
 namespace {
 
-constexpr std::size_t kShown = 80;
 constexpr std::size_t kDeepestModule = 64;
 
 // Where training programs keep the state dict inside what they save, the likeliest first.
@@ -68,8 +67,7 @@ class Collector {
     if (weights_.tensors.size() == kMostTensors)
       throw Error(ErrorKind::kUnsupported, fmt::format("has more than {} tensors", kMostTensors), file_.where());
     if (!names_.insert(name).second) {
-      throw Error(ErrorKind::kDamaged, fmt::format("tensor \"{}\" is there twice", excerpt(name, kShown)),
-                  file_.where());
+      throw Error(ErrorKind::kDamaged, fmt::format("tensor \"{}\" is there twice", excerpt(name)), file_.where());
     }
     weights_.tensors.push_back(file_.tensor(id, name));
   }
@@ -120,7 +118,7 @@ void collect_state_dict(PthFile& file, Weights& weights) {
     if (name != nullptr && pickle.tensor(value) != nullptr) {
       collector.add(*name, value);
     } else {
-      others.push_back(name == nullptr ? std::string(pickle.kind(key)) : excerpt(*name, kShown));
+      others.push_back(name == nullptr ? std::string(pickle.kind(key)) : excerpt(*name));
     }
   }
   if (!others.empty()) {

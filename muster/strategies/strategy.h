@@ -50,6 +50,14 @@ struct StepOutcome {
   bool stop = false;         // some worker was asked to stop; the same on every worker
   std::uint64_t change = 0;  // the highest change of the job that some worker knew of; the same on every worker
   bool synchronized = true;  // false: the workers' states differ until they meet again (local_sgd)
+
+  // What all lanes of the step told. REQUIRES: samples is set.
+  void take(const compute::LaneReport& totals) {
+    loss = totals.loss_sum / static_cast<double>(samples);
+    score = totals.score;
+    stop = totals.stop > 0;
+    change = static_cast<std::uint64_t>(totals.change);
+  }
 };
 
 // Who computes which lane. The result is the same.
@@ -102,7 +110,7 @@ struct Supervised {
   bool founder = false;  // makes the arena; the others find it
   std::string arena{};   // where it is to be had; empty: ask the store
   int attempt = 0;       // how many processes were on this seat before
-  // How long to wait for the supervisor's decision when a worker is lost or this one wants to begin.
+  // How long to wait for somebody to decide on members while no supervisor lives; one that lives is waited for.
   std::chrono::nanoseconds patience = std::chrono::seconds(60);
 };
 

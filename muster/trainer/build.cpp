@@ -1,14 +1,21 @@
 #include "muster/trainer/build.h"
 
+#include <new>
 #include <utility>
 
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
 #include "muster/data/augment/augmentation.h"
 #include "muster/model/make_model.h"
 
 namespace muster::trainer {
 
-std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec) {
-  return make_task({job.loss.task, job.loss.label_smoothing, job.loss.error.value_or("mse")}, spec);
+std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec,
+                                       std::vector<double> class_weights) {
+  return make_task({job.loss.task, job.loss.label_smoothing, job.loss.error.value_or("mse"), std::move(class_weights)},
+                   spec);
 }
 
 model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec) {
@@ -23,7 +30,17 @@ model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec) 
 }
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
-  return model::make_model(model_options(job, spec), static_cast<std::uint64_t>(job.seed));
+  const auto refuse = [](const std::string& why) {
+    return Error(ErrorKind::kInvalidInput, fmt::format("the model cannot be made: {}", why.substr(0, why.find('\n'))),
+                 {}, "A smaller one takes less memory: model.hidden, model.width, model.depth.");
+  };
+  try {
+    return model::make_model(model_options(job, spec), static_cast<std::uint64_t>(job.seed));
+  } catch (const c10::Error& error) {
+    throw refuse(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    throw refuse("the system has not so much memory");
+  }
 }
 
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,

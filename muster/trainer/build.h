@@ -15,7 +15,9 @@
 namespace muster::trainer {
 
 // Throws Error{kInvalidInput} for a task that the samples do not fit.
-std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec);
+// `class_weights` are for training (class_weights.h).
+std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec,
+                                       std::vector<double> class_weights = {});
 // All that the job and its data say of the model.
 model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec);
 // With the weights of the job's seed. Throws Error{kInvalidInput}.

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 
@@ -18,9 +19,10 @@ namespace {
 void give_way_to_training() {
   const auto thread = static_cast<id_t>(::gettid());
   constexpr int kLowest = 19;
-  constexpr int kLastOfBestEffort = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7);
+  // Not constexpr: newer kernel headers have a function behind the macro.
+  const int last_of_best_effort = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7);
   static_cast<void>(::setpriority(PRIO_PROCESS, thread, kLowest));
-  static_cast<void>(::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, kLastOfBestEffort));
+  static_cast<void>(::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, last_of_best_effort));
 }
 
 }  // namespace
@@ -46,16 +48,16 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::submit(TrainingState state, std::optional<double> best_metric) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !work_ && !busy_; });
+  const std::lock_guard lock(mutex_);
+  MUSTER_CHECK(!work_ && !busy_, "one checkpoint at a time");
   work_ = Work{std::move(state), best_metric};
   unfinished_ = true;
   changed_.notify_all();
 }
 
-TrainingState CheckpointWriter::spare() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !work_ && !busy_; });
+std::optional<TrainingState> CheckpointWriter::spare(const Deadline& deadline) {
+  if (!wait(deadline)) return std::nullopt;
+  const std::lock_guard lock(mutex_);
   return std::move(spare_);
 }
 

@@ -40,10 +40,11 @@ class CheckpointWriter {
   // Finishes what was submitted.
   ~CheckpointWriter();
 
-  // Hands a snapshot over; waits first if the one before is not finished. `best_metric`: this is the best so far.
+  // What was written last, for its memory: capture() fills it anew. Waits until that is written; nothing when the
+  // deadline passed first: a disk that hangs must not stop training for ever.
+  std::optional<TrainingState> spare(const Deadline& deadline);
+  // Hands a snapshot over. `best_metric`: this is the best so far. REQUIRES: nothing is being written.
   void submit(TrainingState state, std::optional<double> best_metric);
-  // What was written last, for its memory: capture() fills it anew. Waits as submit().
-  TrainingState spare();
   // Whether something is being written. Takes no lock, which a thread of low priority might hold for long.
   bool busy() const { return unfinished_.load(std::memory_order_relaxed); }
   // Until nothing is being written. False when the deadline passed first.

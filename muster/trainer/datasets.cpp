@@ -8,6 +8,7 @@ Datasets open_data(const Job& job) {
   const data::Data source = data::open_source(source_options(job));
   Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples};
   sets.form = source.form;
+  sets.notes = source.notes;
   if (source.validation) {
     sets.validation = source.validation;
     sets.held_out = true;

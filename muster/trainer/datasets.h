@@ -22,9 +22,10 @@ struct Datasets {
   std::shared_ptr<const data::Dataset> test;
   std::string description;
   bool held_out = false;  // validation is a part of the training files, not the test set
-  std::shared_ptr<const data::BadSamples> bad_samples;
+  std::shared_ptr<data::BadSamples> bad_samples;
   std::shared_ptr<const data::Tolerant> tolerant{};  // `train` where bad samples are skipped; else empty
   data::DataForm form{};                             // how the samples were made of the files
+  std::vector<std::string> notes{};                  // what people should know of the files
 };
 
 // Throws as data::open_source and data::split.

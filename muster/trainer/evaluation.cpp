@@ -38,34 +38,50 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
   comm::Group group = options.group;
   const auto workers = static_cast<std::uint64_t>(group.size());
   const std::shared_ptr<const Task> task = options.task ? options.task : make_task({}, dataset->spec());
-  BatchWalk walk(dataset, {options.batch, options.loader_threads, static_cast<std::uint64_t>(group.rank()), workers});
   // Figures of each batch, of each sample, and whether somebody broke off. What other workers fill in is 0 here, and a
   // sum with zeros has the bits of what is not zero.
   const std::size_t width = task->batch_figures();
   const std::size_t sample_width = task->sample_figures();
-  std::vector<double> results(width * walk.batches() + sample_width * dataset->size() + 1);
-  const std::span<double> batch_figures = std::span(results).first(width * walk.batches());
+  const std::uint64_t batches = (dataset->size() + options.batch - 1) / options.batch;
+  std::vector<double> results(width * batches + sample_width * dataset->size() + 1);
+  const std::span<double> batch_figures = std::span(results).first(width * batches);
   const std::span<double> sample_figures =
       std::span(results).subspan(batch_figures.size(), sample_width * dataset->size());
   std::uint64_t done = 0;
-  try {
+  // False: broken off.
+  const auto compute_share = [&](std::uint64_t share, std::uint64_t others) {
+    BatchWalk walk(dataset, {options.batch, options.loader_threads, share, workers});
     while (data::Batch* const batch = walk.next()) {
       const torch::Tensor answer = forward(input_tensor(*batch));
       const torch::Tensor target = target_tensor(*batch);
       task->measure(answer, target, batch_figures.subspan(width * walk.index(), width),
                     sample_figures.subspan(sample_width * options.batch * walk.index(), sample_width * batch->size()));
-      if (options.each) options.each(batch->ids, answer, target);
-      done = std::min(dataset->size(), done + options.batch * workers);
+      if (options.each && share == static_cast<std::uint64_t>(group.rank())) options.each(batch->ids, answer, target);
+      done = std::min(dataset->size(), done + options.batch * others);
       if (options.progress && !options.progress(done)) {
         results.back() = 1;
-        break;
+        return false;
+      }
+    }
+    return true;
+  };
+  try {
+    const bool whole = compute_share(static_cast<std::uint64_t>(group.rank()), workers);
+    options.share_done();
+    const std::vector<double> own = workers > 1 ? results : std::vector<double>();
+    try {
+      group.all_reduce(std::span(results), comm::Reduction::kSum, Deadline::after(kOthersTimeout));
+    } catch (const Error& error) {
+      if (!options.alone_if_lost || error.kind() != ErrorKind::kPeerLost) throw;
+      std::ranges::copy(own, results.begin());
+      done /= workers;
+      for (std::uint64_t share = 0; whole && share < workers; ++share) {
+        if (share != static_cast<std::uint64_t>(group.rank()) && !compute_share(share, 1)) break;
       }
     }
   } catch (const c10::Error& error) {
     throw Error(ErrorKind::kCompute, error.what_without_backtrace(), "evaluation");
   }
-  options.share_done();
-  group.all_reduce(std::span(results), comm::Reduction::kSum, Deadline::after(kOthersTimeout));
   if (results.back() > 0) return std::nullopt;
   return task->judge(batch_figures, sample_figures);
 }

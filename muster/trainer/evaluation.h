@@ -21,10 +21,11 @@ struct EvaluationOptions {
   std::shared_ptr<const Task> task{};  // empty: what the targets of the data set suggest
   std::uint64_t batch = kEvaluationBatch;
   int loader_threads = 1;
-  // The workers that share the work: each takes every size()-th batch. All must call; all get the same result, the same
-  // bits as one worker alone.
   std::function<void()> share_done = [] {};  // called when this worker waits for the shares of the others
+  // The workers that share the work: each takes every size()-th batch. All must call; all get the same result, the same
+  // bits as one worker alone. When one is lost the others can do without: each then computes all shares.
   comm::Group group{};
+  bool alone_if_lost = true;  // false: throws kPeerLost then
   // Called with each batch of this worker: its samples, what the model said and what it should have said.
   std::function<void(std::span<const std::uint64_t>, const torch::Tensor&, const torch::Tensor&)> each{};
   // Called after each batch with the samples done, by all workers if they are equally fast; returning false ends

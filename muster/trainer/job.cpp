@@ -12,6 +12,9 @@
 #include "muster/data/augment/augmentation.h"
 #include "muster/data/partition/partition.h"
 #include "muster/strategies/registry.h"
+#include "muster/trainer/class_weights.h"
+#include "muster/trainer/job_paths.h"
+#include "muster/trainer/job_rules.h"
 
 namespace muster::trainer {
 namespace {
@@ -56,6 +59,9 @@ struct DataKey {
 
 const std::vector<DataKey>& data_keys() {
   static const std::vector<DataKey> keys{
+      {"path", {"fashion-mnist", "idx", "cifar10", "pictures", "csv", "numpy", "text", "packed"}},
+      {"mean", {"fashion-mnist", "idx", "cifar10", "pictures", "numpy"}},
+      {"std", {"fashion-mnist", "idx", "cifar10", "pictures", "numpy"}},
       {"shape", {"synthetic", "pictures"}},
       {"classes", {"synthetic"}},
       {"samples", {"synthetic"}},
@@ -63,12 +69,17 @@ const std::vector<DataKey>& data_keys() {
       {"test_path", {"csv", "numpy", "text", "pictures"}},
       {"validation_path", {"csv", "numpy", "text", "pictures"}},
       {"test_fraction", {"csv", "numpy", "text", "pictures"}},
-      {"target", {"csv"}},
+      {"target", {"csv", "pictures"}},
+      {"targets", {"csv"}},
       {"numeric", {"csv"}},
       {"categorical", {"csv"}},
       {"ignore", {"csv"}},
       {"missing", {"csv"}},
-      {"delimiter", {"csv"}},
+      {"delimiter", {"csv", "pictures"}},
+      {"decimal", {"csv"}},
+      {"encoding", {"csv", "text", "pictures"}},
+      {"labels", {"pictures"}},
+      {"file_column", {"pictures"}},
       {"header", {"csv"}},
       {"tokens", {"text"}},
       {"window", {"text"}},
@@ -76,13 +87,13 @@ const std::vector<DataKey>& data_keys() {
   return keys;
 }
 
-void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, const std::string& chosen,
+void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, const std::string& value,
                    const std::string& what) {
   for (const OptimizerKey& entry : keys) {
     const std::string path = fmt::format("optimizer.{}", entry.key);
-    const bool used = std::find(entry.optimizers.begin(), entry.optimizers.end(), chosen) != entry.optimizers.end();
-    if (!used && schema.changed(path)) {
-      throw schema.invalid(path, fmt::format("has no effect with {} \"{}\"", what, chosen),
+    const bool used = std::find(entry.optimizers.begin(), entry.optimizers.end(), value) != entry.optimizers.end();
+    if (!used && chosen(schema, path)) {
+      throw schema.invalid(path, fmt::format("has no effect with {} \"{}\"", what, value),
                            fmt::format("It belongs to {}. Remove it, or change optimizer.{}.",
                                        join_words(entry.optimizers), what == "schedule" ? "schedule" : "name"));
     }
@@ -136,7 +147,7 @@ void check_data(const Schema& schema, const Job& job) {
   for (const DataKey& entry : data_keys()) {
     const std::string key = fmt::format("data.{}", entry.key);
     const bool used = std::find(entry.sources.begin(), entry.sources.end(), job.data.source) != entry.sources.end();
-    if (!used && schema.changed(key)) {
+    if (!used && chosen(schema, key)) {
       throw schema.invalid(key, fmt::format("has no effect with source \"{}\"", job.data.source),
                            fmt::format("It belongs to {}. Remove it.", join_words(entry.sources)));
     }
@@ -145,6 +156,19 @@ void check_data(const Schema& schema, const Job& job) {
     throw schema.invalid("data.validation_path", "cannot stand beside data.validation",
                          "Give a validation set of its own or hold a part out, not both.");
   }
+  if (job.data.source == "pictures" && job.data.labels.empty()) {
+    for (const char* key : {"data.target", "data.delimiter", "data.encoding", "data.file_column"}) {
+      if (chosen(schema, key))
+        throw schema.invalid(key, "has no effect on pictures without data.labels",
+                             "Name the CSV file of the labels with data.labels, or remove the key.");
+    }
+  }
+  if (!job.data.targets.empty() && !job.data.target.empty())
+    throw schema.invalid("data.targets", "cannot stand beside data.target", "Give one column or several, not both.");
+  if (job.data.tokens == "bytes" && chosen(schema, "data.encoding"))
+    throw schema.invalid("data.encoding", "has no effect where tokens are bytes", "Remove it.");
+  if (job.data.decimal == job.data.delimiter)
+    throw schema.invalid("data.decimal", "is the delimiter too", "A number could not be told from two fields.");
   const std::string& delimiter = job.data.delimiter;
   if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
     throw schema.invalid("data.delimiter", fmt::format("found \"{}\"", excerpt(delimiter, 20)),
@@ -167,10 +191,10 @@ void check_words(const Schema& schema, const char* key, const Parse& parse) {
 void resolve_training_data(const Schema& schema, Job& job) {
   check_words(schema, "data.augment", [&] { data::parse_augmentation(job.data.augment); });
   check_words(schema, "data.partition", [&] { data::parse_partition(job.data.partition); });
-  if (job.data.placement != "local" && schema.changed("data.partition")) {
+  if (job.data.placement != "local" && chosen(schema, "data.partition")) {
     throw schema.invalid("data.partition", "has no effect with placement \"any\"", "Set data.placement = \"local\".");
   }
-  if (job.data.source == "pictures" && !schema.changed("data.shape")) job.data.shape = {3, 224, 224};
+  if (job.data.source == "pictures" && schema.where("data.shape").empty()) job.data.shape = {3, 224, 224};
 }
 
 // Which sources have samples for a task. Shards have what was packed into them.
@@ -194,11 +218,18 @@ void check_task(const Schema& schema, const Job& job) {
                          job.data.source == "text" ? "Set loss.task = \"language\"."
                                                    : fmt::format("It goes with the sources {}.", join_words(sources)));
   }
-  if (task == "regression" && schema.changed("loss.label_smoothing"))
+  if (task == "regression" && chosen(schema, "loss.label_smoothing"))
     throw schema.invalid("loss.label_smoothing", "has no effect on numbers", "Remove it.");
   if (task != "regression" && job.loss.error)
     throw schema.invalid("loss.error", fmt::format("has no effect with the task \"{}\"", task),
                          "It belongs to regression. Remove it.");
+  if (task != "classification" && !job.loss.class_weights.empty())
+    throw schema.invalid("loss.class_weights", fmt::format("has no effect with the task \"{}\"", task),
+                         "It belongs to classification. Remove it.");
+  check_words(schema, "loss.class_weights", [&] { parse_class_weights(job.loss.class_weights); });
+  if (task != "regression" && !job.data.targets.empty())
+    throw schema.invalid("data.targets", fmt::format("cannot go with the task \"{}\"", task),
+                         "Several columns are numbers to predict: set loss.task = \"regression\".");
   if (task != "classification" && data::parse_augmentation(job.data.augment).mixup_alpha)
     throw schema.invalid("data.augment", fmt::format("mixup cannot go with the task \"{}\"", task),
                          "It blends classes. Remove it.");
@@ -210,11 +241,6 @@ const char* default_model(const Job& job) {
   return job.data.source == "csv" ? "mlp" : "cnn";
 }
 
-// Keys of [model] that models of the zoo have or refuse.
-constexpr const char* kModelKeys[] = {"model.hidden",    "model.dropout",  "model.activation", "model.norm",
-                                      "model.groups",    "model.width",    "model.depth",      "model.heads",
-                                      "model.embedding", "model.recompute"};
-
 void resolve_model(const Schema& schema, Job& job) {
   if (!job.model.script.empty()) {
     for (const auto& [key, given] : {std::pair("model.name", job.model.name.has_value()),
@@ -222,10 +248,6 @@ void resolve_model(const Schema& schema, Job& job) {
       if (given)
         throw schema.invalid("model.script", fmt::format("cannot stand beside {}", key),
                              "Give the name of a model or a TorchScript file, not both.");
-    }
-    for (const char* key : kModelKeys) {
-      if (schema.changed(key))
-        throw schema.invalid(key, "has no effect with model.script", "The script decides: remove the key.");
     }
     return;
   }
@@ -259,7 +281,7 @@ void check_servers(const Schema& schema, const ResolvedJob& resolved) {
   if (job.parallel.strategy != "parameter_server") {
     for (const char* key : {"consistency", "servers", "copies", "staleness", "backups", "staleness_rate", "chunk_kb",
                             "transport", "snapshot_seconds", "event_log"}) {
-      if (schema.changed(fmt::format("parallel.{}", key)))
+      if (chosen(schema, fmt::format("parallel.{}", key)))
         throw schema.invalid(fmt::format("parallel.{}", key), "has no effect without parameter servers",
                              "Set parallel.strategy = \"parameter_server\", or remove the key.");
     }
@@ -272,9 +294,20 @@ void check_servers(const Schema& schema, const ResolvedJob& resolved) {
     throw schema.invalid("parallel.copies",
                          fmt::format("{} copies cannot be on {} servers", job.parallel.copies, servers),
                          "Copies are on different servers: raise parallel.servers, or lower the copies.");
-  const bool backup = std::any_of(phases.begin(), phases.end(), [](const strategies::Phase& phase) {
-    return phase.consistency == strategies::Consistency::kBackup;
-  });
+  const auto any = [&](auto... wanted) {
+    return std::any_of(phases.begin(), phases.end(),
+                       [&](const strategies::Phase& phase) { return ((phase.consistency == wanted) || ...); });
+  };
+  using enum strategies::Consistency;
+  const bool backup = any(kBackup);
+  if (job.parallel.snapshot_seconds > 0 && any(kBsp, kBackup))
+    throw schema.invalid("parallel.snapshot_seconds",
+                         "cannot go with bsp or backup: steps that were taken together cannot be taken again by a part "
+                         "of the model",
+                         "Use asp or ssp, or copies = 2, with which a lost server loses nothing.");
+  if (job.parallel.snapshot_seconds > 0 && job.parallel.copies > 1)
+    throw schema.invalid("parallel.snapshot_seconds", "has no effect with copies, which lose nothing",
+                         "Remove one of the two keys.");
   if (backup && static_cast<std::uint64_t>(job.parallel.backups) >= resolved.lanes)
     throw schema.invalid("parallel.backups",
                          fmt::format("{} of {} lanes cannot be left out", job.parallel.backups, resolved.lanes),
@@ -350,14 +383,16 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   }
   refuse_unused(schema, optimizer_keys(), job.optimizer.name, "optimizer");
   refuse_unused(schema, schedule_keys(), job.optimizer.schedule, "schedule");
-  if (job.optimizer.nesterov && (job.optimizer.momentum.value_or(0) <= 0 || job.optimizer.dampening.value_or(0) != 0)) {
+  const double momentum = job.optimizer.momentum.value_or(job.optimizer.name == "lars" ? compute::Lars{}.momentum
+                                                                                       : compute::Sgd{}.momentum);
+  if (job.optimizer.nesterov && (momentum <= 0 || job.optimizer.dampening.value_or(0) != 0)) {
     throw schema.invalid("optimizer.nesterov", "needs a momentum above 0 and no dampening");
   }
   if (job.optimizer.schedule == "step" && job.optimizer.milestones.empty()) {
     throw schema.invalid("optimizer.schedule", "\"step\" without milestones never changes the rate",
                          "Give optimizer.milestones = [epochs].");
   }
-  if (job.optimizer.scaling == "none" && schema.changed("optimizer.base_batch")) {
+  if (job.optimizer.scaling == "none" && chosen(schema, "optimizer.base_batch")) {
     throw schema.invalid("optimizer.base_batch", "has no effect with scaling \"none\"",
                          "Set optimizer.scaling = \"linear\".");
   }
@@ -369,6 +404,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
   check_servers(schema, resolved);
+  check_rules(schema, job);
   complete_optimizer(job);
   resolved.lr =
       job.optimizer.scaling == "linear"
@@ -378,25 +414,75 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   resolved.json = schema.to_json();
 }
 
-template <typename Load>
-ResolvedJob read_job(std::span<const std::string> assignments, const std::string& default_name, const Load& load) {
+std::map<std::string, std::string, std::less<>> places_of(const Schema& schema, const std::string& file) {
+  std::map<std::string, std::string, std::less<>> places;
+  for (const Section& section : schema.sections()) {
+    for (const Field& field : section.fields()) {
+      const std::string key = fmt::format("{}.{}", section.name(), field.key());
+      const std::string where = schema.where(key);
+      places[key] = where.empty() ? file : where;
+    }
+  }
+  return places;
+}
+
+bool sets_nothing(const Schema& schema) {
+  return std::ranges::all_of(places_of(schema, {}), [](const auto& place) { return place.second.empty(); });
+}
+
+// `load` fills the schema, `complete` comes after the assignments.
+template <typename Load, typename Complete>
+ResolvedJob read_job(std::span<const std::string> assignments, const std::string& default_name, const std::string& file,
+                     const Load& load, const Complete& complete) {
   ResolvedJob resolved;
   Schema schema = job_schema(resolved.job);
   load(schema);
   for (const std::string& assignment : assignments)
     schema.set(assignment);
+  complete(schema, resolved.job);
   resolve(schema, resolved, default_name);
+  resolved.places = places_of(schema, file);
   return resolved;
+}
+
+// Data in the place of a job is a common slip, and there is a command for it.
+void load_file(Schema& schema, const std::filesystem::path& path) {
+  try {
+    schema.load_file(path);
+  } catch (const Error& error) {
+    std::error_code ignored;
+    if (path.extension() == ".toml" || !std::filesystem::exists(path, ignored)) throw;
+    throw Error(
+        ErrorKind::kInvalidInput, error.message(), error.where(),
+        fmt::format("A job file is wanted here, in TOML. If this is data of yours: muster init {} writes a job for it.",
+                    path.string()));
+  }
 }
 
 }  // namespace
 
+Error ResolvedJob::invalid(std::string_view key, const std::string& message, const std::string& remedy) const {
+  const auto place = places.find(key);
+  MUSTER_CHECK(place != places.end(), fmt::format("{} is no key of a job", key));
+  return {ErrorKind::kInvalidInput, fmt::format("{}: {}", key, message), place->second, remedy};
+}
+
 ResolvedJob load_job(const std::filesystem::path& path, std::span<const std::string> assignments) {
-  return read_job(assignments, path.stem().string(), [&](Schema& schema) { schema.load_file(path); });
+  const auto load = [&](Schema& schema) {
+    load_file(schema, path);
+    // Such a file is the wrong one, or was never filled: training for minutes on the defaults is not what it is for.
+    if (assignments.empty() && sets_nothing(schema))
+      throw Error(ErrorKind::kInvalidInput, "the job file sets nothing", path.string(),
+                  "Name the data at least: [data], and below it source = \"fashion-mnist\". muster init FILE_OR_FOLDER "
+                  "writes a job file for data of yours.");
+  };
+  const auto complete = [&](const Schema& schema, Job& job) { complete_paths(schema, job, path); };
+  return read_job(assignments, path.stem().string(), path.string(), load, complete);
 }
 
 ResolvedJob parse_job(std::string_view text, const std::string& name, std::span<const std::string> assignments) {
-  return read_job(assignments, "job", [&](Schema& schema) { schema.load_text(text, name); });
+  const auto load = [&](Schema& schema) { schema.load_text(text, name); };
+  return read_job(assignments, "job", name, load, [](const Schema&, Job&) {});
 }
 
 bool may_differ_when_resumed(const std::string& key) {
@@ -409,6 +495,7 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "data.path",
                                            "data.test_path",
                                            "data.validation_path",
+                                           "data.labels",
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "model.library",
@@ -417,6 +504,7 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "parallel.claims",
                                            "parallel.liveness_seconds",
                                            "parallel.hang_seconds",
+                                           "parallel.start_seconds",
                                            "parallel.orphan_seconds",
                                            "parallel.bucket_kb",
                                            "parallel.overlap",
@@ -440,7 +528,7 @@ std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob&
       if (may_differ_when_resumed(path)) continue;
       const Json was = keys.value(key, Json());
       const Json is = now.json.at(section).value(key, Json());
-      if (was != is) {
+      if (!same_value(path, was, is)) {
         return Error(ErrorKind::kMismatch,
                      fmt::format("{} is {} now and was {} in the run; it is part of the result and cannot change", path,
                                  is.is_null() ? "not set" : is.dump(), was.is_null() ? "not set" : was.dump()),

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/base/config.h"
@@ -65,6 +67,11 @@ struct Job {
     std::string partition = "consecutive";
     std::int64_t loader_threads = 1;
     std::int64_t prefetch = 4;
+    std::vector<std::string> targets;
+    std::string decimal = ".";
+    std::string encoding = "utf-8";
+    std::string labels;
+    std::string file_column;
   } data;
 
   struct {
@@ -92,6 +99,7 @@ struct Job {
     std::string task = "classification";
     double label_smoothing = 0;
     std::optional<std::string> error;
+    std::vector<std::string> class_weights;
   } loss;
 
   struct {
@@ -126,6 +134,7 @@ struct Job {
     std::string claims = "dynamic";
     double liveness_seconds = 2;
     double hang_seconds = 10;
+    double start_seconds = 600;
     double orphan_seconds = 60;
     std::int64_t bucket_kb = 4096;
     bool sync_batch_norm = false;
@@ -166,10 +175,15 @@ struct ResolvedJob {
   double lr = 0;     // after the scaling rule
   std::string text;  // the job as TOML with every default
   Json json;
+  // Of every "section.key": where it got its value ("job.toml:12", "--set data.batch=64"), or the file.
+  std::map<std::string, std::string, std::less<>> places{};
+
+  // An Error{kInvalidInput} about one key, as those of load_job, for what shows only beside data and model.
+  Error invalid(std::string_view key, const std::string& message, const std::string& remedy = {}) const;
 };
 
 // Reads `path`, applies the assignments of --set in order, and resolves. Throws Error{kInvalidInput} that names the
-// place, the key, what was found and what is allowed.
+// place, the key, what was found and what is allowed; also for a file that sets nothing, unless an assignment does.
 ResolvedJob load_job(const std::filesystem::path& path, std::span<const std::string> assignments = {});
 // The same for text; `name` stands for the file in messages.
 ResolvedJob parse_job(std::string_view text, const std::string& name, std::span<const std::string> assignments = {});

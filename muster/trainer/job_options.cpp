@@ -57,6 +57,12 @@ data::SourceOptions source_options(const Job& job) {
   options.table.categorical = job.data.categorical;
   options.table.ignore = job.data.ignore;
   if (job.data.missing) options.table.missing_value = static_cast<float>(*job.data.missing);
+  options.table.targets = job.data.targets;
+  options.table.decimal = job.data.decimal.front();
+  options.table.latin1 = job.data.encoding == "latin-1";
+  options.labels.file = job.data.labels;
+  options.labels.file_column = job.data.file_column;
+  options.text.latin1 = options.table.latin1;
   options.text.bytes = job.data.tokens == "bytes";
   options.text.window = job.data.window;
   if (job.data.mean) {

@@ -4,13 +4,9 @@
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
-namespace {
-
-constexpr std::uint64_t kMostLanes = 64;
-
-}  // namespace
 
 Schema job_schema(Job& job) {
+  constexpr double kMostLanes = 64;
   constexpr double kMany = 1e15;  // far beyond any run, far below where integers stop being exact as numbers
   Schema schema;
   Section& j = schema.section("job", "What is trained, for how long, and what fixes the bits of the result.");
@@ -22,7 +18,7 @@ Schema job_schema(Job& job) {
        "lanes", &job.lanes,
        "Parts that each step's batch is cut into; part of the result. Not set: the largest power of two that leaves at "
        "least 32 samples a lane.")
-      .range(1, static_cast<double>(kMostLanes));
+      .range(1, kMostLanes);
   j.field("threads", &job.threads, "Threads that compute one lane, in LibTorch and in the BLAS; part of the result.")
       .range(1, 1024);
   j.field("device", &job.device, "Where to compute. A LibTorch with CUDA compiles, but Muster was never run on one.")
@@ -37,7 +33,8 @@ Schema job_schema(Job& job) {
   Section& d = schema.section("data", "Where samples come from and how many make a step.");
   d.field("source", &job.data.source, "Kind of data.").one_of(data::source_names());
   d.field("path", &job.data.path,
-          "File or folder of the data. Empty: where the source's Debian package puts it, if it has one.");
+          "File or folder of the data, as seen from the job file. Empty: where the source's Debian package puts it, if "
+          "it has one.");
   d.field("validation", &job.data.validation,
           "Fraction of the training samples held out for validation. 0: validate on the test set.")
       .range(0, 0.9);
@@ -73,15 +70,26 @@ Schema job_schema(Job& job) {
   d.field("bad_sample_limit", &job.data.bad_sample_limit,
           "skip: with more bad samples than this the job fails after all.")
       .range(0, kMany);
-  d.field("target", &job.data.target, "csv: name of the column to predict. Empty: the last one.");
+  d.field("target", &job.data.target, "csv, pictures with labels: name of the column to predict. Empty: the last one.");
+  d.field("targets", &job.data.targets, "csv, regression: instead of target, names of several columns to predict.");
   d.field("numeric", &job.data.numeric, "csv: names of columns of numbers. Columns in no list are inferred.");
   d.field("categorical", &job.data.categorical, "csv: names of columns whose values are categories.");
   d.field("ignore", &job.data.ignore, "csv: names of columns to leave out.");
   d.field("missing", &job.data.missing,
           "csv: stands for missing numbers. Not set: the mean of the column in the training rows.");
-  d.field("delimiter", &job.data.delimiter, "csv: one character between fields.").non_empty();
+  d.field("delimiter", &job.data.delimiter, "csv, pictures with labels: one character between fields.").non_empty();
+  d.field("decimal", &job.data.decimal, "csv: what stands before the fraction of a number: 1.5 or 1,5.")
+      .one_of({".", ","});
+  d.field("encoding", &job.data.encoding,
+          "csv, text, pictures with labels: how characters are written. latin-1 is also what Windows calls 1252.")
+      .one_of({"utf-8", "latin-1"});
   d.field("header", &job.data.header,
           "csv: the first line names the columns; false: their names are \"0\", \"1\", ...");
+  d.field("labels", &job.data.labels,
+          "pictures: CSV file with a header that names pictures below path and, in the column target, their classes. "
+          "Empty: folders are classes.");
+  d.field("file_column", &job.data.file_column,
+          "pictures with labels: the column of the pictures' names. Empty: the first.");
   d.field("tokens", &job.data.tokens, "text: what models read.").one_of({"characters", "bytes"});
   d.field("window", &job.data.window, "text: tokens of a sample.").range(1, 1e6);
   d.field("augment", &job.data.augment,
@@ -154,6 +162,9 @@ Schema job_schema(Job& job) {
       .range(0, 0.99);
   l.field("error", &job.loss.error, "regression: squared, absolute or Huber error. Not set: mse.")
       .one_of({"mse", "mae", "huber"});
+  l.field("class_weights", &job.loss.class_weights,
+          "classification: how much a sample of a class counts in training, as [\"cat=2\", \"dog=0.5\"], 1 where "
+          "nothing is said; [\"balanced\"]: every class as much as any other.");
 
   auto& opt = job.optimizer;
   Section& o = schema.section("optimizer",
@@ -200,14 +211,20 @@ Schema job_schema(Job& job) {
   p.field("claims", &job.parallel.claims,
           "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
       .one_of({"static", "dynamic"});
-  p.field("liveness_seconds", &job.parallel.liveness_seconds,
-          "shared_sync, parameter_server: a worker without a sign of life for so long is killed and replaced.")
+  p.field(
+       "liveness_seconds", &job.parallel.liveness_seconds,
+       "shared_sync, parameter_server: a worker without a sign of life for so long is killed and replaced, unless it "
+       "only waits for a processor.")
       .range(0.5, 3600);
   p.field("hang_seconds", &job.parallel.hang_seconds,
           "shared_sync, parameter_server: a worker that computes one lane for longer than this, and than ten steps "
           "usually "
           "take, is killed and replaced.")
       .range(0.5, 86400);
+  p.field("start_seconds", &job.parallel.start_seconds,
+          "shared_sync, parameter_server: a worker that does not train yet, and neither computes nor reads nor writes "
+          "for so long, is killed and replaced.")
+      .range(1, 86400);
   p.field("orphan_seconds", &job.parallel.orphan_seconds,
           "shared_sync, parameter_server: workers whose coordinator was killed go on for so long; muster attach takes "
           "them over. Then "
@@ -253,8 +270,8 @@ Schema job_schema(Job& job) {
           "parameter_server: how calls travel: shared_memory, or grpc (streams over a Unix socket, with a token).")
       .one_of({"shared_memory", "grpc"});
   p.field("snapshot_seconds", &job.parallel.snapshot_seconds,
-          "parameter_server, copies = 1: how often a server writes its part down, for the one that replaces it; 0: "
-          "never.")
+          "parameter_server, asp and ssp, copies = 1: how often a server writes its part down, for the one that "
+          "replaces it; lanes since then are computed again. 0: never.")
       .range(0, 86400);
   p.field("event_log", &job.parallel.event_log,
           "parameter_server: file for what was leased and applied, one JSON object a line.");

@@ -17,8 +17,8 @@ namespace {
 // bytes there, measured with five models (docs/memory.md), so an allowance of one half is made.
 constexpr std::uint64_t kHeapLoss = 2;
 
-constexpr std::uint64_t kMostLanes = 64;        // more are not worth their gradients
-constexpr std::uint64_t kLeastLaneSamples = 2;  // batch norm cannot train on one
+constexpr std::uint64_t kMostAdvisedLanes = 64;  // more are not worth their gradients
+constexpr std::uint64_t kLeastLaneSamples = 2;   // batch norm cannot train on one
 // Beside the lanes that are read ahead: the one that is computed, and one whose memory is used again.
 constexpr std::uint64_t kLanesInWork = 2;
 // Of an evaluation: those that are read ahead (batch_walk.cpp) and the one in work.
@@ -110,7 +110,7 @@ MemoryEstimate estimate_memory(const MemoryFigures& figures) {
       {"data set", workers * figures.data_bytes},
       {"LibTorch and Muster, each process", workers * figures.process_bytes + figures.servers * figures.launcher_bytes},
       {"LibTorch and Muster, shared", figures.library_bytes},
-      {"the process that starts the workers", workers > 1 ? figures.launcher_bytes : 0}};
+      {"the process that starts the workers", figures.launcher_bytes}};
   keep_what_counts(estimate.items);
   const bool training_takes_more = MemoryEstimate{training}.total() >= MemoryEstimate{starting}.total();
   const std::vector<MemoryItem>& most = training_takes_more ? training : starting;
@@ -141,7 +141,7 @@ std::vector<std::string> changes_that_fit(const MemoryFigures& figures, std::uin
     if (fits(less, fmt::format("data.batch = {}", less.batch))) break;
   }
   for (MemoryFigures more = figures;
-       more.lanes * 2 <= kMostLanes && more.batch >= more.lanes * 2 * kLeastLaneSamples;) {
+       more.lanes * 2 <= kMostAdvisedLanes && more.batch >= more.lanes * 2 * kLeastLaneSamples;) {
     more.lanes *= 2;
     if (fits(more, fmt::format("job.lanes = {}", more.lanes))) break;
   }

@@ -1,5 +1,7 @@
 #include "muster/trainer/model_card.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,10 +14,17 @@ namespace {
 
 constexpr std::uint64_t kFormat = 1;
 constexpr const char* kFile = "card.json";
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostCardBytes = std::uint64_t{64} << 20;
 
 std::string table_row(const std::string& key, const std::string& value) {
   return fmt::format("| {} | {} |\n", key, value);
+}
+
+// A line break or a bar would end the row.
+std::string in_a_table(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '|', '/');
+  return text;
 }
 
 std::string samples_in_words(const data::SampleSpec& spec) {
@@ -41,6 +50,7 @@ Json ModelCard::to_json() const {
             {"model", {{"name", model}, {"parameters", parameters}}},
             {"data", {{"description", data}, {"train_samples", train_samples}, {"form", form.to_json()}}},
             {"job", job}};
+  if (!failure.empty()) json["failure"] = failure;
   if (!result) return json;
   json["result"] = {{"steps", result->steps},
                     {"epochs", result->epochs},
@@ -68,6 +78,7 @@ ModelCard ModelCard::from_json(const Json& json, const std::string& where) {
   card.data = json_get<std::string>(data, "description", where);
   card.train_samples = json_get<std::uint64_t>(data, "train_samples", where);
   card.form = data::DataForm::from_json(json_get<Json>(data, "form", where), where);
+  if (json.contains("failure")) card.failure = json_get<std::string>(json, "failure", where);
   if (!json.contains("result")) return card;
   const Json& result = json.at("result");
   card.result.emplace();
@@ -92,12 +103,17 @@ std::string ModelCard::to_markdown() const {
   if (result) {
     text += table_row("training", fmt::format("{} steps, {} epochs, {:.0f} s", grouped(result->steps), result->epochs,
                                               result->seconds));
-    text += table_row("test", describe(result->test));
+    const bool same = result->best_step == result->steps;
+    const std::string last =
+        fmt::format("step {}, {}", grouped(result->steps), same ? "the last and best" : "the last");
+    text += table_row(fmt::format("test ({})", last), describe(result->test));
+    text += table_row(fmt::format("weights ({}; SHA-256)", last), fmt::format("`{}`", result->weights_hash));
     text += table_row("best checkpoint",
-                      fmt::format("step {}, validation loss {:.4f}", grouped(result->best_step), result->best_loss));
-    text += table_row("weights (SHA-256)", fmt::format("`{}`", result->weights_hash));
+                      fmt::format("step {}, validation loss {:.4f}; what `muster evaluate`, `predict` and `model "
+                                  "convert` take, unless told `--last` or `--step`",
+                                  grouped(result->best_step), result->best_loss));
   } else {
-    text += table_row("training", "not at its end yet");
+    text += table_row("training", failure.empty() ? "not at its end yet" : in_a_table(failure));
   }
   text += table_row("made by", fmt::format("Muster {}", muster_version));
   text += fmt::format(
@@ -115,7 +131,7 @@ void ModelCard::write(const std::filesystem::path& folder) const {
 ModelCard ModelCard::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kFile;
   const OpenFile file = open_for_reading(path);
-  if (file.size > kMostBytes) throw Error(ErrorKind::kDamaged, "is too large for a card", path.string());
+  if (file.size > kMostCardBytes) throw Error(ErrorKind::kDamaged, "is too large for a card", path.string());
   std::string text(file.size, '\0');
   read_exactly(file, 0, std::as_writable_bytes(std::span(text)), path);
   return from_json(parse_json(text, path.string()), path.string());

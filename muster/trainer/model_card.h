@@ -34,6 +34,7 @@ struct ModelCard {
   std::uint64_t parameters = 0;
   std::string task = {};
   std::optional<Result> result = {};  // empty: not at its end yet
+  std::string failure = {};           // why and where it ended before its end; empty: it did not
 
   Json to_json() const;
   // Throws kDamaged or kUnsupported (a later format) with `where`.

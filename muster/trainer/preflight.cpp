@@ -14,6 +14,7 @@
 #include "muster/model/profile.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/job_fit.h"
 
 namespace muster::trainer {
 namespace {
@@ -46,7 +47,7 @@ void measure_model(const ResolvedJob& resolved, const data::SampleSpec& spec, co
                   fmt::format("the model and a few samples alone take more memory than there is: {}", usable.reason),
                   {}, "Choose a smaller model or a host with more memory. --ignore-memory starts it all the same.");
     }
-    if (error.kind() != ErrorKind::kCompute) throw;
+    if (error.kind() != ErrorKind::kCompute) throw at_key(resolved, model_key(resolved.job), error);
     figures.unmeasured = error.message();
   } catch (const std::exception& error) {
     // Of torch, or of a user's model that wants other samples than made-up ones.

@@ -24,14 +24,18 @@ struct Progress {
   double score_sum = 0;
   double samples = 0;
 
-  double mean_loss() const { return samples > 0 ? loss_sum / samples : 0; }
-  double mean_score() const { return samples > 0 ? score_sum / samples : 0; }
+  // Not a number where no step of the epoch was applied.
+  double mean_loss() const { return mean(loss_sum); }
+  double mean_score() const { return mean(score_sum); }
 
   Json to_json() const;
   // Throws kDamaged with `where` if a member is missing or of another type.
   static Progress from_json(const Json& json, const std::string& where);
 
   bool operator==(const Progress&) const = default;
+
+ private:
+  double mean(double sum) const { return samples > 0 ? sum / samples : std::numeric_limits<double>::quiet_NaN(); }
 };
 
 }  // namespace muster::trainer

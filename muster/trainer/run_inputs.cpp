@@ -70,6 +70,7 @@ std::map<std::string, fs::path> inputs_of(const Job& job) {
   std::map<std::string, fs::path> inputs{{"data.path", job.data.path},
                                          {"data.test_path", job.data.test_path},
                                          {"data.validation_path", job.data.validation_path},
+                                         {"data.labels", job.data.labels},
                                          {"model.script", job.model.script}};
   for (const data::SourceInfo& source : data::sources())
     if (source.name == job.data.source && job.data.path.empty()) inputs["data.path"] = source.folder;

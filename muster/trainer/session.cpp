@@ -1,7 +1,6 @@
 #include "muster/trainer/session.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,18 +12,25 @@
 #include "muster/base/random.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/threads.h"
+#include "muster/launch/stop_signal.h"
 #include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
 #include "muster/trainer/batch_tensors.h"
 #include "muster/trainer/frozen_parts.h"
+#include "muster/trainer/lane_check.h"
 #include "muster/trainer/lane_feed.h"
+#include "muster/trainer/session_agreement.h"
+#include "muster/trainer/session_note.h"
 #include "muster/trainer/training_state.h"
 
 namespace muster::trainer {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
+
+// Between the moments at which a signal to all workers reaches the first and the last of them.
+constexpr std::chrono::seconds kSignalsApart{2};
 
 // Adds the time until it goes out of scope to a counter.
 class Stopwatch {
@@ -38,16 +44,6 @@ class Stopwatch {
   double& total_;
   Clock::Instant start_;
 };
-
-std::size_t resolve_lanes(const SessionOptions& options) {
-  if (options.batch == 0) throw Error(ErrorKind::kInvalidInput, "the batch is empty", {}, "Set SessionOptions::batch.");
-  const std::uint64_t lanes = options.lanes.value_or(data::default_lanes(options.batch));
-  if (lanes == 0 || lanes > compute::kMaxLanes || (lanes > 1 && options.batch < 2 * lanes)) {
-    throw Error(ErrorKind::kInvalidInput, fmt::format("{} lanes for a batch of {}", lanes, options.batch), {},
-                fmt::format("Use 1 to {} lanes, with at least 2 samples in each.", compute::kMaxLanes));
-  }
-  return lanes;
-}
 
 // LibTorch reports its failures as exceptions of its own; here they become ours, with the lane.
 [[noreturn]] void throw_compute_error(const c10::Error& error, const Lane& lane) {
@@ -80,7 +76,7 @@ struct Session::State {
   State(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer_options,
         const SessionOptions& session_options)
       : options(session_options),
-        lanes(resolve_lanes(options)),
+        lanes(check_options(options)),
         optimizer(compute::make_optimizer(optimizer_options)),
         slot_names(optimizer->slot_names().begin(), optimizer->slot_names().end()),
         base_lr(compute::base_lr(optimizer_options)),
@@ -88,8 +84,8 @@ struct Session::State {
         frozen(options.tuning, *module),
         binding(std::move(module)),
         rules(tensor_rules(compute::weight_decay(optimizer_options))),
-        strategy(strategies::make_strategy(options.strategy, strategy_options(optimizer_options))) {
-    compute::validate(options.schedule);
+        strategy(make_agreed_strategy(optimizer_options)) {
+    if (options.stop_on_signals) stop_signal.emplace();
     if (options.verify_rate > 0 && !strategy->shares_lanes())
       throw Error(ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options.strategy), {},
                   "Use the strategy shared_sync, or do not verify.");
@@ -108,10 +104,25 @@ struct Session::State {
     std::vector<compute::TensorRule> made;
     for (const model::TensorSlot& slot : binding.layout().tensors()) {
       const bool exempt = compute::is_exempt(options.exempt, slot);
-      made.push_back(
-          {exempt ? 0 : weight_decay, !exempt, slot.trainable, compute::lr_factor(options.tuning, slot.name)});
+      // What the user has frozen by requires_grad_(false) may train later; what the tuning freezes for good may not.
+      const bool trainable = compute::frozen_epochs(options.tuning, slot.name) != compute::kFrozenForever;
+      made.push_back({exempt ? 0 : weight_decay, !exempt, trainable, compute::lr_factor(options.tuning, slot.name)});
     }
     return made;
+  }
+
+  // Other sizes or options on one of the workers would be met in the middle of something, or never.
+  std::unique_ptr<strategies::Strategy> make_agreed_strategy(const compute::OptimizerOptions& optimizer_options) const {
+    agree_on("session", describe_session(options, lanes, optimizer_options, binding.layout(), binding.buffer_layout()));
+    return strategies::make_strategy(options.strategy, strategy_options(optimizer_options));
+  }
+
+  // All workers mean the same by it. Throws kMismatch.
+  void agree_on(const std::string& what, const Agreement& mine) const {
+    if (options.supervised)
+      agree(*options.supervised->store, "agreement/" + what, options.supervised->seat, mine);
+    else
+      agree(options.group, mine, Deadline::after(options.step_timeout));
   }
 
   strategies::StrategyOptions strategy_options(const compute::OptimizerOptions& optimizer_options) const {
@@ -157,9 +168,18 @@ struct Session::State {
 
   void meet() {
     if (met) return;
+    agree_on("data", describe_data(*feed->dataset(), feed->order()));
     strategy->meet();
     met = true;
     show_committed();
+    entered_at = cursor.step;
+    leave_note();
+  }
+
+  // For those who watch; `muster train`, which says in which order its lanes come, leaves a note of its own.
+  void leave_note() {
+    if (!options.supervised || options.order || !strategy->members().leads() || !strategy->note().empty()) return;
+    strategy->write_note(SessionNote{{feed->dataset()->size(), options.batch, lanes}, options.seed}.to_text());
   }
 
   std::optional<strategies::StepOutcome> rejoin() {
@@ -167,7 +187,32 @@ struct Session::State {
     std::optional<strategies::StepOutcome> committed = strategy->rejoin();
     if (committed) count(*committed);
     show_committed();
+    entered_at = cursor.step;
     return committed;
+  }
+
+  // Those with whom this worker can share what all do between two steps. One that has come since the last step may be
+  // somewhere else in the program, so until the next one it is nobody.
+  comm::Group together() const {
+    return options.supervised && cursor.step == entered_at ? comm::Group() : strategy->members().group;
+  }
+
+  // After a commit: what `muster stop` asks for.
+  void stop_if_asked(const Session& session) {
+    if (!outcome.stop || !stop_signal || wishes_to_stop) return;
+    // Somebody was told, so all are, a moment earlier or later. Else it is a wish of the program's own.
+    if (stop_signal->wait(kSignalsApart) == 0) {
+      wishes_to_stop = true;
+      return;
+    }
+    std::string kept = "no checkpoint was written, because the program has not named a folder for them";
+    if (checkpoint_folder) {
+      if (!outcome.synchronized) strategy->synchronize(Deadline::after(options.step_timeout));
+      session.checkpoint(*checkpoint_folder);
+      kept = fmt::format("a checkpoint is in {}", checkpoint_folder->string());
+    }
+    strategy->begin(comm::Activity::kDone);
+    throw Error(ErrorKind::kInterrupted, fmt::format("stopped after step {}; {}", cursor.step, kept));
   }
 
   void use(const std::shared_ptr<const data::Dataset>& dataset) {
@@ -247,41 +292,15 @@ struct Session::State {
     return std::nullopt;
   }
 
-  // Where a lane that is computed once more goes.
-  compute::LaneArea scratch_area() {
-    scratch_gradient.assign(binding.layout().size(), 0.0F);
-    scratch_present.assign(binding.layout().tensors().size(), 0);
-    scratch_buffers.assign(binding.buffer_layout().bytes, std::byte{0});
-    return {scratch_gradient, scratch_present, scratch_buffers};
-  }
-
-  void compare_with_scratch() const {
-    const compute::LaneArea first = strategy->area(lane.index);
-    const auto refuse = [&](const std::string& what) {
-      throw Error(
-          ErrorKind::kMismatch,
-          fmt::format("lane {} of step {} is not the same when it is computed again (first by worker {}, then by "
-                      "worker {}): {}",
-                      lane.index, lane.step, strategy->lane_worker(lane.index), strategy->members().group.rank(), what),
-          {}, "Draw random numbers with LibTorch's default generator only, and keep nothing from lane to lane.");
-    };
-    const auto& tensors = binding.layout().tensors();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (first.present[i] != scratch_present[i])
-        refuse(fmt::format("only one of the two has a gradient of {}", tensors[i].name));
-      if (first.present[i] == 0) continue;
-      for (std::uint64_t at = tensors[i].offset; at < tensors[i].offset + tensors[i].count; ++at) {
-        if (std::bit_cast<std::uint32_t>(first.gradient[at]) != std::bit_cast<std::uint32_t>(scratch_gradient[at]))
-          refuse(fmt::format("the gradient of {} is {} and {} at element {}", tensors[i].name, first.gradient[at],
-                             scratch_gradient[at], at - tensors[i].offset));
-      }
-    }
-    for (const compute::BufferSlot& slot : binding.buffer_layout().slots) {
-      if (!std::equal(first.buffers.begin() + static_cast<std::ptrdiff_t>(slot.offset),
-                      first.buffers.begin() + static_cast<std::ptrdiff_t>(slot.offset + slot.bytes),
-                      scratch_buffers.begin() + static_cast<std::ptrdiff_t>(slot.offset)))
-        refuse(fmt::format("buffer {} differs", slot.name));
-    }
+  void compare_with_first() const {
+    const std::string what = check.difference(strategy->area(lane.index));
+    if (what.empty()) return;
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("lane {} of step {} is not the same when it is computed again (first by worker {}, then by "
+                    "worker {}): {}",
+                    lane.index, lane.step, strategy->lane_worker(lane.index), strategy->members().group.rank(), what),
+        {}, "Draw random numbers with LibTorch's default generator only, and keep nothing from lane to lane.");
   }
 
   void prepare(std::size_t index, bool repeated = false) {
@@ -301,6 +320,7 @@ struct Session::State {
     strategy->begin(comm::Activity::kComputing);
     lane.samples_ = static_cast<double>(batch.size());
     lane.weight_ = plan->weight(index);
+    if (stop_signal && stop_signal->number() != 0) lane.request_stop();
     lane.ids = batch.ids;
     lane.data = input_tensor(batch);
     lane.target = target_tensor(batch);
@@ -309,7 +329,7 @@ struct Session::State {
     lane.single_backward_ = !repeated && strategy->uses_ready_gradients(index);
     std::function<void(std::size_t)> ready;
     if (lane.single_backward_) ready = [this, index](std::size_t tensor) { strategy->gradient_ready(index, tensor); };
-    binding.begin_lane(repeated ? scratch_area() : strategy->area(index), std::move(ready));
+    binding.begin_lane(repeated ? check.area() : strategy->area(index), std::move(ready));
     torch::manual_seed(derive_seed({.seed = options.seed,
                                     .purpose = Purpose::kLane,
                                     .epoch = plan->at.epoch,
@@ -329,6 +349,17 @@ struct Session::State {
     }
   }
 
+  void refuse_gradients_of_frozen(std::span<const std::uint8_t> present) const {
+    for (std::size_t tensor = 0; tensor < present.size(); ++tensor) {
+      if (present[tensor] == 0 || rules[tensor].trainable) continue;
+      throw Error(
+          ErrorKind::kInvalidInput,
+          fmt::format("parameter {} has a gradient, although SessionOptions::tuning freezes it for the whole job",
+                      binding.layout().tensors()[tensor].name),
+          {}, "Leave its requires_grad alone, or say in tuning.unfreeze from which epoch on it trains.");
+    }
+  }
+
   void complete() {
     active = false;
     if (!lane.has_backward_) {
@@ -338,9 +369,10 @@ struct Session::State {
     }
     binding.collect();
     if (lane.repeated) {
-      read_buffers(scratch_buffers);
-      compare_with_scratch();
+      read_buffers(check.buffers());
+      compare_with_first();
     } else {
+      refuse_gradients_of_frozen(strategy->area(lane.index).present);
       read_buffers(strategy->area(lane.index).buffers);
       strategy->finish(lane.index, lane.report_);
     }
@@ -367,7 +399,7 @@ struct Session::State {
   }
 
   // The next lane to compute, committing the step and starting another as needed; null at the end of the epoch.
-  Lane* advance() {
+  Lane* advance(const Session& session) {
     if (active) complete();
     while (true) {
       if (!plan) begin_step();
@@ -380,6 +412,7 @@ struct Session::State {
         return &lane;
       }
       commit();
+      stop_if_asked(session);
       if (cursor.position == 0) return nullptr;
     }
   }
@@ -399,7 +432,11 @@ struct Session::State {
   std::vector<compute::TensorRule> rules;  // the same between two calls of change_optimizer()
   std::unique_ptr<strategies::Strategy> strategy;
   data::Cursor cursor;
-  bool met = false;  // one of those who train
+  bool met = false;              // one of those who train
+  std::uint64_t entered_at = 0;  // committed steps when this worker met those who train with it now
+  std::optional<launch::StopSignal> stop_signal;
+  bool wishes_to_stop = false;                             // a lane has said so without a signal
+  std::optional<std::filesystem::path> checkpoint_folder;  // that the program has named last
   // the step in work
   std::optional<LaneFeed> feed;
   std::optional<data::StepPlan> plan;
@@ -409,9 +446,7 @@ struct Session::State {
   bool active = false;
   Clock::Instant compute_start;
   std::size_t next_to_verify = 0;
-  std::vector<float> scratch_gradient;
-  std::vector<std::uint8_t> scratch_present;
-  std::vector<std::byte> scratch_buffers;
+  LaneCheck check{binding.layout(), binding.buffer_layout()};
   // what happened
   strategies::StepOutcome outcome;
   std::uint64_t skipped = 0;
@@ -446,7 +481,7 @@ Lane* Session::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
   state.meet();
   while (true) {
     try {
-      return state.advance();
+      return state.advance(*this);
     } catch (const Error& error) {
       if (!state.options.supervised || error.kind() != ErrorKind::kPeerLost) throw;
     }
@@ -461,6 +496,22 @@ void Session::meet(const std::shared_ptr<const data::Dataset>& dataset) {
 
 strategies::Members Session::members() const {
   return state_->strategy->members();
+}
+
+std::optional<Evaluation> Session::evaluate(const ForwardFunction& forward,
+                                            const std::shared_ptr<const data::Dataset>& dataset,
+                                            EvaluationOptions options) {
+  options.alone_if_lost = false;
+  for (;;) {
+    options.group = state_->together();
+    try {
+      return trainer::evaluate(state_->binding.module(), forward, dataset, options);
+    } catch (const Error& error) {
+      if (!state_->options.supervised || error.kind() != ErrorKind::kPeerLost) throw;
+    }
+    // Who was lost may have been the one that writes and speaks for all.
+    state_->rejoin();
+  }
 }
 
 void Session::begin(comm::Activity activity) {
@@ -504,10 +555,12 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
   while (const std::optional<std::size_t> index = state.next_verification())
     compute_lane(*index, true);
   state.commit();
+  state.stop_if_asked(*this);
   return state.outcome;
 }
 
 void Session::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {
+  check_clip_norm(clip_norm);
   auto made = compute::make_optimizer(optimizer);
   MUSTER_CHECK(std::ranges::equal(made->slot_names(), state_->slot_names), "an optimizer with other state");
   state_->optimizer = std::move(made);
@@ -581,6 +634,7 @@ void Session::save(const std::filesystem::path& path) const {
 }
 
 void Session::checkpoint(const std::filesystem::path& folder) const {
+  state_->checkpoint_folder = folder;
   if (!state_->strategy->members().leads()) return;
   TrainingState snapshot = capture(*this);
   snapshot.manifest.seed = state_->options.seed;
@@ -590,6 +644,7 @@ void Session::checkpoint(const std::filesystem::path& folder) const {
 }
 
 bool Session::resume(const std::filesystem::path& folder) {
+  state_->checkpoint_folder = folder;
   std::vector<model::RejectedCheckpoint> rejected;
   const std::optional<model::LoadedCheckpoint> loaded = model::CheckpointStore(folder).load_newest(rejected);
   if (!loaded) {

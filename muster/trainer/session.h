@@ -26,48 +26,15 @@
 
 #include <torch/torch.h>
 
-#include "muster/comm/group.h"
-#include "muster/compute/exemption.h"
 #include "muster/compute/lane_area.h"
 #include "muster/compute/optimizer.h"
-#include "muster/compute/schedule.h"
-#include "muster/compute/tuning.h"
 #include "muster/data/dataset.h"
-#include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/strategies/strategy.h"
+#include "muster/trainer/evaluation.h"
+#include "muster/trainer/session_options.h"
 
 namespace muster::trainer {
-
-struct SessionOptions {
-  std::uint64_t batch = 64;              // samples of a step, over all lanes
-  std::optional<std::uint64_t> lanes{};  // empty: data::default_lanes(batch); part of the result
-  int threads = 1;                       // of LibTorch and BLAS while a lane is computed; part of the result
-  std::uint64_t seed = 1;
-  compute::Schedule schedule{};
-  std::optional<double> clip_norm{};
-  compute::Exemption exempt = compute::Exemption::kNone;
-  compute::Tuning tuning{};  // which tensors train, from which epoch on, and how fast; nothing said: all alike
-  std::string strategy = "shared_sync";
-  int loader_threads = 1;
-  std::size_t prefetch = 4;  // lanes that are read ahead
-  // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
-  std::shared_ptr<const data::LaneOrder> order{};
-  std::optional<double> mixup_alpha{};  // blends pairs of a lane's samples; targets are then rows of probabilities
-  std::chrono::seconds load_timeout{60};
-  comm::Group group{};  // the workers that train together
-  // Instead of `group`: workers that may be lost and replaced while they train.
-  std::optional<strategies::Supervised> supervised{};
-  strategies::Claims claims = strategies::Claims::kStatic;
-  // This share of all lanes, chosen by the seed, is computed once more, by another worker where there is one, and
-  // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
-  // random numbers of its own or keeps something from lane to lane.
-  double verify_rate = 0;
-  strategies::AllReduceOptions all_reduce{};
-  strategies::LocalSgdOptions local_sgd{};
-  strategies::ParameterServerOptions parameter_server{};
-  std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
-};
 
 // One part of a step's batch, while this worker computes it. Its tensors are views of memory that the next lane reuses:
 // clone() what is to outlive the turn of the loop.
@@ -132,6 +99,12 @@ class Session {
   void meet(const std::shared_ptr<const data::Dataset>& dataset);
   // Those who train together now.
   strategies::Members members() const;
+  // evaluate() (evaluation.h) of the session's model, shared among the workers; all of them call it, between steps, and
+  // get the same result, the same bits as of one worker alone. Under a supervisor workers may be lost and come
+  // meanwhile: those who are left do it all. Then members() are those who are there now. `options.group` is not used.
+  std::optional<Evaluation> evaluate(const ForwardFunction& forward,
+                                     const std::shared_ptr<const data::Dataset>& dataset,
+                                     EvaluationOptions options = {});
   // After kPeerLost, under a supervisor: goes on with those who are left or have come. The step in work is to be begun
   // again, but for its finished lanes; if it was committed after all its outcome is given. lanes() does it by itself.
   std::optional<strategies::StepOutcome> rejoin();
@@ -169,7 +142,8 @@ class Session {
   // Weights and buffers as one safetensors file. Throws Error{kResource | kIo}.
   void save(const std::filesystem::path& path) const;
   // A checkpoint that resume() continues from, in a folder that may hold several. Every worker may call it; the first
-  // one writes. Throws as save.
+  // one writes. Throws as save. A session that is stopped by a signal writes its last one into the folder of the last
+  // call of this or resume().
   void checkpoint(const std::filesystem::path& folder) const;
   // Continues from the newest whole checkpoint in `folder`; false when there is none. Throws Error{kMismatch} when it
   // is of another model, batch, lanes, seed or optimizer.

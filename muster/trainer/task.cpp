@@ -39,13 +39,19 @@ double total_of(const torch::Tensor& tensor) {
 
 class Classification final : public Task {
  public:
-  Classification(std::int64_t classes, double smoothing) : classes_(classes), smoothing_(smoothing) {}
+  Classification(std::int64_t classes, double smoothing, const std::vector<double>& weights)
+      : classes_(classes), smoothing_(smoothing) {
+    if (!weights.empty()) weights_ = torch::tensor(weights, torch::kFloat32);
+  }
 
   std::string score_name() const override { return "accuracy"; }
 
   torch::Tensor loss(const torch::Tensor& answer, const torch::Tensor& target) const override {
     require_scores(answer, target);
-    return F::cross_entropy(answer, target, F::CrossEntropyFuncOptions().label_smoothing(smoothing_));
+    F::CrossEntropyFuncOptions options = F::CrossEntropyFuncOptions().label_smoothing(smoothing_);
+    if (!weights_.defined()) return F::cross_entropy(answer, target, options);
+    // The mean over the samples, not over their weights: then lanes add up to what the whole batch gives.
+    return F::cross_entropy(answer, target, options.weight(weights_).reduction(torch::kNone)).mean();
   }
 
   double score(const torch::Tensor& answer, const torch::Tensor& target) const override {
@@ -69,8 +75,11 @@ class Classification final : public Task {
     batch[1] = F::cross_entropy(answer, target).item<double>() * count;
     batch[2] = score(answer, target);
     if (classes_ > kTop) {
+      // Of equal scores the class of the lower number comes first, as in argmax: five answers, and not all that tie.
       const torch::Tensor own = answer.gather(1, target.unsqueeze(1));
-      batch[3] = total_of(answer.gt(own).sum(1).lt(kTop).logical_and(own.squeeze(1).isfinite()));
+      const torch::Tensor earlier = torch::arange(answer.size(1)).unsqueeze(0).lt(target.unsqueeze(1));
+      const torch::Tensor before = answer.gt(own).logical_or(answer.eq(own).logical_and(earlier));
+      batch[3] = total_of(before.sum(1).lt(kTop).logical_and(own.squeeze(1).isfinite()));
     }
     if (classes_ != 2) return;
     // The difference orders samples as the probability does.
@@ -106,6 +115,7 @@ class Classification final : public Task {
 
   std::int64_t classes_;  // 0: nobody knows how many
   double smoothing_;
+  torch::Tensor weights_;  // of the classes; undefined: they are alike
 };
 
 // Targets come as the data set scales them, and the model answers alike; metrics are in the data's own units.
@@ -286,7 +296,7 @@ std::shared_ptr<const Task> make_task(const TaskOptions& options, const data::Sa
   }
   switch (spec.target) {
     case data::TargetKind::kClass:
-      return std::make_shared<Classification>(spec.classes, options.label_smoothing);
+      return std::make_shared<Classification>(spec.classes, options.label_smoothing, options.class_weights);
     case data::TargetKind::kValues:
       return std::make_shared<Regression>(options.error, spec);
     case data::TargetKind::kTokens:

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -48,6 +49,8 @@ struct TaskOptions {
   std::string name{};          // empty: what the targets of the data set suggest
   double label_smoothing = 0;  // classification, language
   std::string error = "mse";   // regression: "mse", "mae" or "huber"
+  // classification: how much samples of each class count in the loss that trains, and in nothing else; empty: alike.
+  std::vector<double> class_weights{};
 };
 
 // Throws Error{kInvalidInput} for a task that the samples do not fit.

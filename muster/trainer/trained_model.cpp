@@ -1,11 +1,8 @@
 #include "muster/trainer/trained_model.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "muster/base/error.h"
 #include "muster/compute/threads.h"
@@ -19,8 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Also one that has no checkpoint; a job file of a user's own has none of these beside it.
 bool is_run(const fs::path& path) {
-  return fs::exists(path / "job.toml") && fs::is_directory(path / "checkpoints");
+  constexpr std::array kTraces{"checkpoints", "metrics.jsonl", "inputs.json", "control.db"};
+  return fs::exists(path / "job.toml") &&
+         std::any_of(kTraces.begin(), kTraces.end(), [&](const char* trace) { return fs::exists(path / trace); });
 }
 
 // The run that a checkpoint, or a file in one, belongs to.
@@ -31,25 +31,6 @@ std::optional<fs::path> run_around(const fs::path& path) {
     folder = folder.parent_path();
   }
   return std::nullopt;
-}
-
-fs::path chosen_checkpoint(const fs::path& run, const std::string& which) {
-  const model::CheckpointStore store(run / "checkpoints");
-  const std::vector<std::uint64_t> steps = store.list();
-  if (steps.empty())
-    throw Error(ErrorKind::kNotFound, "the run has no checkpoint yet", run.string(), "Wait for one, or train on.");
-  if (which == "last") return store.path_of(steps.back());
-  if (which == "best") {
-    const std::optional<model::BestCheckpoint> best = store.best();
-    return store.path_of(best ? best->step : steps.back());
-  }
-  std::uint64_t step = 0;
-  const auto parsed = std::from_chars(which.data(), which.data() + which.size(), step);
-  if (parsed.ec != std::errc() || parsed.ptr != which.data() + which.size() ||
-      std::find(steps.begin(), steps.end(), step) == steps.end())
-    throw Error(ErrorKind::kInvalidInput, fmt::format("there is no checkpoint \"{}\"", which), run.string(),
-                fmt::format("Give best, last, or one of the steps {}.", fmt::join(steps, ", ")));
-  return store.path_of(step);
 }
 
 // The file must have every tensor of the model.
@@ -72,9 +53,15 @@ TrainedModel open_trained(const fs::path& path, const TrainedModelOptions& optio
                 "Give the folder of a run, or with a file of weights --run RUN: the run that says which model it is.");
   }
   TrainedModel trained;
+  trained.run = *run;
   if (fs::is_directory(path)) {
-    const bool checkpoint = fs::exists(path / model::kModelFile);
-    trained.weights = (checkpoint ? path : chosen_checkpoint(*run, options.checkpoint)) / model::kModelFile;
+    if (fs::exists(path / model::kModelFile)) {
+      trained.weights = path / model::kModelFile;
+    } else {
+      const ChosenCheckpoint checkpoint = choose_checkpoint(*run, options.checkpoint);
+      trained.weights = checkpoint.path / model::kModelFile;
+      trained.chosen = checkpoint.why;
+    }
   } else {
     trained.weights = path;
   }

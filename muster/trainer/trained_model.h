@@ -8,6 +8,7 @@
 #include <string>
 
 #include "muster/model/net.h"
+#include "muster/trainer/checkpoint_choice.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/model_card.h"
 #include "muster/trainer/task.h"
@@ -19,12 +20,14 @@ struct TrainedModel {
   ModelCard card;
   std::shared_ptr<model::Net> net;  // in evaluation mode
   std::shared_ptr<const Task> task;
+  std::filesystem::path run;      // its folder
   std::filesystem::path weights;  // the file they are from
+  std::string chosen;             // of a run: which checkpoint and why; else empty
 };
 
 struct TrainedModelOptions {
-  std::filesystem::path run = {};   // of which the file is, where its place does not say it
-  std::string checkpoint = "best";  // "best", "last", or a step
+  std::filesystem::path run = {};    // of which the file is, where its place does not say it
+  CheckpointChoice checkpoint = {};  // of a run
 };
 
 // `path` is a run's folder, a checkpoint in one, or a file of weights (model/weights.h). Throws Error{kNotFound} for

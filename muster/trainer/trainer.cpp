@@ -20,9 +20,12 @@
 #include "muster/trainer/checkpoint_alarm.h"
 #include "muster/trainer/checkpoint_pace.h"
 #include "muster/trainer/checkpoint_writer.h"
+#include "muster/trainer/class_weights.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/initial_state.h"
+#include "muster/trainer/job_check.h"
+#include "muster/trainer/job_fit.h"
 #include "muster/trainer/model_card.h"
 #include "muster/trainer/preflight.h"
 #include "muster/trainer/run_changes.h"
@@ -30,6 +33,7 @@
 #include "muster/trainer/run_inputs.h"
 #include "muster/trainer/run_knowledge.h"
 #include "muster/trainer/run_ledger.h"
+#include "muster/trainer/run_lock.h"
 #include "muster/trainer/run_report.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/training_state.h"
@@ -40,6 +44,11 @@ namespace {
 // So many steps in a row without a finite gradient cannot be bad luck.
 constexpr std::uint64_t kMostSkippedInARow = 100;
 constexpr std::chrono::minutes kDiskPatience{10};
+// The same while others wait for a step of this worker, which they do for longer.
+constexpr std::chrono::seconds kHungDisk{120};
+// For a process that is dying to let go of the run it wrote.
+constexpr std::chrono::seconds kLockPatience{5};
+constexpr std::chrono::milliseconds kNoteInterval{200};  // where it costs a file
 
 // One run, from opened data to the result.
 class Training {
@@ -51,11 +60,15 @@ class Training {
         observer_(observer),
         log_(log),
         held_before_(process_memory()),
-        sets_(open_data(job_)),
+        sets_(open_data(resolved_)),
         shape_{sets_.train->size(), resolved.batch, resolved.lanes},
-        order_(lane_order(job_, *sets_.train, shape_)),
+        order_(lane_order(resolved_, *sets_.train)),
         total_steps_(total_steps(job_, shape_)),
-        task_(build_task(job_, sets_.train->spec())),
+        task_(about_key(resolved_, "loss.task",
+                        [&] {
+                          return build_task(job_, sets_.train->spec(),
+                                            class_weights(parse_class_weights(job_.loss.class_weights), *sets_.train));
+                        })),
         net_(build_model_with_threads()),
         session_(net_, optimizer_options(resolved), session_options(resolved, shape_, order_, options)) {}
 
@@ -73,6 +86,7 @@ class Training {
       if (!known_.checkpointed_step || *known_.checkpointed_step != session_.cursor().step) save(std::nullopt);
       // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
       if (writer_ && !writer_->wait(Deadline::after(kDiskPatience))) warn("the last checkpoint is still being written");
+      if (writer_ && left_out_ && !writer_->busy()) write_checkpoint(std::nullopt);
       if (!stopped(result.end)) test(result);
       summarize(result);
       known_.finished = true;
@@ -93,25 +107,22 @@ class Training {
       memory_ = fmt::format("about {}; {}", describe(estimate_memory(figures), figures.workers),
                             options_.usable_memory->reason);
     }
-    std::shared_ptr<model::Net> net = build_model(job_, sets_.train->spec());
-    begin_from_files([&] { return initialize_model(job_, *net); });
-    if (!job_.parallel.sync_batch_norm) return net;
-    const auto refuse = [](const std::string& reason) {
-      throw Error(ErrorKind::kInvalidInput, "parallel.sync_batch_norm: " + reason);
-    };
-    if (data::fewest_lanes(shape_) < shape_.lanes)
-      refuse("the last batch of an epoch is too small for a lane on every worker; choose another data.batch");
-    if (model::synchronize_batch_norm(*net, options_.group) == 0) refuse("the model has no batch norm");
+    std::shared_ptr<model::Net> net = build_fitting_model(resolved_, sets_.train->spec());
+    begin_from_files("model.init", [&] { return initialize_model(job_, *net); });
+    // Read when there is a session, and by then there is a folder: what is wrong with it is said before.
+    if (!options_.resume && founds()) check_optimizer_file(resolved_, *net);
+    if (job_.parallel.sync_batch_norm && model::synchronize_batch_norm(*net, options_.group) == 0)
+      throw resolved_.invalid("parallel.sync_batch_norm", "the model has no batch norm");
     return net;
   }
 
   // Loads what the job begins from. Of workers that share their state the first one does it. A run that is resumed has
   // a checkpoint and does not need the files; if it has none after all, what they lacked is said then.
   template <typename Load>
-  void begin_from_files(const Load& load) {
+  void begin_from_files(std::string_view key, const Load& load) {
     if (options_.supervised && !founds()) return;
     try {
-      const std::vector<std::string> lines = load();
+      const std::vector<std::string> lines = about_key(resolved_, key, load);
       init_.insert(init_.end(), lines.begin(), lines.end());
     } catch (const Error& error) {
       if (!options_.resume) throw;
@@ -167,7 +178,7 @@ class Training {
     const bool shared = options_.supervised.has_value();
     speaks_ = founder;
     if (founder) find_run();
-    if (founder || !shared) begin_from_files([&] { return initialize_optimizer(job_, session_); });
+    if (founder || !shared) begin_from_files("optimizer.init", [&] { return initialize_optimizer(job_, session_); });
     if (founder && shared && options_.resume) load_checkpoint();
     // Before anybody can come: if the founder is lost on the way, the others know what it has read.
     if (founder && shared) session_.write_note(knowledge_text());
@@ -276,7 +287,12 @@ class Training {
   }
 
   void leave_note() {
-    if (options_.supervised && leads()) session_.write_note(knowledge_text());
+    if (!leads()) return;
+    if (options_.supervised) return session_.write_note(knowledge_text());
+    const auto now = system_clock().now();
+    if (!options_.note || (noted_ && now - *noted_ < kNoteInterval && !known_.finished)) return;
+    noted_ = now;
+    options_.note(knowledge_text());
   }
 
   // If this worker leads now and did not before: it opens what a leader writes.
@@ -285,6 +301,7 @@ class Training {
     if (!speaks_ || report_.opened()) return;
     if (!folder_) adopt_run();
     if (known_.finished && !took_part_) return;  // nothing is left to write
+    lock_run();
     open_checkpoints();  // once more, where this worker has looked into them before: the one that was lost may have
                          // left one
     report_.open(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
@@ -337,6 +354,7 @@ class Training {
                     "Start one without --resume.");
       }
     }
+    lock_run();
     if (options_.resume) {
       if (auto obstacle = resume_obstacle(folder_->job(), resolved_)) {
         throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
@@ -346,6 +364,10 @@ class Training {
       remember_inputs(folder_->path(), job_);
     }
     if (job_.ledger) known_.ledger_generation = data::next_ledger_generation(folder_->ledger());
+  }
+
+  void lock_run() {
+    if (!lock_) lock_.emplace(folder_->path(), Deadline::after(kLockPatience));
   }
 
   void load_checkpoint() {
@@ -408,6 +430,12 @@ class Training {
                            folder_->path().string(), start.model, start.parameters, start.data, start.batch,
                            start.lanes, start.workers, start.total_steps, start.first_step));
     observer_.started(start);
+    if (!taken_over) {
+      for (const std::string& note : sets_.notes)
+        warn("warning: " + note);
+      for (const std::string& doubt : all_doubts(resolved_, *sets_.train, *net_))
+        warn("warning: " + doubt);
+    }
     tell_bad_samples();
   }
 
@@ -436,7 +464,8 @@ class Training {
     const std::uint64_t count = sets_.bad_samples->count();
     if (count == told_bad_samples_) return;
     told_bad_samples_ = count;
-    warn(fmt::format("{} bad samples skipped so far, the first: {}", count, sets_.bad_samples->examples().front()));
+    warn(fmt::format("{} bad sample{} skipped so far, the first: {}", count, count == 1 ? "" : "s",
+                     sets_.bad_samples->examples().front()));
   }
 
   // Of the leader only; the others tell nobody.
@@ -547,6 +576,7 @@ class Training {
     options.batch = evaluation_batch(resolved_.batch, resolved_.lanes);
     options.loader_threads = static_cast<int>(job_.data.loader_threads);
     options.group = session_.members().group;
+    options.alone_if_lost = false;  // survive() begins again, with those who are left
     options.share_done = [&] { session_.begin(comm::Activity::kWaiting); };
     session_.begin(comm::Activity::kEvaluating);
     options.progress = [&](std::uint64_t done) {
@@ -602,10 +632,24 @@ class Training {
     session_.synchronize();
     if (ledger_) ledger_->steps_committed(session_.cursor().step);
     known_.checkpointed_step = session_.cursor().step;
-    if (!leads()) return;
+    if (leads()) write_checkpoint(best_metric);
+  }
+
+  // Of the committed state, by the leader.
+  void write_checkpoint(std::optional<double> best_metric) {
     const auto start = system_clock().now();
     session_.begin(comm::Activity::kSaving);
-    TrainingState state = capture(session_, writer_->spare());
+    // A slow disk is waited for; one that hangs is not waited for twice, and training goes on without it.
+    const auto patience = left_out_ ? std::chrono::seconds(0) : kHungDisk;
+    std::optional<TrainingState> spare = writer_->spare(Deadline::after(patience));
+    left_out_ = !spare;
+    if (left_out_) {
+      const std::string cause = "the one before is still being written";
+      if (const auto message = alarm_.attempted(session_.cursor().step, cause, cause)) warn(*message);
+      session_.begin(comm::Activity::kWaiting);
+      return;
+    }
+    TrainingState state = capture(session_, std::move(*spare));
     state.manifest.seed = static_cast<std::uint64_t>(job_.seed);
     state.manifest.job = resolved_.text;
     progress_.change = changes_->number_at(session_.cursor().step);
@@ -702,12 +746,14 @@ class Training {
   Session session_;
   RunReport report_{task_->score_name(), shape_};
   std::optional<RunFolder> folder_;
+  std::optional<RunLock> lock_;  // of the worker that leads
   std::optional<RunLedger> ledger_;
   std::uint64_t told_bad_samples_ = 0;
   std::optional<model::CheckpointStore> checkpoints_;
   CheckpointPace pace_;
   CheckpointAlarm alarm_;
   std::optional<CheckpointWriter> writer_;  // of the leader
+  bool left_out_ = false;                   // the last checkpoint, because the disk had not finished the one before
   TrainingObserver silent_;
   RunKnowledge known_;
   Progress& progress_ = known_.progress;
@@ -718,7 +764,8 @@ class Training {
   };
   std::optional<Begun> begun_;  // the step in work
   bool logging_ = false;
-  bool took_part_ = false;            // this worker has done something for the result
+  bool took_part_ = false;  // this worker has done something for the result
+  std::optional<Clock::Instant> noted_;
   std::atomic<bool> speaks_ = false;  // the thread that writes checkpoints reads it
   Evaluation last_validation_;
   double seconds_ = 0;
@@ -733,7 +780,12 @@ class Training {
 
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer,
                      Log& log) {
-  return Training(resolved, options, observer, log).run();
+  try {
+    return Training(resolved, options, observer, log).run();
+  } catch (const Error& error) {
+    log.error(error.what());  // into the run's log, if it has one already
+    throw;
+  }
 }
 
 }  // namespace muster::trainer

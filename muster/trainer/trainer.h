@@ -81,6 +81,9 @@ struct TrainingOptions {
   // observer; when it is lost another one does.
   comm::Group group{};
   std::optional<strategies::Supervised> supervised{};  // instead of `group`: workers that may be lost and replaced
+  // Told by the leader what it knows of the run (run_knowledge.h), now and then, where there is no arena to leave it
+  // in.
+  std::function<void(const std::string&)> note{};
 };
 
 struct TrainingResult {

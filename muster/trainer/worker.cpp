@@ -1,8 +1,6 @@
 #include "muster/trainer/worker.h"
 
-#include <filesystem>
 #include <numeric>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,8 +9,16 @@
 #include "muster/comm/connect.h"
 #include "muster/comm/mpi_transport.h"
 #include "muster/comm/network_backend.h"
+#include "muster/compute/threads.h"
 
 namespace muster::trainer {
+
+namespace {
+
+// Whoever started the processes sees at once when one ends; what a program does before it comes here nobody knows.
+constexpr std::chrono::hours kConnectTimeout{1};
+
+}  // namespace
 
 comm::Group connect_for_good(const strategies::Supervised& supervised) {
   // The supervisor looks for this when a worker is lost: it cannot be replaced.
@@ -22,6 +28,7 @@ comm::Group connect_for_good(const strategies::Supervised& supervised) {
   options.size = supervised.seats;
   options.name = "workers";
   options.store = supervised.store;
+  options.connect_timeout = kConnectTimeout;
   return comm::make_group(options);
 }
 
@@ -34,15 +41,7 @@ Worker connect_worker(const launch::World& world) {
     options.size = world.size;
     options.name = "workers";
     options.store = comm::make_file_store(world.store);
-    comm::Group group = comm::make_group(options);
-    if (world.launcher == "muster") {
-      // All have met, in shared memory: nobody needs the folder any more, and a launcher that is killed cannot remove
-      // it.
-      group.barrier();
-      std::error_code ignored;
-      if (world.rank == 0) std::filesystem::remove_all(world.store, ignored);
-    }
-    return {world, group};
+    return {world, comm::make_group(options)};
   }
   if (world.launcher == "mpirun" && comm::mpi_available()) {
     std::vector<int> members(static_cast<std::size_t>(world.size));
@@ -69,7 +68,10 @@ strategies::Supervised supervised_worker(const launch::World& world) {
 }
 
 Worker join(int /*argc*/, char** /*argv*/) {
-  return connect_worker(launch::detect_world());
+  const launch::World world = launch::detect_world();
+  // Libraries count cores by themselves, and see fewer under some launchers: bits would depend on who started us.
+  compute::set_threads(world.threads);
+  return connect_worker(world);
 }
 
 }  // namespace muster::trainer

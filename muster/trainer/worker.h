@@ -69,7 +69,9 @@ comm::Group connect_for_good(const strategies::Supervised& supervised);
 // What a session of a worker under a supervisor is told. REQUIRES: world.arena is not empty.
 strategies::Supervised supervised_worker(const launch::World& world);
 
-// connect_worker(detect_world()). `argc` and `argv` are main's own.
+// connect_worker(detect_world()), and gives LibTorch and the BLAS the threads that `muster run --threads` or
+// MUSTER_THREADS says, 1 if neither does: by themselves they take what they find, and the bits change with it. A
+// session sets its own (SessionOptions::threads). `argc` and `argv` are main's own.
 Worker join(int argc, char** argv);
 
 }  // namespace muster::trainer

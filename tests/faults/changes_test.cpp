@@ -136,6 +136,14 @@ class ChangesOfAResumedRun : public Changes {
     return run_program(folder_.path(), train_arguments(workers, {"--resume", "job.steps=20", "job.runs=" + runs,
                                                                  "parallel.claims=static"}));
   }
+  // Everything is killed where the only worker comes to this point.
+  void die_at(const std::string& runs, const std::string& point) {
+    std::filesystem::copy(folder_ / "runs", folder_ / runs, std::filesystem::copy_options::recursive);
+    const testing::Failpoints armed(point + "=stop");
+    Program program(folder_.path(), train_arguments(1, {"--resume", "job.steps=20", "job.runs=" + runs,
+                                                        "parallel.claims=static", "parallel.liveness_seconds=600"}));
+    ASSERT_EQ(testing::kill_everything_when_one_stops(program).signal, SIGKILL) << point;
+  }
   void expect_made_at_step_7(const std::string& runs) const {
     const std::vector<Json> made = rows(testing::slurp(folder_ / runs / run().filename() / "changes.jsonl"));
     ASSERT_EQ(made.size(), 2U) << runs;
@@ -166,7 +174,7 @@ TEST_F(ChangesOfAResumedRun, DeathsAroundTheWriteOfTheStepChangeNothing) {
   // Nobody is left: the run is resumed from before the change.
   for (const char* point : {"changes.write.before", "changes.write.after"}) {
     const std::string runs = point;
-    ASSERT_EQ(go_on(runs, 1, fmt::format("{}=kill", point)).signal, SIGKILL);
+    die_at(runs, point);
     const Finished result = go_on(runs, 2);
     ASSERT_EQ(result.exit_code, 0) << point << "\n" << result.err;
     EXPECT_EQ(rows(result.out).back().at("weights"), expected) << point;

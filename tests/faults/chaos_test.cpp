@@ -107,7 +107,6 @@ TEST_F(ChaosTest, MistakesAreToldBeforeAnythingStarts) {
     EXPECT_THAT(result.err, HasSubstr(told));
   };
   mistake({"job.toml", "--faults", "kil"}, "did you mean \"kill\"?");
-  mistake({"job.toml", "--set", "parallel.workers=1"}, "does not outlive a fault");
   mistake({"job.toml", "--set", "parallel.strategy=all_reduce"}, "does not outlive a fault");
   mistake({"nothing"}, "there is no run \"nothing\"");
   mistake({"job.toml", "--reference", "nothing"}, "there is no run \"nothing\"");

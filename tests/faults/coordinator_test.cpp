@@ -236,5 +236,40 @@ TEST_F(Coordinator, WorkersThatNobodyTakesOverWriteACheckpointAndEnd) {
   expect_nothing_left();
 }
 
+// One worker is stopped, so that those who are left wait for it when another one dies; then it stays stopped, or dies
+// as well. The last one goes on alone, and does what is promised of workers that nobody takes over.
+class CoordinatorGone : public Coordinator, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(CoordinatorGone, ALossWhileTheOthersRegroupIsSettledToo) {
+  const bool dies = GetParam();
+  // Stopped workers are found within the liveness: longer than it takes to kill one of them here.
+  Program program(folder_.path(),
+                  train_arguments(3, {"job.epochs=20000", "parallel.orphan_seconds=8",
+                                      dies ? "parallel.liveness_seconds=3600" : "parallel.liveness_seconds=0.5"}));
+  wait_until_it_trains(program);
+  const std::vector<ProcessId> workers = members(status());
+  ASSERT_EQ(workers.size(), 3U);
+  kill_and_wait(program);
+  ::kill(workers[2].pid, SIGSTOP);
+  ::kill(workers[1].pid, SIGKILL);
+  if (dies) {
+    system_clock().sleep_for(std::chrono::milliseconds(500));
+    ::kill(workers[2].pid, SIGKILL);
+  }
+  const Deadline deadline = Deadline::after(std::chrono::seconds(120));
+  for (const ProcessId& worker : workers)
+    while (state_of(worker) != ProcessState::kGone && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(10));
+  ASSERT_FALSE(deadline.passed());
+  const Json end = last_metric();
+  EXPECT_EQ(end.at("event"), "interrupted");
+  EXPECT_TRUE(std::filesystem::exists(run_folder() / "checkpoints" /
+                                      fmt::format("step-{:012}", end.at("step").get<std::uint64_t>())));
+  expect_nothing_left();
+}
+
+INSTANTIATE_TEST_SUITE_P(TheOneThatIsWaitedFor, CoordinatorGone, ::testing::Values(false, true),
+                         [](const auto& info) { return std::string(info.param ? "dies" : "is_stopped"); });
+
 }  // namespace
 }  // namespace muster

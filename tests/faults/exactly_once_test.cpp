@@ -35,6 +35,13 @@ class ExactlyOnce : public ::testing::Test {
     const testing::Failpoints armed(rules);
     return run_program(folder_.path(), train_arguments(workers, more));
   }
+  // One worker, and the end of everything where it stops itself.
+  void train_until(const std::string& stop, std::vector<std::string> more = {}) {
+    const testing::Failpoints armed(stop);
+    more.emplace_back("parallel.liveness_seconds=600");
+    Program program(folder_.path(), train_arguments(1, more));
+    ASSERT_EQ(testing::kill_everything_when_one_stops(program).signal, SIGKILL);
+  }
   Finished check(const std::string& runs) {
     return run_program(folder_.path(), {"ledger", "check", "counted", "--runs", runs, "--json"});
   }
@@ -70,11 +77,17 @@ TEST_F(ExactlyOnce, EveryStrategyKeepsALedger) {
   }
   for (const char* strategy : {"all_reduce", "local_sgd"}) {
     const std::string runs = strategy;
-    const std::string chosen = fmt::format("parallel.strategy={}", strategy);
-    const Finished result = train(2, {chosen, "parallel.period=3", "job.runs=" + runs, "job.epochs=1"});
+    std::vector<std::string> chosen{fmt::format("parallel.strategy={}", strategy), "job.runs=" + runs};
+    if (runs == "local_sgd") chosen.emplace_back("parallel.period=3");
+    const auto and_also = [&](const char* more) {
+      std::vector<std::string> all = chosen;
+      all.emplace_back(more);
+      return all;
+    };
+    const Finished result = train(2, and_also("job.epochs=1"));
     ASSERT_EQ(result.exit_code, 0) << result.err;
     expect_exact(runs, 8);
-    const Finished resumed = train(2, {chosen, "parallel.period=3", "job.runs=" + runs, "--resume"});
+    const Finished resumed = train(2, and_also("--resume"));
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(expect_exact(runs).at("resumptions"), 1);
   }
@@ -129,11 +142,9 @@ TEST_F(ExactlyOnce, ACommitThatNobodyLivedToRecordIsRecordedByThoseWhoCome) {
 
 TEST_F(ExactlyOnce, WhatIsDoneAgainAfterAResumptionCountsOnce) {
   // Five records a step: the first death comes before the first checkpoint, the second in the middle of a step.
-  const Finished first = train(1, {}, "ledger.append.after_write=kill@call=8");
-  ASSERT_EQ(first.signal, SIGKILL);
+  train_until("ledger.append.after_write=stop@step=1,call=3");
   expect_exact("runs", 1);
-  const Finished second = train(1, {"--resume"}, "ledger.append.after_write=kill@call=48");
-  ASSERT_EQ(second.signal, SIGKILL);
+  train_until("ledger.append.after_write=stop@step=9,call=3", {"--resume"});
   expect_exact("runs", 9);
   const Finished third = train(1, {"--resume"});
   ASSERT_EQ(third.exit_code, 0) << third.err;

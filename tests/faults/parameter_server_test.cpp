@@ -127,6 +127,65 @@ TEST_F(ParameterServers, WorkersThatServeSurviveTheLossOfOne) {
   expect_same_end(train(3, {"parallel.servers=0", "parallel.copies=2"}), expected, "co-located");
 }
 
+// Which steps a worker has lanes of depends on how fast it is: it is killed in the first of these.
+std::string in_the_first_step_of(const std::vector<int>& steps) {
+  std::string rules;
+  for (const int step : steps)
+    rules += fmt::format("parameter_server.push.before_book=kill@rank=1,step={},attempt=0;", step);
+  return rules.substr(0, rules.size() - 1);
+}
+
+// Its part goes back to what it had written down, and the lanes since then are computed again: every part of the model
+// has every lane once in the end, and what was lost on the way is counted.
+TEST_F(ParameterServers, ALostServerWithoutCopiesGoesOnFromItsSnapshot) {
+  struct Case {
+    const char* what;
+    std::string rule;
+    std::vector<std::string> keys;
+  };
+  const std::vector<Case> cases{
+      {"only-server", "server.push.before_copies=kill@attempt=0,call=90", {"parallel.consistency=ssp"}},
+      {"first-of-two",
+       "server.push.before_copies=kill@rank=0,attempt=0,call=40",
+       {"parallel.consistency=asp", "parallel.servers=2", "parallel.chunk_kb=64"}},
+      {"second-of-two",
+       "server.push.before_copies=kill@rank=1,attempt=0,call=40",
+       {"parallel.consistency=ssp", "parallel.servers=2", "parallel.chunk_kb=64"}},
+      {"worker-that-serves",
+       in_the_first_step_of({3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15}),
+       {"parallel.consistency=asp", "parallel.servers=0", "parallel.chunk_kb=64"}}};
+  for (const Case& one : cases) {
+    const testing::Failpoints armed(one.rule);
+    const std::filesystem::path events = folder_.path() / one.what;
+    std::vector<std::string> keys = one.keys;
+    // Written down at the beginning and at the validation between the epochs, and then no more.
+    keys.insert(keys.end(), {"parallel.snapshot_seconds=1000", "job.ledger=true",
+                             fmt::format("parallel.event_log=\"{}\"", events.string())});
+    const Finished result = train(2, keys);
+    ASSERT_EQ(result.exit_code, 0) << one.what << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr("is lost")) << one.what << ": nobody was killed";
+    const Json end = rows(result.out).back();
+    EXPECT_EQ(end.at("step"), kSteps);
+    EXPECT_EQ(end.at("servers").at("updates"), 2 * kLanes) << one.what << ": " << end << result.err;
+    // The log has a lane as often as it came into the book: once more for each time that it was lost. The last push
+    // before the server died was in the log perhaps, and never acknowledged.
+    const auto lost = end.at("servers").at("lost_updates").get<int>();
+    int again = -2 * kLanes;
+    for (const Json& event : rows(testing::slurp(events)))
+      again += event.at("event") == "push" ? 1 : 0;
+    EXPECT_GE(lost, 1) << one.what << ": nothing was lost\n" << result.err;
+    EXPECT_TRUE(again == lost || again == lost + 1) << one.what << ": " << again << " and not " << lost << result.err;
+    const std::string run = end.at("run");
+    for (const Json& row : rows(testing::slurp(folder_.path() / run / "metrics.jsonl"))) {
+      if (row.at("event") == "step") {
+        EXPECT_LE(row.at("samples").get<double>(), 500) << one.what << ": " << row;
+      }
+    }
+    const Finished ledger = run_program(folder_.path(), {"ledger", "check", run});
+    EXPECT_EQ(ledger.exit_code, 0) << one.what << ": " << ledger.out << ledger.err;
+  }
+}
+
 TEST_F(ParameterServers, AResumedRunEndsAsOneThatWentOn) {
   ASSERT_EQ(train(2, {"job.epochs=1", "optimizer.schedule=constant", "job.runs=there"}).exit_code, 0);
   const std::vector<std::string> constant{"optimizer.schedule=constant", "job.runs=whole"};
@@ -158,6 +217,23 @@ TEST_F(ParameterServers, WrongKeysAreNamed) {
   const Finished other = train(2, {"parallel.strategy=shared_sync", "parallel.staleness=9"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("parameter_server"));
+  struct Row {
+    std::vector<std::string> keys;
+    const char* words;
+  };
+  const std::vector<Row> table{
+      {{"parallel.staleness=9"}, "parallel.staleness: has no effect with consistency"},
+      {{"parallel.consistency=asp", "parallel.backups=2"}, "parallel.backups: has no effect with consistency"},
+      {{"parallel.staleness_rate=true"}, "parallel.staleness_rate: has no effect with consistency"},
+      {{"parallel.snapshot_seconds=1"}, "parallel.snapshot_seconds: cannot go with bsp"},
+      {{"parallel.consistency=asp:3, bsp", "parallel.snapshot_seconds=1"}, "copies = 2"},
+      {{"parallel.consistency=asp", "parallel.snapshot_seconds=1", "parallel.servers=2", "parallel.copies=2"},
+       "has no effect with copies"}};
+  for (const Row& row : table) {
+    const Finished refused = train(2, row.keys);
+    EXPECT_EQ(refused.exit_code, 2) << row.words;
+    EXPECT_THAT(refused.err, HasSubstr(row.words));
+  }
 }
 
 }  // namespace

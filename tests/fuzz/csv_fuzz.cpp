@@ -1,24 +1,43 @@
-// Any bytes, compressed or not, are a table whose columns have its number of rows, or a muster::Error; skipping bad
-// rows changes only whether there is one.
+// Any bytes, compressed or not, in UTF-8 or Latin-1, are a table whose columns have its number of rows, or a
+// muster::Error; skipping bad rows changes only whether there is one. A table can be read like itself.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "muster/base/error.h"
+#include "muster/data/latin1.h"
 #include "muster/data/table_dataset.h"
 
 namespace {
 
 // A small buffer, so that records meet its end.
+std::unique_ptr<muster::data::ByteReader> open(std::span<const std::byte> bytes, bool latin1) {
+  auto reader = muster::data::ByteReader::of_memory(bytes, "fuzz");
+  return latin1 ? muster::data::latin1_as_utf8(std::move(reader)) : std::move(reader);
+}
+
 void read(std::span<const std::byte> bytes, bool regression, bool skip, std::size_t buffer) {
   using namespace muster::data;
   try {
     BadSamples bad({.on_bad_sample = skip ? OnBadSample::kSkip : OnBadSample::kFail, .limit = 1000});
     TableOptions options;
     options.regression = regression;
-    CsvReader reader(ByteReader::of_memory(bytes, "fuzz"), "fuzz", ',', buffer);
+    options.latin1 = regression;
+    options.decimal = regression ? ',' : '.';
+    const char delimiter = regression ? ';' : ',';
+    CsvReader reader(open(bytes, options.latin1), "fuzz", delimiter, buffer);
     Table table = read_table(reader, options, bad);
+    for (std::uint64_t row = 1; row < table.rows; ++row) {
+      if (table.line_of(row) <= table.line_of(row - 1)) std::abort();
+    }
+    CsvReader again(open(bytes, options.latin1), "fuzz", delimiter, buffer);
+    const Table same = read_table(again, options, bad, &table);
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      if (same.rows != table.rows || same.columns[c].unknown != 0) std::abort();
+    }
     for (const Column& column : table.columns) {
       if (column.kind != ColumnKind::kIgnored && column.values.size() != table.rows) std::abort();
     }

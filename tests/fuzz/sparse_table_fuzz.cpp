@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -20,14 +21,16 @@ using muster::strategies::TableOptions;
 constexpr std::size_t kHeaderBytes = 80;
 constexpr std::size_t kCheckBytes = 8;
 
-// A table of one row and one candidate: its header has what the options demand.
-std::vector<std::byte> small_table(const TableOptions& options) {
+// The header, up to the counts, of a table that the options make.
+std::vector<std::byte> header_of(const TableOptions& options) {
   SparseTable table(options);
   const std::vector<std::int64_t> keys{1, 2};
   const std::vector<float> gradients{1, 2, 3, 4};
   table.push(keys, gradients, {0.1, 1});
   table.push(std::span(keys).first(1), std::span(gradients).first(2), {0.1, 2});
-  return table.save();
+  std::vector<std::byte> bytes = table.save();
+  bytes.resize(40);
+  return bytes;
 }
 
 }  // namespace
@@ -41,8 +44,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::span<const std::byte> input = std::as_bytes(std::span(data + 1, size - 1));
   std::vector<std::byte> bytes(input.begin(), input.end());
   if (data[0] & 0x40) {  // counts and contents are the input's, behind a right header
-    bytes = small_table(options);
-    bytes.resize(40);
+    static std::map<SparseOptimizer, std::vector<std::byte>> headers;  // a table takes pages to make
+    if (!headers.contains(options.optimizer)) headers[options.optimizer] = header_of(options);
+    bytes = headers[options.optimizer];
     bytes.insert(bytes.end(), input.begin(), input.end());
   }
   if ((data[0] & 0x80) && bytes.size() >= kHeaderBytes + kCheckBytes) {

@@ -1,5 +1,6 @@
 // Data as a user meets it: a table made, looked at, turned into a job, trained and packed, all by the program.
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/random.h"
+#include "support/bmp_file.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -127,11 +129,12 @@ TEST_F(DataCommands, ATextTrainsALanguageModel) {
 TEST_F(DataCommands, TheExampleTrainsAndItsBadLinesAreTold) {
   make_table();
   testing::spill(folder_ / "table.csv", testing::slurp(folder_ / "table.csv") + "1,2,3\n");
-  const Finished result = muster({"train", MUSTER_EXAMPLES "/table.toml", "--set", "job.epochs=1"});
+  const Finished result =
+      muster({"train", MUSTER_EXAMPLES "/table.toml", "--set", "data.path=table.csv", "--set", "job.epochs=1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out + result.err, AllOf(HasSubstr("1 bad samples skipped"), HasSubstr("table.csv:3002")));
-  const Finished strict =
-      muster({"train", MUSTER_EXAMPLES "/table.toml", "--set", "data.on_bad_sample=fail", "--set", "job.epochs=1"});
+  EXPECT_THAT(result.out + result.err, AllOf(HasSubstr("1 bad sample skipped"), HasSubstr("table.csv:3002")));
+  const Finished strict = muster({"train", MUSTER_EXAMPLES "/table.toml", "--set", "data.path=table.csv", "--set",
+                                  "data.on_bad_sample=fail", "--set", "job.epochs=1"});
   EXPECT_EQ(strict.exit_code, 2);
   EXPECT_THAT(strict.err, AllOf(HasSubstr("table.csv:3002"), HasSubstr("3 fields where 16")));
 }
@@ -151,6 +154,110 @@ TEST_F(DataCommands, ShowCountsClassesOfWhatItIsGiven) {
   const Finished unknown = muster({"data", "show", "fashion-mnits"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean \"fashion-mnist\""));
+}
+
+// The job that init writes can be shared by more workers than it names, with the result that it says.
+TEST_F(DataCommands, AnInitialisedJobOfFewSamplesHasLanesForMoreWorkers) {
+  std::string table = "n;size;class\n";
+  for (int i = 0; i < 200; ++i)
+    table += fmt::format("{},5;{},25;{}\n", i % 10, i % 7, i % 10 < 5 ? "low" : "high");
+  table += "1,5;2\n";
+  testing::spill(folder_ / "small.csv", table);
+  const Finished init = muster({"init", "small.csv", "--ignore", "size"});
+  ASSERT_EQ(init.exit_code, 0) << init.err;
+  EXPECT_THAT(init.out, AllOf(HasSubstr("decimal commas"), HasSubstr("small.csv:202")));
+  EXPECT_THAT(testing::slurp(folder_ / "small.toml"),
+              AllOf(HasSubstr("lanes = 2"), HasSubstr("decimal = \",\""), HasSubstr("ignore = [\"size\"]"),
+                    HasSubstr("on_bad_sample = \"skip\"")));
+  const Json one = train({"small.toml", "--set", "job.epochs=2"});
+  EXPECT_EQ(one.at("weights"),
+            train({"small.toml", "--set", "job.epochs=2", "--set", "parallel.workers=2"}).at("weights"));
+}
+
+TEST_F(DataCommands, CheckListsEverythingThatIsBad) {
+  make_table();
+  const Finished good = muster({"data", "check", "table.csv"});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("0 bad of 3,000 samples"));
+  std::string lines = testing::slurp(folder_ / "table.csv");
+  for (int i = 0; i < 25; ++i)
+    lines += "1,2,3\n";
+  testing::spill(folder_ / "table.csv", lines);
+  const Finished bad = muster({"data", "check", "csv", "--path", "table.csv"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("table.csv:3002: has 3 fields"), HasSubstr("table.csv:3026: has 3 fields"),
+                             HasSubstr("25 bad of 3,000 samples")));
+  EXPECT_THAT(bad.err, HasSubstr("on_bad_sample"));
+  ASSERT_EQ(muster({"data", "pack", "csv", "shards", "--path", "table.csv", "--shards", "1", "--set",
+                    "data.on_bad_sample=skip"})
+                .exit_code,
+            0);
+  std::filesystem::path shard;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "shards"))
+    if (entry.is_regular_file() && entry.path().filename().string().starts_with("test")) shard = entry.path();
+  std::string bytes = testing::slurp(shard);
+  for (const std::size_t at : {bytes.size() / 3, bytes.size() / 2})
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  testing::spill(shard, bytes);
+  const Json row = rows(muster({"data", "check", "shards", "--json"}).out).at(0);
+  EXPECT_EQ(row.at("bad_samples"), 2);
+  EXPECT_THAT(row.at("bad").at(0).get<std::string>(), HasSubstr(": record "));
+}
+
+TEST_F(DataCommands, SeveralNumbersArePredictedTogether) {
+  std::string table = "a,b,sum,difference\n";
+  RandomStream draw({.seed = 3});
+  for (int row = 0; row < 1500; ++row) {
+    const auto a = static_cast<double>(draw.below(100));
+    const auto b = static_cast<double>(draw.below(100));
+    table += fmt::format("{},{},{},{}\n", a, b, 1000 + a + b, a - b);
+  }
+  testing::spill(folder_ / "pairs.csv", table);
+  const Finished init = muster({"init", "pairs.csv", "--target", "sum", "difference"});
+  ASSERT_EQ(init.exit_code, 0) << init.err;
+  const Json result = train({"pairs.toml", "--set", "job.epochs=12"});
+  EXPECT_GT(result.at("test_r2").get<double>(), 0.95);
+  testing::spill(folder_ / "new.csv", "b,a\n20,80\n");
+  const Finished predicted =
+      muster({"predict", result.at("run").get<std::string>(), "--data", "new.csv", "--out", "answers.csv"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  const std::string answers = testing::slurp(folder_ / "answers.csv");
+  EXPECT_THAT(answers, HasSubstr("sample,sum,difference\n"));
+  double sum = 0;
+  double difference = 0;
+  ASSERT_EQ(std::sscanf(answers.substr(answers.find("new.csv:2,") + 10).c_str(), "%lf,%lf", &sum, &difference), 2);
+  EXPECT_NEAR(sum, 1100, 25);
+  EXPECT_NEAR(difference, 60, 25);
+}
+
+TEST_F(DataCommands, RareClassesCanCountMore) {
+  std::string table = "n,class\n";
+  RandomStream draw({.seed = 4});
+  for (int row = 0; row < 1000; ++row)  // every tenth is rare, and looks like some of the others
+    table += fmt::format("{},{}\n", draw.uniform() + (row % 10 == 0 ? 0.5 : 0), row % 10 == 0 ? "rare" : "usual");
+  testing::spill(folder_ / "t.csv", table);
+  testing::spill(folder_ / "job.toml",
+                 "[job]\nepochs = 20\n[data]\nsource = \"csv\"\npath = \"t.csv\"\n[model]\nname = \"mlp\"\n"
+                 "hidden = [8]\n[optimizer]\nname = \"adam\"\nlr = 0.01\n");
+  const auto rare_predictions = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> words{"job.toml"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const std::string run = train(words).at("run");
+    EXPECT_EQ(muster({"predict", run, "--data", "t.csv", "--out", "answers.csv", "--last"}).exit_code, 0);
+    const std::string answers = testing::slurp(folder_ / "answers.csv");
+    std::size_t count = 0;
+    for (std::size_t at = answers.find(",rare,"); at != std::string::npos; at = answers.find(",rare,", at + 1))
+      ++count;
+    return count;
+  };
+  const std::size_t plain = rare_predictions({});
+  const std::size_t balanced = rare_predictions({"--set", "loss.class_weights=[\"balanced\"]"});
+  EXPECT_GT(balanced, plain + 100) << plain;
+  for (const char* command : {"train", "check"}) {
+    const Finished wrong = muster({command, "job.toml", "--set", "loss.class_weights=[\"usuall=2\"]"});
+    EXPECT_EQ(wrong.exit_code, 2) << command;
+    EXPECT_THAT(wrong.err, AllOf(HasSubstr("loss.class_weights"), HasSubstr("did you mean \"usual\""))) << command;
+  }
 }
 
 TEST_F(DataCommands, PartitionDrawsWhatEachLaneHolds) {
@@ -221,6 +328,55 @@ TEST_F(DataCommands, DataThatChangedIsNoticedWhenARunIsResumed) {
                                  HasSubstr("without --resume")));
   make_table();
   EXPECT_EQ(train({"job.toml", "--resume", "--set", "job.epochs=2"}).at("event"), "finished");
+}
+
+TEST_F(DataCommands, InitOverwritesNeitherDataNorAJob) {
+  const std::string table = "n,class\n1,a\n2,b\n3,a\n4,b\n";
+  testing::spill(folder_ / "t.csv", table);
+  std::filesystem::create_symlink("t.csv", folder_ / "link.csv");
+  for (const char* output : {"t.csv", "./t.csv", "link.csv"}) {
+    const Finished refused = muster({"init", "t.csv", "-o", output, "--force"});
+    EXPECT_EQ(refused.exit_code, 2) << output;
+    EXPECT_THAT(refused.err, HasSubstr("would be overwritten")) << output;
+  }
+  EXPECT_EQ(testing::slurp(folder_ / "t.csv"), table);
+  ASSERT_EQ(muster({"init", "t.csv"}).exit_code, 0);
+  const std::string job = testing::slurp(folder_ / "t.toml");
+  const Finished again = muster({"init", "t.toml", "--force"});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("is a job file"), HasSubstr("muster train t.toml")));
+  EXPECT_EQ(testing::slurp(folder_ / "t.toml"), job);
+}
+
+TEST_F(DataCommands, AnInitialisedJobMovesWithItsData) {
+  std::filesystem::create_directories(folder_ / "project/jobs");
+  std::filesystem::create_directories(folder_ / "far/away");
+  const std::string table = "n,class\n1,a\n2,b\n3,a\n4,b\n5,a\n6,b\n7,a\n8,b\n9,a\n10,b\n11,a\n12,b\n";
+  testing::spill(folder_ / "project/t.csv", table);
+  ASSERT_EQ(muster({"init", "project/t.csv", "-o", "project/below.toml"}).exit_code, 0);
+  ASSERT_EQ(muster({"init", "project/t.csv", "-o", "project/jobs/beside.toml"}).exit_code, 0);
+  ASSERT_EQ(muster({"init", "project/t.csv", "-o", "far/away/job.toml"}).exit_code, 0);
+  EXPECT_THAT(testing::slurp(folder_ / "project/below.toml"), HasSubstr("path = \"t.csv\""));
+  EXPECT_THAT(testing::slurp(folder_ / "project/jobs/beside.toml"), HasSubstr("path = \"../t.csv\""));
+  EXPECT_THAT(testing::slurp(folder_ / "far/away/job.toml"),
+              HasSubstr("path = \"" + std::filesystem::absolute(folder_ / "project/t.csv").string() + "\""));
+  std::filesystem::rename(folder_ / "project", folder_ / "moved");
+  for (const char* job : {"moved/below.toml", "moved/jobs/beside.toml"}) {
+    const Finished checked = muster({"check", job, "--set", "data.validation=0", "--set", "data.test_fraction=0.5"});
+    EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  }
+}
+
+TEST_F(DataCommands, InitLooksAtPictures) {
+  for (int i = 0; i < 12; ++i)
+    testing::spill_bmp(folder_ / fmt::format("pets/{}/{}.bmp", i % 2 == 0 ? "cat" : "dog", i), i % 2 == 0 ? 40 : 200);
+  ASSERT_EQ(muster({"init", "pets", "-o", "whole.toml"}).exit_code, 0);
+  EXPECT_THAT(testing::slurp(folder_ / "whole.toml"), ::testing::Not(HasSubstr("on_bad_sample")));
+  testing::spill(folder_ / "pets/cat/broken.bmp", "no picture");
+  const Finished init = muster({"init", "pets"});
+  ASSERT_EQ(init.exit_code, 0) << init.err;
+  EXPECT_THAT(init.out, AllOf(HasSubstr("note: 1 bad sample, the first: "), HasSubstr("broken.bmp")));
+  EXPECT_THAT(testing::slurp(folder_ / "pets.toml"), HasSubstr("on_bad_sample = \"skip\"     # 1 cannot be used"));
 }
 
 TEST_F(DataCommands, KeysOfOtherSourcesAreRefused) {

@@ -92,7 +92,9 @@ class Elastic : public ::testing::Test {
       ASSERT_TRUE(two.is_object() && again.is_object());
       EXPECT_LT(two.at("step"), again.at("step")) << "it trains meanwhile";
       ASSERT_EQ(command({"stop", "elastic"}).exit_code, 0);
-      step = rows(program.wait().out).back().at("step");
+      const Finished end = program.wait();
+      ASSERT_TRUE(rows(end.out).back().contains("step")) << end.out << end.err;
+      step = rows(end.out).back().at("step");
     }
     expect_undisturbed_weights(step);
   }
@@ -178,6 +180,41 @@ TEST_F(Elastic, ShrinkingGrowingStoppingAndResumingChangeSpeedAndNotTheResult) {
   EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(undisturbed.out).back().at("weights"));
   ASSERT_FALSE(changed.empty());
   EXPECT_TRUE(changed == model(undisturbed)) << "the files of the weights differ";
+}
+
+// What `muster init` writes has one worker.
+TEST_F(Elastic, OneWorkerIsAJobLikeAnyOther) {
+  const testing::Failpoints slow("arena.commit.before_flip=delay=10");
+  Program program(folder_.path(), train_arguments(1, {"job.steps=100000"}));
+  const Json before = wait_for_workers(1);
+  ASSERT_TRUE(before.is_object());
+  EXPECT_EQ(before.at("workers"), (Json{{"min", 1}, {"max", 1}, {"target", 1}}));
+
+  // Nobody else can train into the same folder meanwhile.
+  const std::filesystem::path run = std::filesystem::directory_iterator(folder_ / "runs")->path();
+  for (const std::vector<std::string>& which : {std::vector<std::string>{"--resume"}, {"--run", run.string()}}) {
+    const testing::TemporaryFolder aside;
+    std::vector<std::string> arguments{"train", (folder_ / "job.toml").string(), "--set",
+                                       "job.runs=" + (folder_ / "runs").string()};
+    arguments.insert(arguments.end(), which.begin(), which.end());
+    const Finished second = run_program(aside.path(), arguments);
+    EXPECT_EQ(second.exit_code, 2) << second.err;
+    EXPECT_THAT(second.err, HasSubstr("coordinates the job and runs"));
+  }
+
+  EXPECT_EQ(command({"set", "elastic", "optimizer.lr=0.01"}).exit_code, 0);
+  ASSERT_EQ(::kill(before.at("members")[0].at("pid").get<pid_t>(), SIGKILL), 0);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  Json after = before;
+  while (after.at("members")[0].at("pid") == before.at("members")[0].at("pid") && !deadline.passed())
+    after = wait_for_workers(1);
+  EXPECT_EQ(after.at("members")[0].at("restarts"), 1);
+  EXPECT_GE(after.at("step"), before.at("step"));
+  const Finished stop = command({"stop", "elastic"});
+  EXPECT_EQ(stop.exit_code, 0) << stop.err;
+  const Finished ended = program.wait();
+  EXPECT_EQ(rows(ended.out).back().at("event"), "interrupted");
+  EXPECT_FALSE(rows(ended.out).back().at("checkpoint").get<std::string>().empty());
 }
 
 TEST_F(Elastic, WorkersThatServeComeAndGoAndTakeNothingWithThem) {

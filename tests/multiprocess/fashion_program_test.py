@@ -5,6 +5,7 @@ usage: fashion_program_test.py MUSTER FASHION [MPIRUN]
 """
 import glob
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 import time
 
 LOOPBACK_ONLY = ("--allow-run-as-root --oversubscribe --bind-to none --mca pml ob1 --mca btl self,vader,tcp "
-                 "--mca btl_tcp_if_include lo --mca oob_tcp_if_include lo")
+                 "--mca btl_tcp_if_include lo")
 
 
 def run(command, folder):
@@ -36,6 +37,16 @@ def workers_of(pid):
         return [int(word) for word in file.read().split()]
 
 
+def check_what_is_seen(muster, folder, victims):
+    """While the program trains: its rate, and in the supervisor's log who was lost."""
+    shown = subprocess.run([muster, "status", "fashion", "--json"], cwd=folder, check=True, capture_output=True)
+    status = json.loads(shown.stdout)
+    assert status["samples_per_second"] > 0, status
+    log = subprocess.run([muster, "logs", "fashion"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    for victim in victims:
+        assert f"(pid {victim}) is lost" in log, log
+
+
 def run_hurt(muster, program, folder):
     """The same with a kill -9 of each worker, one after the other, while they train; the end with one worker."""
     command = [muster, "run", "--workers", "1:2"] + program
@@ -51,6 +62,7 @@ def run_hurt(muster, program, folder):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(1)  # a lane in which two of them die would be blamed for it
+    check_what_is_seen(muster, folder, victims)
     subprocess.run([muster, "scale", "fashion", "1"], cwd=folder, check=True)
     while len(workers_of(process.pid)) > 1:
         assert process.poll() is None and time.monotonic() < deadline

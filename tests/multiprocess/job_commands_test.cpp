@@ -136,6 +136,21 @@ TEST_F(JobCommandsTest, LogsShowsTheLogOfARank) {
   const Finished missing = muster({"logs", "small", "1"});
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.err, HasSubstr("Ranks with a log: 0 and 2"));
+  spill(run() / "log.supervisor.txt", "worker 2 is lost\n");
+  EXPECT_EQ(muster({"logs", "small", "--supervisor"}).out, "worker 2 is lost\n");
+}
+
+TEST_F(JobCommandsTest, LogsOfAProgramOfTheUsersAreItsSupervisors) {
+  make_record(kNobody);
+  std::filesystem::remove(run() / "job.toml");
+  const Finished early = muster({"logs", "small"});
+  EXPECT_EQ(early.exit_code, 2);
+  EXPECT_THAT(early.err, HasSubstr("the supervisor has no log yet"));
+  spill(run() / "log.supervisor.txt", "worker 2 is lost\n");
+  EXPECT_EQ(muster({"logs", "small"}).out, "worker 2 is lost\n");
+  const Finished rank = muster({"logs", "small", "1"});
+  EXPECT_EQ(rank.exit_code, 2);
+  EXPECT_THAT(rank.err, HasSubstr("print where muster run was started"));
 }
 
 TEST_F(JobCommandsTest, LogsFollowsUntilTheJobIsOver) {

@@ -148,6 +148,81 @@ TEST_F(ProgramTest, AUsersMistakeIsOneMessageExitTwoAndNothingWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));
 }
 
+// What check calls valid train does not refuse, and both say the same of what is wrong.
+TEST_F(ProgramTest, CheckAndTrainRefuseTheSameInTheSameWords) {
+  spill(folder_ / "empty.toml", "# to be written\n");
+  spill(folder_ / "table.toml", "[data]\nsource = \"csv\"\npath = \"none.csv\"\n");
+  spill(folder_ / "column.toml", "[data]\nsource = \"csv\"\npath = \"t.csv\"\nnumeric = [\"c\"]\n");
+  spill(folder_ / "t.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{"empty.toml"}, "empty.toml: the job file sets nothing"},
+      {{"job.toml", "--set", "model.width=64"},
+       "--set model.width=64: model.width: the model \"mlp\" has no such option"},
+      {{"job.toml", "--set", "model.name=cnn", "--set", "model.hidden=[3,4]"}, "model.name: model cnn: has one hidden"},
+      {{"job.toml", "--set", "model.name=transformer", "--set", "model.hidden=[]"}, "model.name: model transformer"},
+      {{"job.toml", "--set", "model.freeze=[\"nothing.*\"]"}, "model.freeze: \"nothing.*\" fits no tensor"},
+      {{"job.toml", "--set", "model.init=none.safetensors"}, "model.init: " + (folder_ / "none.safetensors").string()},
+      {{"job.toml", "--set", "optimizer.init=none.pth"}, "optimizer.init: " + (folder_ / "none.pth").string()},
+      {{"job.toml", "--set", "data.placement=local", "--set", "data.partition=file:none"},
+       "data.partition: " + (folder_ / "none").string()},
+      {{"table.toml"}, "table.toml:3: data.path: " + (folder_ / "none.csv").string()},
+      {{"column.toml"}, "column.toml:3: data.path: " + (folder_ / "t.csv").string()},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    std::vector<std::string> errors;
+    for (const char* command : {"check", "train"}) {
+      std::vector<std::string> all{command};
+      all.insert(all.end(), arguments.begin(), arguments.end());
+      const Finished result = muster(all);
+      EXPECT_EQ(result.exit_code, 2) << ::testing::PrintToString(all) << result.err;
+      EXPECT_THAT(result.err, HasSubstr(expected)) << ::testing::PrintToString(all);
+      errors.push_back(result.err);
+    }
+    EXPECT_EQ(errors[0], errors[1]);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));
+  EXPECT_EQ(muster({"check", "--file-only", "table.toml"}).exit_code, 0) << "the data need not be there";
+}
+
+TEST_F(ProgramTest, WhatIsHardlyMeantIsAWarningOfBoth) {
+  for (const char* command : {"check", "train"}) {
+    const Finished result = muster({command, "job.toml", "--set", "data.batch=600"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("warning: --set data.batch=600: data.batch: a batch is 600 samples"));
+  }
+  const Finished json = muster({"check", "job.toml", "--set", "data.batch=600", "--json"});
+  EXPECT_THAT(rows(json.out).at(0).at("warnings").at(0).get<std::string>(), HasSubstr("data.batch"));
+}
+
+TEST_F(ProgramTest, SeveralWorkersThatFailAlikeSaySoOnce) {
+  spill(folder_ / "missing.toml",
+        "[job]\nlanes = 4\n[data]\nsource = \"csv\"\npath = \"nowhere.csv\"\n[parallel]\nworkers = 4\n");
+  const Finished result = muster({"train", "missing.toml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("nowhere.csv"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST_F(ProgramTest, AKeyGivenAsAFlagIsAnsweredWithHowToSetIt) {
+  const Finished result = muster({"train", "job.toml", "--epochs", "3"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--set job.epochs=3"));
+}
+
+// Nothing is trained yet, so there is nothing to wait for.
+TEST_F(ProgramTest, ASignalBeforeTheFirstStepEndsTheJobAtOnceAndIsAnswered) {
+  const testing::Failpoints slow("arena.start.before=delay=600000");
+  Program program(folder_.path(), testing::train_arguments(2, {"job.lanes=2"}));
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (children_of(program.pid()).size() < 2 && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(1));
+  program.signal(SIGINT);
+  const Finished stopped = program.wait(std::chrono::seconds(60));
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_THAT(stopped.err, HasSubstr("Ctrl-C: ending; nothing was trained yet"));
+  EXPECT_THAT(stopped.err, Not(HasSubstr("grace period")));
+}
+
 TEST_F(ProgramTest, HelpHelpsEverywhere) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
            {"--help"}, {"train", "--help"}, {"check", "--help"}, {"info", "--help"}, {"bench", "--help"}}) {
@@ -255,21 +330,61 @@ TEST_F(ProgramTest, EarlyStoppingEndsARunThatNoLongerImproves) {
 }
 
 TEST_F(ProgramTest, ARateThatExplodesSkipsStepsAndThenSaysWhatToDo) {
-  const Finished result = muster({"train", "job.toml", "--set", "optimizer.lr=1e30", "--set", "job.epochs=100"});
+  const Finished result = muster({"train", "job.toml", "--set", "optimizer.lr=1e30", "--set", "job.epochs=100", "--set",
+                                  "checkpoint.every_epochs=1000"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("was skipped: its gradient is not finite"), HasSubstr("Lower optimizer.lr")));
+  // The run's folder says so as well, to whoever looks at it later.
+  const std::string reason = "100 steps in a row had gradients that are not finite";
+  const Json last = rows(testing::slurp(only_run() / "metrics.jsonl")).back();
+  EXPECT_EQ(last.at("event"), "failed");
+  EXPECT_THAT(last.at("reason").get<std::string>(), HasSubstr(reason));
+  EXPECT_THAT(testing::slurp(only_run() / "log.txt"), HasSubstr("error: "));
+  EXPECT_THAT(testing::slurp(only_run() / "log.txt"), HasSubstr(reason));
+  EXPECT_THAT(testing::slurp(only_run() / "card.md"), HasSubstr("| training | failed after step "));
+  EXPECT_THAT(muster({"status", "small"}).out, HasSubstr(reason));
+  const Finished evaluated = muster({"evaluate", "small"});
+  EXPECT_EQ(evaluated.exit_code, 2);
+  EXPECT_THAT(evaluated.err, AllOf(HasSubstr("the run has no checkpoint; it failed after step "), HasSubstr(reason)));
 }
 
-TEST_F(ProgramTest, AFullDiskDoesNotEndTraining) {
+TEST_F(ProgramTest, AWorkersLogIsReadableWhileItTrains) {
+  Program program(folder_.path(), {"train", "job.toml", "--set", "job.epochs=100000", "--json"});
+  wait_until_printed(program, "\"validation\"");
+  EXPECT_THAT(testing::slurp(only_run() / "log.txt"), AllOf(HasSubstr("usable cores"), HasSubstr("epoch 1, step 8")));
+  testing::kill_everything(program);
+}
+
+TEST_F(ProgramTest, AFullDiskDoesNotEndTrainingButIsAFailureIfItLasts) {
   Program program(folder_.path(), {"train", "job.toml", "--set", "job.epochs=8", "--json"});
   wait_until_printed(program, "started");
   // From now on nothing larger than 8 KiB can be written: checkpoints fail, training goes on and says so.
   const rlimit limit{8192, 8192};
-  ASSERT_EQ(::prlimit(program.pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
+  const std::vector<pid_t> workers = children_of(program.pid());
+  ASSERT_EQ(workers.size(), 1U);
+  ASSERT_EQ(::prlimit(workers[0], RLIMIT_FSIZE, &limit, nullptr), 0);
   const Finished result = program.wait();
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("was not written"));
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("was not written"), HasSubstr("the last checkpoint could not be written"),
+                                HasSubstr("--resume"), Not(HasSubstr("is lost:"))));
   EXPECT_EQ(rows(result.out).back().at("event"), "finished");
+  EXPECT_THAT(muster({"status", "small"}).out, HasSubstr("failed"));
+  const Finished resumed = muster({"train", "job.toml", "--set", "job.epochs=8", "--json", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(result.out).back().at("weights"));
+}
+
+TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
+  const auto code_of = [&](const char* command, const char* argument) {
+    const int status = testing::status_of_child([&] {
+      ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO);
+      if (::chdir(folder_.path().c_str()) == 0) ::execl(MUSTER_PROGRAM, "muster", command, argument, nullptr);
+      return 99;
+    });
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(code_of("info", "--json"), 1);
+  EXPECT_EQ(code_of("train", "job.toml"), 1);
 }
 
 TEST_F(ProgramTest, AFileSizeLimitThatLeavesNoSharedMemoryIsNamed) {
@@ -394,9 +509,10 @@ TEST_F(ProgramTest, BenchesBetweenProcessesPrintRowsAndLeaveNothing) {
   const Finished workers = muster({"bench", "step", "--model", "cnn", "--batch", "4", "--workers", "1,2", "--rounds",
                                    "2", "--steps", "1", "--json"});
   ASSERT_EQ(workers.exit_code, 0) << workers.err;
-  ASSERT_EQ(rows(workers.out).size(), 2U) << workers.out;
+  ASSERT_EQ(rows(workers.out).size(), 3U) << workers.out;
   EXPECT_EQ(rows(workers.out)[1].at("workers"), 2);
-  for (const char* key : {"efficiency", "host_mb", "process_mb", "samples_per_s", "wait_ms"})
+  EXPECT_EQ(rows(workers.out)[2].at("strategy"), "apart");
+  for (const char* key : {"efficiency", "of_ceiling", "host_mb", "process_mb", "samples_per_s", "wait_ms"})
     EXPECT_TRUE(rows(workers.out)[1].contains(key)) << key;
   // Parameters and momentum in two versions, and a gradient for each lane: 4 and 1 times the parameters for one worker,
   // 4 and 2 times for two.

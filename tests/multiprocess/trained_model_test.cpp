@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/random.h"
+#include "support/bmp_file.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -18,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using testing::Finished;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::rows;
 using testing::run_program;
 using testing::TemporaryFolder;
@@ -66,23 +68,27 @@ constexpr const char* kPoints =
 TEST_F(TrainedModel, IsEvaluatedToTheFiguresOfItsRunAndOnOtherData) {
   testing::spill(folder_ / "points.csv", points(2000, 1, true));
   const Json trained = train(kPoints);
-  const Finished same = muster({"evaluate", run_, "--checkpoint", "last", "--json"});
+  const Finished same = muster({"evaluate", run_, "--last", "--json"});
   ASSERT_EQ(same.exit_code, 0) << same.err;
   const Json row = rows(same.out).back();
   EXPECT_EQ(row.at("loss"), trained.at("test_loss"));
   EXPECT_EQ(row.at("accuracy"), trained.at("test_accuracy"));
   // The same weights as a file for Python.
-  ASSERT_EQ(muster({"model", "convert", run_, "net.pth"}).exit_code, 0);
+  ASSERT_EQ(muster({"model", "convert", run_, "net.pth", "--last"}).exit_code, 0);
   const Finished file = muster({"evaluate", "net.pth", "--run", run_, "--json"});
   ASSERT_EQ(file.exit_code, 0) << file.err;
   EXPECT_EQ(rows(file.out).back().at("loss"), row.at("loss"));
+  // Its worst samples are rows of the file, though a part of it is held out.
+  EXPECT_THAT(muster({"evaluate", run_, "--worst", "1"}).out, HasSubstr("/points.csv:"));
   std::filesystem::remove(folder_ / "points.csv");
   testing::spill(folder_ / "new.csv", points(500, 2, true));
   const Finished other = muster({"evaluate", run_, "--data", "new.csv", "--out", "report", "--worst", "3"});
   ASSERT_EQ(other.exit_code, 0) << other.err;
   EXPECT_THAT(other.out, AllOf(HasSubstr("samples  500"), HasSubstr("S-W"), HasSubstr("taken for")));
   EXPECT_EQ(lines(folder_ / "report/confusion.csv").front(), "class,N-E,N-W,S-E,S-W");
-  EXPECT_EQ(lines(folder_ / "report/worst.csv").size(), 4U);
+  const std::vector<std::string> worst = lines(folder_ / "report/worst.csv");
+  ASSERT_EQ(worst.size(), 4U);
+  EXPECT_THAT(worst[1], ::testing::StartsWith("new.csv:"));
   EXPECT_THAT(testing::slurp(folder_ / "report/confusion.svg"), HasSubstr("</svg>"));
   EXPECT_THAT(testing::slurp(folder_.path() / run_ / "card.md"), HasSubstr("accuracy"));
 }
@@ -105,7 +111,7 @@ TEST_F(TrainedModel, PredictsWhatHasNoLabelsAsItWouldWithThem) {
   }());
   int right = 0;
   for (int i = 1; i <= 300; ++i) {
-    EXPECT_THAT(answers[static_cast<std::size_t>(i)], HasSubstr(fmt::format("bare.csv:{},", i - 1)));
+    EXPECT_THAT(answers[static_cast<std::size_t>(i)], HasSubstr(fmt::format("bare.csv:{},", i + 1)));
     const std::string& point = truth[static_cast<std::size_t>(i)];
     right +=
         answers[static_cast<std::size_t>(i)].find("," + point.substr(point.rfind(',') + 1) + ",") != std::string::npos;
@@ -114,6 +120,190 @@ TEST_F(TrainedModel, PredictsWhatHasNoLabelsAsItWouldWithThem) {
   const Finished compared = muster({"evaluate", run_, "--data", "bare.csv"});
   EXPECT_EQ(compared.exit_code, 2);
   EXPECT_THAT(compared.err, HasSubstr("muster predict"));
+}
+
+// A rate that is far too high after a good start: the best checkpoint is not the last one.
+TEST_F(TrainedModel, IsTheBestCheckpointForEveryCommandUnlessToldOtherwise) {
+  testing::spill(folder_ / "points.csv", points(600, 1, true));
+  train(
+      "[job]\nname = \"points\"\nepochs = 3\n[data]\nsource = \"csv\"\npath = \"points.csv\"\nvalidation = 0.2\n"
+      "[model]\nname = \"mlp\"\nhidden = [8]\n[optimizer]\nlr = 0.05\nschedule = \"step\"\nmilestones = [1]\n"
+      "gamma = 2000\n");
+  std::vector<std::uint64_t> steps;
+  for (const Json& row : rows(testing::slurp(folder_.path() / run_ / "metrics.jsonl")))
+    if (row.value("event", "") == "validation") steps.push_back(row.at("step").get<std::uint64_t>());
+  ASSERT_EQ(steps.size(), 3U);
+  const std::string first = fmt::format("step {}, the best of the run", steps[0]);
+  const std::string last = fmt::format("step {}, the last of the run", steps[2]);
+  const auto hash = [&](std::vector<std::string> flags, const std::string& said) {
+    std::vector<std::string> words{"model", "show", run_, "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Json row = rows(muster(words).out).at(0);
+    EXPECT_THAT(row.at("notes").dump(), HasSubstr(said));
+    return row.at("contents").get<std::string>();
+  };
+  const std::string best = hash({}, first);
+  EXPECT_EQ(best, hash({"--best"}, first));
+  EXPECT_EQ(best, hash({"--step", std::to_string(steps[0])}, "as asked for"));
+  EXPECT_NE(best, hash({"--last"}, last));
+  const Finished converted = muster({"model", "convert", run_, "net.safetensors"});
+  EXPECT_THAT(converted.out, HasSubstr(first)) << converted.err;
+  EXPECT_THAT(muster({"model", "show", "net.safetensors"}).out, HasSubstr(best));
+  EXPECT_THAT(muster({"evaluate", run_}).out, HasSubstr(first));
+  EXPECT_THAT(muster({"evaluate", run_, "--last"}).out, HasSubstr(last));
+  EXPECT_THAT(muster({"predict", run_, "--data", "points.csv", "--out", "answers.csv"}).err, HasSubstr(first));
+  const std::string card = testing::slurp(folder_.path() / run_ / "card.md");
+  EXPECT_THAT(card, AllOf(HasSubstr(fmt::format("test (step {}, the last)", steps[2])),
+                          HasSubstr(fmt::format("best checkpoint | step {},", steps[0]))));
+  const Finished none = muster({"evaluate", run_, "--step", "7777"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("7777"), HasSubstr(std::to_string(steps[2]))));
+  EXPECT_NE(muster({"evaluate", run_, "--best", "--last"}).exit_code, 0);
+}
+
+TEST_F(TrainedModel, AnOldFileOfPredictionsStaysUntilTheNewOneIsWhole) {
+  testing::spill(folder_ / "points.csv", points(400, 1, true));
+  train(kPoints);
+  testing::spill(folder_ / "good.csv", points(5, 3, false));
+  testing::spill(folder_ / "bad.csv", points(5, 3, false) + "1,2,3,4\n");
+  testing::spill(folder_ / "answers.csv", "precious\n");
+  const Finished bad = muster({"predict", run_, "--data", "good.csv", "bad.csv", "--out", "answers.csv"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("bad.csv:7"));
+  EXPECT_EQ(testing::slurp(folder_ / "answers.csv"), "precious\n");
+  EXPECT_EQ(muster({"predict", run_, "--data", "none.csv", "--out", "new.csv"}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new.csv"));
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    EXPECT_FALSE(entry.path().filename().string().ends_with(".tmp")) << entry.path();
+  // A link stays one, and what is no file is written into.
+  std::filesystem::create_symlink("answers.csv", folder_ / "link.csv");
+  EXPECT_EQ(muster({"predict", run_, "--data", "good.csv", "--out", "link.csv"}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link.csv"));
+  EXPECT_EQ(lines(folder_ / "answers.csv").size(), 6U);
+  EXPECT_EQ(muster({"predict", run_, "--data", "good.csv", "--out", "/dev/null"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::is_regular_file("/dev/null"));
+}
+
+TEST_F(TrainedModel, WritesOverNothingThatItReads) {
+  testing::spill(folder_ / "points.csv", points(200, 1, true));
+  train(kPoints);
+  testing::spill(folder_ / "new.csv", points(5, 3, false));
+  const std::string job = testing::slurp(folder_.path() / run_ / "job.toml");
+  std::filesystem::create_hard_link(folder_ / "new.csv", folder_ / "other-name.csv");
+  for (const std::string& out : {std::string("new.csv"), std::string("other-name.csv"), std::string("points.csv"),
+                                 run_ + "/job.toml", run_ + "/metrics.jsonl"}) {
+    const Finished refused = muster({"predict", run_, "--data", "new.csv", "--out", out});
+    EXPECT_EQ(refused.exit_code, 2) << out;
+    EXPECT_THAT(refused.err, HasSubstr("would be overwritten")) << out;
+  }
+  EXPECT_EQ(testing::slurp(folder_.path() / run_ / "job.toml"), job);
+  EXPECT_EQ(lines(folder_ / "new.csv").size(), 6U);
+  for (int twice = 0; twice < 2; ++twice)
+    EXPECT_EQ(muster({"predict", run_, "--data", "new.csv", "--out", run_ + "/answers.csv"}).exit_code, 0);
+  const Finished printed = muster({"predict", run_, "--data", "new.csv", "--out", "-"});
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_EQ(printed.out, testing::slurp(folder_.path() / run_ / "answers.csv"));
+}
+
+// What stopped a run that never had a checkpoint does not stand in the way of the one before.
+TEST_F(TrainedModel, IsTheNewestRunThatHasACheckpoint) {
+  testing::spill(folder_ / "points.csv", points(200, 1, true));
+  train(kPoints);
+  std::filesystem::create_directories(folder_.path() / "runs/points-29990101-000000");
+  testing::spill(folder_.path() / "runs/points-29990101-000000/job.toml",
+                 testing::slurp(folder_.path() / run_ / "job.toml"));
+  for (const Finished& result : {muster({"evaluate", "points"}), muster({"model", "show", "points"})}) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("points-29990101-000000 is newer and has no checkpoint"),
+                                  HasSubstr(std::filesystem::path(run_).filename().string() + " is taken")));
+  }
+}
+
+TEST_F(TrainedModel, SkipsWhatCannotBeReadAndSaysWhatItWas) {
+  for (int i = 0; i < 24; ++i)
+    testing::spill_bmp(folder_ / fmt::format("pets/{}/{}.bmp", i % 2 == 0 ? "cat" : "dog", i), i % 2 == 0 ? 40 : 200);
+  constexpr const char* kJob =
+      "[job]\nname = \"pets\"\nepochs = 1\n[data]\nsource = \"pictures\"\npath = \"pets\"\nshape = [3, 16, 16]\n"
+      "batch = 8\non_bad_sample = \"{}\"\n[model]\nname = \"mlp\"\nhidden = [4]\n";
+  train(fmt::format(kJob, "skip"));
+  testing::spill_bmp(folder_ / "good.bmp", 40);
+  testing::spill(folder_ / "broken.bmp", "no picture");
+  const Finished mixed = muster({"predict", run_, "--data", "good.bmp", "broken.bmp", "pets/cat", "--out", "a.csv"});
+  ASSERT_EQ(mixed.exit_code, 0) << mixed.err;
+  EXPECT_EQ(lines(folder_ / "a.csv").size(), 14U);
+  EXPECT_THAT(mixed.err, AllOf(HasSubstr("1 bad sample skipped, as the run's"), HasSubstr("broken.bmp: ")));
+  const Finished none = muster({"predict", run_, "--data", "broken.bmp", "--out", "none.csv"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("broken.bmp: "), HasSubstr("nothing is written")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "none.csv"));
+  // A run that does not skip can be told to.
+  train(fmt::format(kJob, "fail"));
+  const Finished strict = muster({"predict", run_, "--data", "good.bmp", "broken.bmp", "--out", "b.csv"});
+  EXPECT_EQ(strict.exit_code, 2);
+  EXPECT_THAT(strict.err, AllOf(HasSubstr("broken.bmp"), HasSubstr("--skip-bad"), Not(HasSubstr("on_bad_sample"))));
+  const Finished told = muster({"predict", run_, "--data", "good.bmp", "broken.bmp", "--out", "b.csv", "--skip-bad"});
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_EQ(lines(folder_ / "b.csv").size(), 2U);
+  EXPECT_THAT(told.err, HasSubstr("1 bad sample skipped, as --skip-bad says"));
+  testing::spill(folder_ / "pets/dog/broken.bmp", "no picture");
+  const Finished evaluated = muster({"evaluate", run_, "--data", "pets"});
+  EXPECT_EQ(evaluated.exit_code, 2);
+  EXPECT_THAT(evaluated.err, HasSubstr("--skip-bad"));
+  EXPECT_EQ(muster({"evaluate", run_, "--data", "pets", "--skip-bad"}).exit_code, 0);
+}
+
+TEST_F(TrainedModel, OfNumbersNamesTheErrorOfItsWorstSamples) {
+  std::string table = "x,y\n";
+  for (int i = 0; i < 100; ++i)
+    table += fmt::format("{},{}\n", i, 2 * i);
+  testing::spill(folder_ / "points.csv", table);
+  train(
+      "[job]\nname = \"line\"\nepochs = 1\n[data]\nsource = \"csv\"\npath = \"points.csv\"\n[loss]\n"
+      "task = \"regression\"\n[model]\nname = \"mlp\"\nhidden = [4]\n");
+  const Finished result = muster({"evaluate", run_, "--worst", "1", "--out", "report"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("points.csv:[0-9]+  error [0-9]"));
+  EXPECT_EQ(lines(folder_ / "report/worst.csv").at(0), "sample,error");
+}
+
+TEST_F(TrainedModel, PredictionsThatAreStoppedLeaveNothingBehind) {
+  testing::spill(folder_ / "points.csv", points(200, 1, true));
+  train(kPoints);
+  testing::spill(folder_ / "many.csv", points(400000, 3, false));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    testing::Program program(folder_.path(), {"predict", run_, "--data", "many.csv", "--out", "answers.csv"});
+    const auto leftovers = [&] {
+      std::size_t count = 0;
+      for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+        count += entry.path().filename().string().ends_with(".tmp");
+      return count;
+    };
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (leftovers() == 0 && !deadline.passed())
+      system_clock().sleep_for(std::chrono::milliseconds(1));
+    ASSERT_EQ(leftovers(), 1U) << "it has begun";
+    program.signal(signal);
+    EXPECT_EQ(program.wait().exit_code, 128 + signal);
+    EXPECT_EQ(leftovers(), 0U);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "answers.csv"));
+  }
+}
+
+TEST_F(TrainedModel, SaysWhatInATableItWasNotTrainedOn) {
+  std::string table = "work,n,class\n";
+  for (int i = 0; i < 200; ++i)
+    table += fmt::format("{},{},{}\n", i % 2 == 0 ? "Private" : "State", i % 7, i % 2 == 0 ? "a" : "b");
+  testing::spill(folder_ / "points.csv", table);
+  train(kPoints);
+  testing::spill(folder_ / "new.csv", "n,day,work\n1,x, Private\n2,y,Federal\n3,z,Private\n");
+  const Finished result = muster({"predict", run_, "--data", "new.csv", "--out", "answers.csv"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("warning: "), HasSubstr("1 of 3 rows"), HasSubstr("\"Federal\""), HasSubstr("\"day\"")));
+  const std::vector<std::string> answers = lines(folder_ / "answers.csv");
+  ASSERT_EQ(answers.size(), 4U);
+  EXPECT_THAT(answers[1], HasSubstr(",a,"));
+  EXPECT_THAT(answers[3], HasSubstr("new.csv:4,a,"));
 }
 
 TEST_F(TrainedModel, OfTextWritesTheSameTextForTheSameSeed) {

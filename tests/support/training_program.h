@@ -112,6 +112,21 @@ inline Finished kill_everything(Program& program) {
   return end;
 }
 
+// The end of everything at the moment at which a worker stops itself, by a failpoint. REQUIRES: a liveness time that is
+// longer than the test.
+inline Finished kill_everything_when_one_stops(Program& program) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  const auto stopped = [&] {
+    for (const pid_t worker : children_of(program.pid()))
+      if (state_of(process_of(worker)) == ProcessState::kStopped) return true;
+    return false;
+  };
+  while (!stopped() && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(stopped()) << "no worker has stopped: " << program.err();
+  return kill_everything(program);
+}
+
 // The file may still have what a program before printed: wait for something that only this one prints.
 inline void wait_until_printed(const Program& program, const std::string& text) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TOOLS = "bash dirname readlink grep awk nproc flock mkdir rm env cat chmod true".split()
+TOOLS = "bash dirname readlink realpath grep awk nproc flock mkdir rm env cat chmod true".split()
 
 LOG = 'printf "%s\\n" "${0##*/} $*" >>"$LOG"\n'
 STAND_INS = {
@@ -100,6 +100,7 @@ class Musterw(unittest.TestCase):
         self.assertEqual(run.stdout, f"in {self.tree}: <train> <my job.toml> <--set> <job.seed=1> <>\n")
         self.assertEqual(run.returncode, 0)
         self.assertIn("[1/1] linking", run.stderr)
+        self.assertRegex(run.stderr, r"musterw: built in \d+ s\n$")
 
     def test_says_nothing_when_there_is_nothing_to_do(self):
         self.run_wrapper("info")
@@ -125,6 +126,16 @@ class Musterw(unittest.TestCase):
         self.assertEqual(self.calls_of(run, "apt-get"), [])
         self.assertTrue(any("--target muster" in call for call in run.calls))
 
+    def test_installs_the_program_and_the_library_where_it_is_told(self):
+        run = self.run_wrapper("install", "my prefix")
+        self.assertEqual(run.returncode, 0)
+        self.assertTrue(any("--target muster muster_shared" in call for call in run.calls))
+        self.assertIn(f"cmake --install {self.tree}/build/release --prefix {self.tree}/my prefix", run.calls)
+        for wrong in [], ["--prefix", "there"], ["--help"]:
+            run = self.run_wrapper("install", *wrong)
+            self.assertEqual((run.returncode, self.calls_of(run, "cmake")), (1, []))
+            self.assertIn("./musterw install PREFIX", run.stderr)
+
     def test_installs_only_what_is_missing(self):
         installed = [name for name in self.packages("build") if name not in ("cmake", "libtorch-dev")]
         run = self.run_wrapper("info", INSTALLED=" ".join(installed))
@@ -134,6 +145,7 @@ class Musterw(unittest.TestCase):
             ["apt-get update -q", "apt-get install -q -y --no-install-recommends cmake libtorch-dev"],
         )
         self.assertIn("cmake libtorch-dev", run.stderr)
+        self.assertRegex(run.stderr, r"(?m)^musterw: installed in \d+ s$")
 
     def test_stops_when_installing_fails(self):
         run = self.run_wrapper("info", INSTALLED="cmake", APT_FAILS="install")
@@ -206,6 +218,33 @@ class Musterw(unittest.TestCase):
     def test_installs_what_tests_need(self):
         run = self.run_wrapper("test", INSTALLED=" ".join(self.packages("build")))
         self.assertIn(" ".join(self.packages("test")), self.calls_of(run, "apt-get")[-1])
+
+    def with_gates(self, code=0):
+        gates = self.tree / "tools/gates"
+        gates.parent.mkdir(exist_ok=True)
+        gates.write_text(f"#!/bin/bash\n{LOG}exit {code}\n")
+        gates.chmod(0o755)
+
+    def test_runs_gates_only_when_asked_and_after_the_tests(self):
+        self.with_gates()
+        for flag, call in {"--gates": "gates ", "--all-gates": "gates --all"}.items():
+            run = self.run_wrapper("test", flag, "-R", "clock")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(run.calls[-2:], ["ctest --preset release -R clock", call])
+        self.assertEqual(self.calls_of(self.run_wrapper("test"), "gates"), [])
+
+    def test_passes_on_the_gates_status_and_runs_none_after_tests_that_fail(self):
+        self.with_gates(code=3)
+        self.assertEqual(self.run_wrapper("test", "--gates").returncode, 3)
+        run = self.run_wrapper("test", "--all-gates", CTEST_EXIT="8")
+        self.assertEqual((run.returncode, self.calls_of(run, "gates")), (8, []))
+
+    def test_installs_what_gates_need_for_gates_alone(self):
+        self.with_gates()
+        without = self.environment["INSTALLED"]
+        self.assertEqual(self.calls_of(self.run_wrapper("test", INSTALLED=without), "apt-get"), [])
+        run = self.run_wrapper("test", "--gates", INSTALLED=without)
+        self.assertIn(" ".join(self.packages("gate")), self.calls_of(run, "apt-get")[-1])
 
     def test_lets_the_environment_say_how_many_tests_run_at_once(self):
         self.assertIn("parallel 7", self.run_wrapper("test", CTEST_PARALLEL_LEVEL="7").stdout)

@@ -77,11 +77,10 @@ class Teller {
 };
 
 void require_supervised(const trainer::Job& job) {
-  if (job.parallel.strategy == "shared_sync" && job.parallel.workers.most > 1) return;
+  if (job.parallel.strategy == "shared_sync") return;
   throw Error(ErrorKind::kInvalidInput,
-              fmt::format("a job with strategy {} and {} worker{} does not outlive a fault", job.parallel.strategy,
-                          job.parallel.workers.most, job.parallel.workers.most == 1 ? "" : "s"),
-              {}, "Chaos is for shared_sync with at least 2 workers (--set parallel.workers=2).");
+              fmt::format("a job with strategy {} does not outlive a fault", job.parallel.strategy), {},
+              "Chaos is for shared_sync (--set parallel.strategy=shared_sync).");
 }
 
 bool is_job_file(const std::string& job) {

@@ -148,9 +148,32 @@ std::optional<double> median_start_up(const std::vector<MadeFault>& faults) {
   return *middle;
 }
 
+namespace {
+
+double longest_start_up(const std::vector<MadeFault>& faults) {
+  std::optional<double> longest;
+  for (const MadeFault& fault : faults)
+    if (fault.gone && fault.replaced) longest = std::max(longest.value_or(0), *fault.replaced - *fault.gone);
+  return longest.value_or(kUsualStartUp);
+}
+
+// By how much the usual step took longer than a calm one: what a machine that has much else to do takes longer for.
+double slowness(const Observations& seen) {
+  std::vector<double> times;
+  const std::vector<Pause> all = pauses(seen.samples);
+  for (std::size_t i = 0; i + 1 < all.size(); ++i)
+    if (all[i].step > 0 && all[i + 1].step > all[i].step)
+      times.push_back(all[i].seconds / static_cast<double>(all[i + 1].step - all[i].step));
+  if (times.empty() || seen.step_seconds <= 0) return 1;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return std::max(1.0, *middle / seen.step_seconds);
+}
+
+}  // namespace
+
 double longest_pause_allowed(const Observations& seen) {
-  return seen.liveness + 2 * median_start_up(seen.faults).value_or(kUsualStartUp) + kSteps * seen.step_seconds +
-         kMargin;
+  return slowness(seen) * (seen.liveness + kSteps * seen.step_seconds + kMargin) + 2 * longest_start_up(seen.faults);
 }
 
 Finding check_progress(const Observations& seen) {

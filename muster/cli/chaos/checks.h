@@ -89,8 +89,9 @@ std::vector<Finding> check_invariants(const Observations& seen);
 
 // Median seconds from the death of a worker to another one training in its place; nothing when there was none.
 std::optional<double> median_start_up(const std::vector<MadeFault>& faults);
-// Longest time without a commit that I6 accepts: liveness (a stopped worker is found) + 2 start-ups (of workers that
-// die one after the other) + 10 steps + 2 s.
+// Longest time without a commit that I6 accepts: liveness (a stopped worker is found) + 10 steps + 2 s, longer by as
+// much as the usual step took longer than a calm one, + 2 of the longest start-ups (of workers that die one after the
+// other).
 double longest_pause_allowed(const Observations& seen);
 
 }  // namespace muster::cli

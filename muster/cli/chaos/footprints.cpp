@@ -64,6 +64,10 @@ void Footprints::add(const ProcessId& process) {
   if (const auto folder = job_folder_of(fmt::format("/proc/{}", process.pid))) folders_.insert(*folder);
 }
 
+void Footprints::add_store(const std::filesystem::path& store) {
+  if (!store.empty()) folders_.insert(store.parent_path().string());
+}
+
 void Footprints::look() {
   const std::map<std::string, std::string> sockets = named_sockets();
   for (const auto& [pid, process] : processes_) {

@@ -22,6 +22,8 @@ class Footprints {
 
   // A process of the job. Cheap for one that is known.
   void add(const ProcessId& process);
+  // The folder in which its workers find each other, which lies in the one that the job made for itself.
+  void add_store(const std::filesystem::path& store);
   // Looks which sockets its processes hold. To be called now and then.
   void look();
 

@@ -84,6 +84,7 @@ const control::JobStatus& JobWatch::look() {
     const std::optional<control::Lease> lease = client_.record().lease();
     sample.token = lease ? lease->epoch : 0;
     over_ = !status_.live && !is_alive(client_.record());
+    if (const auto launch = client_.record().launch()) footprints_.add_store(launch->store);
   } catch (const Error&) {
     // The record or its token may be in the middle of a change of coordinators.
     sample.token = samples_.empty() ? 0 : samples_.back().token;

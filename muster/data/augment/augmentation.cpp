@@ -134,15 +134,15 @@ Augmented::Augmented(std::shared_ptr<const Dataset> dataset, const Augmentation&
   if (augmentation_.steps.empty()) return;
   const std::vector<std::int64_t>& shape = dataset_->spec().shape;
   if (shape.size() != 3) {
-    throw Error(ErrorKind::kInvalidInput, "only pictures can be augmented; these samples are none", {},
+    throw Error(ErrorKind::kInvalidInput, "only pictures can be augmented; these samples are none", "data.augment",
                 "Remove data.augment.");
   }
   shape_ = {static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2])};
   const bool jitters = std::any_of(augmentation_.steps.begin(), augmentation_.steps.end(),
                                    [](const AugmentStep& step) { return step.kind == Kind::kJitter; });
   if (jitters && ((shape[0] != 1 && shape[0] != 3) || normalization_.mean.empty())) {
-    throw Error(ErrorKind::kInvalidInput, "jitter is for grey or colour pictures; these samples are other numbers", {},
-                "Remove jitter from data.augment.");
+    throw Error(ErrorKind::kInvalidInput, "jitter is for grey or colour pictures; these samples are other numbers",
+                "data.augment", "Remove jitter from data.augment.");
   }
   if (jitters) validate(normalization_, shape[0]);
 }

@@ -105,9 +105,8 @@ std::vector<std::int64_t> read_labels(const Dataset& dataset) {
   }
   std::vector<std::int64_t> labels;
   labels.reserve(dataset.size());
-  std::vector<float> features(dataset.spec().elements());
   for (std::uint64_t id = 0; id < dataset.size(); ++id)
-    labels.push_back(dataset.read(id, features));
+    labels.push_back(dataset.label(id));
   return labels;
 }
 

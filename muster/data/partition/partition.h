@@ -39,7 +39,7 @@ struct LaneShards {
 LaneShards partition_lanes(const PartitionOptions& options, std::uint64_t samples, std::uint64_t lanes,
                            std::uint64_t seed, const std::function<std::vector<std::int64_t>()>& labels);
 
-// The labels of all samples, by reading them: once at the start, and only for policies that need them. Throws
+// The labels of all samples: once at the start, for those who need them all. Throws
 // Error{kInvalidInput} if samples have no class, and what reading throws.
 std::vector<std::int64_t> read_labels(const Dataset& dataset);
 

@@ -28,8 +28,9 @@ std::pair<std::uint32_t, std::uint32_t> scale_range(std::uint32_t begin, std::ui
 }  // namespace
 
 void throw_undecodable(std::string_view reason, const DecoderOptions& options) {
-  throw Error(ErrorKind::kDamaged, fmt::format("this picture cannot be decoded: {}", reason), options.where,
-              "Replace or remove the file.");
+  throw Error(
+      ErrorKind::kDamaged, fmt::format("this picture cannot be decoded: {}", reason), options.where,
+      "Replace or remove the file, or set data.on_bad_sample = \"skip\"; muster data check lists all such files.");
 }
 
 void check_extent(std::uint64_t width, std::uint64_t height, const DecoderOptions& options) {
@@ -54,9 +55,16 @@ Window scale_window(const Window& window, const Extent& full, const Extent& scal
 std::unique_ptr<PictureDecoder> open_picture(std::span<const std::byte> bytes, const DecoderOptions& options) {
   constexpr std::array<unsigned char, 3> kJpeg{0xFF, 0xD8, 0xFF};
   constexpr std::array<unsigned char, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+  constexpr std::array<unsigned char, 4> kRiff{'R', 'I', 'F', 'F'};
+  constexpr std::array<unsigned char, 4> kWebp{'W', 'E', 'B', 'P'};
+  constexpr std::array<unsigned char, 2> kBmp{'B', 'M'};
+  constexpr std::size_t kKindInRiff = 8;
   if (starts_with(bytes, kJpeg)) return open_jpeg(bytes, options);
   if (starts_with(bytes, kPng)) return open_png(bytes, options);
-  throw_undecodable(bytes.empty() ? "it is empty" : "it is neither JPEG nor PNG", options);
+  if (starts_with(bytes, kRiff) && bytes.size() > kKindInRiff && starts_with(bytes.subspan(kKindInRiff), kWebp))
+    return open_webp(bytes, options);
+  if (starts_with(bytes, kBmp)) return open_bmp(bytes, options);
+  throw_undecodable(bytes.empty() ? "it is empty" : "it is none of JPEG, PNG, WebP and BMP", options);
 }
 
 }  // namespace muster::data

@@ -1,4 +1,4 @@
-// PictureDecoder: one compressed picture (JPEG or PNG) in memory, read row by row and only where it is needed.
+// PictureDecoder: one picture (JPEG, PNG, WebP or BMP) in memory, read row by row and only where it is needed.
 //
 // Training crops and shrinks most pictures, so a decoder is told which window is wanted and how large it has to be:
 // JPEG then decodes at 1/2, 1/4 or 1/8 of the size, leaves out the columns and rows around the window, and stops below
@@ -41,7 +41,7 @@ struct DecodedRegion {
 struct PictureLimits {
   std::uint64_t pixels = std::uint64_t{1} << 26;  // 8192 x 8192
   std::uint32_t side = 65535;                     // either way: what a decoder holds of a row is bounded too
-  // Most memory of a decoder that has to hold a whole picture (progressive JPEG, interlaced PNG).
+  // Most memory of a decoder that has to hold a whole picture (progressive JPEG, interlaced PNG, WebP).
   std::uint64_t working_bytes = std::uint64_t{64} << 20;
 };
 
@@ -72,7 +72,7 @@ class PictureDecoder {
 };
 
 // By the first bytes, not by the name. Reads the header. `bytes` must outlive the decoder.
-// Throws Error{kDamaged}: neither JPEG nor PNG, a header that cannot be read, no pixels or more than the limits allow.
+// Throws Error{kDamaged}: none of the four, a header that cannot be read, no pixels or more than the limits allow.
 std::unique_ptr<PictureDecoder> open_picture(std::span<const std::byte> bytes, const DecoderOptions& options);
 
 }  // namespace muster::data

@@ -1,6 +1,7 @@
 #include "muster/data/pictures/picture_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <system_error>
@@ -51,15 +52,41 @@ fs::file_type type_of(const fs::directory_entry& entry) {
   return type;
 }
 
-bool is_picture(const fs::path& path) {
+constexpr std::array<std::string_view, 5> kEndings{".jpg", ".jpeg", ".png", ".webp", ".bmp"};
+
+std::string ending_of(const fs::path& path) {
   std::string ending = path.extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(), [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  return ending;
 }
 
 }  // namespace
+
+bool is_picture_name(const fs::path& path) {
+  return std::find(kEndings.begin(), kEndings.end(), ending_of(path)) != kEndings.end();
+}
+
+std::string picture_endings() {
+  const std::vector<std::string> endings(kEndings.begin(), kEndings.end());
+  return join_words(endings);
+}
+
+std::string describe_left_out(const std::map<std::string, std::uint64_t>& left_out) {
+  constexpr std::size_t kMostNamed = 8;
+  std::vector<std::string> parts;
+  std::uint64_t others = 0;
+  for (const auto& [ending, count] : left_out) {
+    if (parts.size() < kMostNamed) {
+      parts.push_back(fmt::format("{} {}", count, ending.empty() ? "without an ending" : excerpt(ending, 20)));
+    } else {
+      others += count;
+    }
+  }
+  if (others > 0) parts.push_back(fmt::format("{} others", others));
+  return parts.empty() ? std::string() : fmt::format("{} files", join_words(parts));
+}
 
 PictureList::PictureList(std::filesystem::path folder) : folder_(std::move(folder)) {
   for (const fs::directory_entry& entry : visible_entries(folder_)) {
@@ -81,15 +108,29 @@ PictureList PictureList::flat(std::filesystem::path folder) {
 }
 
 PictureList PictureList::one(const std::filesystem::path& file) {
-  if (!is_picture(file))
+  if (!is_picture_name(file))
     throw Error(ErrorKind::kInvalidInput, "is no picture by its name", file.string(),
-                "Pictures are .jpg, .jpeg or .png files.");
+                fmt::format("Pictures are {} files.", picture_endings()));
   PictureList list;
   list.folder_ = file.parent_path();
   list.names_ = file.filename().native();
   list.ends_ = {list.names_.size()};
   list.class_names_ = {""};
   list.class_ends_ = {1};
+  return list;
+}
+
+PictureList PictureList::labelled(fs::path folder, const std::vector<std::string>& names,
+                                  std::vector<std::int64_t> labels, std::vector<std::string> class_names) {
+  MUSTER_CHECK(names.size() == labels.size(), "a label for each picture");
+  PictureList list;
+  list.folder_ = std::move(folder);
+  list.class_names_ = std::move(class_names);
+  list.labels_ = std::move(labels);
+  for (const std::string& name : names) {
+    list.names_ += name;
+    list.ends_.push_back(list.names_.size());
+  }
   return list;
 }
 
@@ -101,13 +142,17 @@ void PictureList::add_class(const std::string& name) {
       throw Error(ErrorKind::kInvalidInput, "is a folder inside a class; pictures lie at CLASS/FILE",
                   entry.path().string(), "Move its pictures up, or point path at the folder of the classes.");
     }
-    if (type != fs::file_type::regular || !is_picture(entry.path())) continue;
+    if (type != fs::file_type::regular) continue;
+    if (!is_picture_name(entry.path())) {
+      ++left_out_[ending_of(entry.path())];
+      continue;
+    }
     names_ += entry.path().filename().native();
     ends_.push_back(names_.size());
   }
   if (ends_.size() == (class_ends_.empty() ? 0 : class_ends_.back())) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("the class \"{}\" has no pictures", excerpt(name, 80)),
-                folder.string(), "Add .jpg, .jpeg or .png files, or remove the folder.");
+                folder.string(), fmt::format("Add {} files, or remove the folder.", picture_endings()));
   }
   class_names_.push_back(name);
   class_ends_.push_back(ends_.size());
@@ -115,13 +160,15 @@ void PictureList::add_class(const std::string& name) {
 
 std::int64_t PictureList::label(std::uint64_t id) const {
   MUSTER_CHECK(id < size(), "sample id beyond the data set");
+  if (!labels_.empty()) return labels_[id];
   return std::upper_bound(class_ends_.begin(), class_ends_.end(), id) - class_ends_.begin();
 }
 
 std::filesystem::path PictureList::path(std::uint64_t id) const {
   const auto label = static_cast<std::size_t>(this->label(id));
   const std::uint64_t begin = id == 0 ? 0 : ends_[id - 1];
-  return folder_ / class_names_[label] / std::string_view(names_).substr(begin, ends_[id] - begin);
+  const auto name = std::string_view(names_).substr(begin, ends_[id] - begin);
+  return labels_.empty() ? folder_ / class_names_[label] / name : folder_ / name;
 }
 
 PictureFolder::PictureFolder(PictureList list, const PictureOptions& options, const Normalization& normalization)
@@ -170,7 +217,7 @@ std::int64_t PictureFolder::read_window(std::uint64_t id, std::optional<std::uin
     throw Error(ErrorKind::kDamaged,
                 fmt::format("a picture of {} is more than the {} that are allowed", human_bytes(file.size),
                             human_bytes(kMostFileBytes)),
-                decoding.where);
+                decoding.where, "Remove the file, or set data.on_bad_sample = \"skip\".");
   }
   const std::vector<std::byte> bytes = read_file(file, path);
   const auto decoder = open_picture(bytes, decoding);

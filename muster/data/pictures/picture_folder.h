@@ -1,13 +1,15 @@
-// PictureFolder: a folder CLASS/FILE.{jpg,jpeg,png} of pictures of any size as a data set of one shape.
+// PictureFolder: a folder CLASS/FILE.{jpg,jpeg,png,webp,bmp} of pictures of any size as a data set of one shape; or
+// pictures that a file of labels names (picture_labels.h).
 //
 // Classes are the names of the sub-folders in byte order, samples their files in byte order: every host that holds the
-// same names has the same samples. Hidden names are left out, and so are files of other endings. Links are followed, to
-// files and to folders of classes; nothing is looked for deeper, so no link can lead in a circle. Only names are kept
-// in memory (about 20 bytes a picture); files are opened when they are read.
+// same names has the same samples. Hidden names are left out; files of other endings too, and counted. Links are
+// followed, to files and to folders of classes; nothing is looked for deeper, so no link can lead in a circle. Only
+// names are kept in memory (about 20 bytes a picture); files are opened when they are read.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,11 +32,16 @@ class PictureList {
   static PictureList flat(std::filesystem::path folder);
   // A single picture. Throws kInvalidInput if its name does not end as that of a picture.
   static PictureList one(const std::filesystem::path& file);
+  // Pictures by their names below the folder, each with its label. REQUIRES: as many labels, each that of a class.
+  static PictureList labelled(std::filesystem::path folder, const std::vector<std::string>& names,
+                              std::vector<std::int64_t> labels, std::vector<std::string> class_names);
 
   std::uint64_t size() const { return ends_.size(); }
   const std::vector<std::string>& class_names() const { return class_names_; }
   std::int64_t label(std::uint64_t id) const;
   std::filesystem::path path(std::uint64_t id) const;
+  // Files that are no pictures by their names, by their endings in small letters (".gif").
+  const std::map<std::string, std::uint64_t>& left_out() const { return left_out_; }
 
  private:
   PictureList() = default;
@@ -42,10 +49,19 @@ class PictureList {
 
   std::filesystem::path folder_;
   std::vector<std::string> class_names_;
-  std::vector<std::uint64_t> class_ends_;  // the first sample after each class
+  std::vector<std::uint64_t> class_ends_;  // the first sample after each class; empty if there are labels_
+  std::vector<std::int64_t> labels_;       // of samples whose names do not say it
   std::string names_;                      // of all files, one after the other
   std::vector<std::uint64_t> ends_;        // of each name in names_
+  std::map<std::string, std::uint64_t> left_out_;
 };
+
+// Whether a file's name ends as that of a picture.
+bool is_picture_name(const std::filesystem::path& path);
+// ".jpg, .jpeg, .png, .webp and .bmp".
+std::string picture_endings();
+// "3 .gif and 1 .txt files", or an empty text for none.
+std::string describe_left_out(const std::map<std::string, std::uint64_t>& left_out);
 
 struct PictureOptions {
   int channels = 3;  // 3 or 1 (grey)
@@ -67,6 +83,8 @@ class PictureFolder final : public Dataset {
   // Both throw Error{kDamaged} for a picture that is cut, altered or above the limits, kNotFound if it is gone, kIo.
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
+  std::string name(std::uint64_t id) const override { return list_.path(id).string(); }
+  std::int64_t label(std::uint64_t id) const override { return list_.label(id); }
 
   const PictureList& list() const { return list_; }
 

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/data/augment/augmentation.h"
 #include "muster/data/pictures/picture_folder.h"
+#include "muster/data/pictures/picture_labels.h"
 #include "muster/data/source_parts.h"
 
 namespace muster::data {
@@ -38,6 +39,14 @@ struct Folders {
   fs::path train;
   std::optional<fs::path> test;
   std::optional<fs::path> validation;
+
+  // What the options name counts more.
+  Folders with(const SourceOptions& options) const {
+    Folders named = *this;
+    if (!options.test_path.empty()) named.test = options.test_path;
+    if (!options.validation_path.empty()) named.validation = options.validation_path;
+    return named;
+  }
 };
 
 // What the options name, else what stands beside train/. A validation folder without a test folder is the test set.
@@ -49,9 +58,7 @@ Folders find_folders(const fs::path& folder, const SourceOptions& options) {
     found.validation = first_folder(folder, {"val", "validation"});
     if (!found.test && options.test_path.empty()) std::swap(found.test, found.validation);
   }
-  if (!options.test_path.empty()) found.test = options.test_path;
-  if (!options.validation_path.empty()) found.validation = options.validation_path;
-  return found;
+  return found.with(options);
 }
 
 PictureOptions picture_options(const SourceOptions& options) {
@@ -84,12 +91,33 @@ void check_same_classes(const PictureList& train, const PictureList& test, const
               folder.string());
 }
 
+// As a note, or nothing.
+void note_left_out(const PictureList& list, const fs::path& folder, std::vector<std::string>& notes) {
+  if (const std::string files = describe_left_out(list.left_out()); !files.empty())
+    notes.push_back(fmt::format("{}: left out {}; pictures are {} files", folder.string(), files, picture_endings()));
+}
+
+bool is_labels_file(const fs::path& path, const SourceOptions& options) {
+  return !options.labels.file.empty() && !is_folder(path) && !is_picture_name(path);
+}
+
+// Pictures of a set of its own: its folder, or a file of labels for pictures in the folder of the training set.
+PictureList other_pictures(const fs::path& path, const PictureList& train, const SourceOptions& options,
+                           BadSamples& bad) {
+  if (is_labels_file(path, options)) return read_picture_labels(path, options.path, options, bad, train.class_names());
+  PictureList others(path);
+  check_same_classes(train, others, path);
+  return others;
+}
+
 }  // namespace
 
-Alike alike_pictures(const SourceOptions& options, const DataForm& form, const fs::path& path) {
+Alike alike_pictures(const SourceOptions& options, const DataForm& form, const fs::path& path, BadSamples& bad) {
   Alike alike;
   std::optional<PictureList> list;
-  if (is_folder(path)) {
+  if (is_labels_file(path, options)) {
+    list = read_picture_labels(path, path.parent_path(), options, bad, form.spec.class_names);
+  } else if (is_folder(path)) {
     for (const std::string& name : form.spec.class_names)
       alike.labelled = alike.labelled && is_folder(path / name);
     list = alike.labelled ? PictureList(path) : PictureList::flat(path);
@@ -99,7 +127,7 @@ Alike alike_pictures(const SourceOptions& options, const DataForm& form, const f
     alike.labelled = false;
     list = PictureList::one(path);
   }
-  alike.name = [names = *list](std::uint64_t id) { return names.path(id).string(); };
+  note_left_out(*list, path, alike.notes);
   alike.samples = std::make_shared<PictureFolder>(std::move(*list), picture_options(options), form.normalization);
   return alike;
 }
@@ -107,17 +135,22 @@ Alike alike_pictures(const SourceOptions& options, const DataForm& form, const f
 Data open_pictures(const SourceOptions& options) {
   const fs::path folder = required_path(options, "the folder that holds the classes");
   const PictureOptions pictures = picture_options(options);
-  const Folders folders = find_folders(folder, options);
-  PictureList list(folders.train);
+  Data data;
+  data.bad_samples = std::make_shared<BadSamples>(options.bad_samples);
+  const bool labelled = !options.labels.file.empty();
+  const Folders folders =
+      labelled ? Folders{.train = folder, .test = {}, .validation = {}}.with(options) : find_folders(folder, options);
+  PictureList list = labelled ? read_picture_labels(options.labels.file, folder, options, *data.bad_samples)
+                              : PictureList(folders.train);
   const auto other_list = [&](const std::optional<fs::path>& other) -> std::optional<PictureList> {
     if (!other) return std::nullopt;
-    PictureList others(*other);
-    check_same_classes(list, others, *other);
+    PictureList others = other_pictures(*other, list, options, *data.bad_samples);
+    note_left_out(others, *other, data.notes);
     return others;
   };
+  note_left_out(list, folders.train, data.notes);
   std::optional<PictureList> test = other_list(folders.test);
   std::optional<PictureList> validation = other_list(folders.validation);
-  Data data;
   const TrainingIds ids(list.size(), !test, !validation && options.validation > 0, options);
   data.normalization =
       options.normalization ? *options.normalization : measure_pictures(list, pictures, ids.spread(kMostMeasured));
@@ -131,7 +164,9 @@ Data open_pictures(const SourceOptions& options) {
   if (validation)
     data.validation = std::make_shared<PictureFolder>(std::move(*validation), pictures, data.normalization);
   data.description =
-      describe(data.train->size(), data.test->size(), all->spec(), fmt::format("from {}", folder.string()));
+      describe(data.train->size(), data.test->size(), all->spec(),
+               labelled ? fmt::format("from {} by the labels in {}", folder.string(), options.labels.file.string())
+                        : fmt::format("from {}", folder.string()));
   return data;
 }
 

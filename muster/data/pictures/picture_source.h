@@ -1,4 +1,5 @@
-// The source "pictures" of job files: a folder of classes, or one with train/ and test/ (or val/, validation/) in it.
+// The source "pictures" of job files: a folder of classes, or one with train/ and test/ (or val/, validation/) in it;
+// or a folder and a CSV file of labels for the pictures in it.
 #pragma once
 
 #include "muster/data/open_alike.h"
@@ -12,7 +13,9 @@ namespace muster::data {
 // picture can be decoded.
 Data open_pictures(const SourceOptions& options);
 
-// One picture, a folder of pictures (no targets), or a folder of the classes of the form.
-Alike alike_pictures(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
+// One picture, a folder of pictures (no targets), or a folder of the classes of the form; of pictures with labels also
+// a CSV file of labels, for pictures in its folder. Rows of it that cannot be used are reported to `bad`.
+Alike alike_pictures(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path,
+                     BadSamples& bad);
 
 }  // namespace muster::data

@@ -60,9 +60,9 @@ torch::nn::LayerNorm layer_norm(std::int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
-class Block final : public torch::nn::Module {
+class TransformerBlock final : public torch::nn::Module {
  public:
-  explicit Block(const TransformerOptions& options)
+  explicit TransformerBlock(const TransformerOptions& options)
       : ln_1_(register_module("ln_1", layer_norm(options.width))),
         attn_(register_module("attn", std::make_shared<Attention>(options))),
         ln_2_(register_module("ln_2", layer_norm(options.width))),
@@ -96,7 +96,7 @@ class Transformer final : public model::Net {
         recompute_(options.recompute),
         dropout_(options.dropout) {
     for (std::int64_t i = 0; i < options.layers; ++i) {
-      blocks_.push_back(std::make_shared<Block>(options));
+      blocks_.push_back(std::make_shared<TransformerBlock>(options));
       h_->push_back(blocks_.back());
     }
     const std::int64_t classes = options.classes == 0 ? options.vocabulary : options.classes;
@@ -150,7 +150,7 @@ class Transformer final : public model::Net {
   torch::nn::ModuleList h_;
   torch::nn::LayerNorm ln_f_;
   torch::nn::Linear head_{nullptr};
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<TransformerBlock>> blocks_;
   const std::int64_t context_;
   const bool each_position_;
   const bool recompute_;

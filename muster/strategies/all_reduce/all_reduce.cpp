@@ -94,7 +94,7 @@ class AllReduce final : public ReplicaStrategy {
   // May be called while backward goes on, once all of this worker's lanes have the bucket's tensors: it reads nothing
   // else.
   void sum_bucket(std::size_t index) {
-    sum_lanes(options().layout, own_gradients_, reducer_.buckets()[index].blocks, reducer_.values());
+    sum_lanes(options().layout, own_gradients_, reducer_.bucket(index).blocks, reducer_.values());
   }
   Gathered gather(const Deadline& deadline);
 
@@ -116,8 +116,7 @@ Gathered AllReduce::gather(const Deadline& deadline) {
   for (std::size_t lane = share.first; lane < share.last; ++lane) {
     const HostLane& host = own(lane);
     for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
-      // Frozen tensors are in no bucket.
-      if (tensors[tensor].trainable && host.area.present[tensor] != 0) message_.marks(mine)[tensor] = std::byte{1};
+      if (host.area.present[tensor] != 0) message_.marks(mine)[tensor] = std::byte{1};
     }
     std::memcpy(message_.report(mine, lane - share.first).data(), host.report, sizeof(compute::LaneReport));
     std::ranges::copy(host.area.buffers, message_.buffers(mine, lane - share.first).begin());
@@ -152,6 +151,11 @@ StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline
     }
   }
   const Gathered all = gather(deadline);
+  // Only now does everybody know which of them are needed.
+  for (const std::size_t index : reducer_.late_buckets_of(all.present)) {
+    sum_bucket(index);
+    timed([&] { reducer_.reduce(index, deadline); });
+  }
 
   // From here on nobody waits for anybody: every worker does the same to the same bits.
   const model::FlatLayout& layout = options().layout;
@@ -170,12 +174,10 @@ StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline
   }
 
   StepOutcome outcome{.applied = verdict.apply, .gradient_norm = verdict.gradient_norm, .samples = step.samples()};
-  for (const compute::LaneReport& report : all.reports) {
-    outcome.loss += report.loss_sum;
-    outcome.score += report.score;
-    outcome.stop |= report.stop > 0;
-  }
-  outcome.loss /= static_cast<double>(outcome.samples);
+  compute::LaneReport totals;
+  for (const compute::LaneReport& report : all.reports)
+    totals += report;
+  outcome.take(totals);
   outcome.waited = waited();
   reducer_.commit();
   commit_step(verdict.apply);

@@ -4,13 +4,13 @@
 
 namespace muster::strategies {
 
-std::vector<Bucket> plan_buckets(const model::FlatLayout& layout, std::size_t bytes) {
+std::vector<Bucket> plan_buckets(const model::FlatLayout& layout, std::size_t bytes, bool trainable) {
   const std::uint64_t floats = bytes / sizeof(float);
   const std::vector<model::Block>& blocks = layout.blocks();
   std::vector<Bucket> buckets;
   for (std::size_t index = 0; index < blocks.size(); ++index) {
     const model::Block& block = blocks[index];
-    if (!layout.tensors()[block.tensor].trainable) continue;
+    if (layout.tensors()[block.tensor].trainable != trainable) continue;
     const bool fits =
         !buckets.empty() && buckets.back().blocks.last == index && block.end - buckets.back().begin <= floats;
     if (!fits) buckets.push_back({{index, index}, block.begin, block.begin});
@@ -43,14 +43,29 @@ void sum_lanes(const model::FlatLayout& layout, std::span<const compute::LaneGra
 
 BucketReducer::BucketReducer(const comm::Group& group, const model::FlatLayout& layout, const AllReduceOptions& options)
     : group_(group),
+      layout_(layout),
       buckets_(plan_buckets(layout, options.bucket_bytes)),
+      late_buckets_(plan_buckets(layout, options.bucket_bytes, false)),
       codec_(options.codec ? options.codec : std::make_shared<PlainCodec>()),
       memory_(group_.share(layout.size() * sizeof(float))) {
 }
 
+std::vector<std::size_t> BucketReducer::late_buckets_of(std::span<const std::uint8_t> marks) const {
+  std::vector<std::size_t> found;
+  for (std::size_t index = 0; index < late_buckets_.size(); ++index) {
+    const compute::BlockRange blocks = late_buckets_[index].blocks;
+    for (std::size_t block = blocks.first; block < blocks.last; ++block) {
+      if (marks[layout_.blocks()[block].tensor] == 0) continue;
+      found.push_back(buckets_.size() + index);
+      break;
+    }
+  }
+  return found;
+}
+
 void BucketReducer::reduce(std::size_t index, const Deadline& deadline) {
-  const Bucket& bucket = buckets_[index];
-  codec_->all_reduce(group_, index, values().subspan(bucket.begin, bucket.end - bucket.begin), deadline);
+  const Bucket& place = bucket(index);
+  codec_->all_reduce(group_, index, values().subspan(place.begin, place.end - place.begin), deadline);
 }
 
 }  // namespace muster::strategies

@@ -1,10 +1,11 @@
 // Fusion buckets: the flat gradient of a worker in few long pieces, each summed over all workers in one call.
 //
-// A bucket is a range of consecutive whole blocks of trainable tensors; frozen tensors are in none and are never sent.
-// Buckets stand in flat order, which is roughly the order in which backward finishes its tensors: a bucket may be
-// summed and reduced as soon as the lanes of this worker have all its tensors, while backward goes on. Workers must
-// reduce the buckets in the same order. The memory is shared with the group (Group::share), so that on one host nothing
-// is copied. Thread safety: one thread, and no other call of the group at the same time.
+// A bucket is a range of consecutive whole blocks, all of tensors that train from the start or none of them. The latter
+// are late buckets: sent only in steps in which some worker has a gradient of one of their tensors, because it was
+// unfrozen. Buckets of each kind stand in flat order, which is roughly the order in which backward finishes its
+// tensors: a bucket may be summed and reduced as soon as the lanes of this worker have all its tensors, while backward
+// goes on. Workers must reduce the buckets in the same order. The memory is shared with the group (Group::share), so
+// that on one host nothing is copied. Thread safety: one thread, and no other call of the group at the same time.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,9 @@ struct Bucket {
   std::uint64_t end = 0;
 };
 
-// The buckets of a layout: as many blocks as fit into `bytes`, at least one. Pure.
-std::vector<Bucket> plan_buckets(const model::FlatLayout& layout, std::size_t bytes);
+// The buckets of a layout's tensors that train from the start, or of the others: as many blocks as fit into `bytes`, at
+// least one. Pure.
+std::vector<Bucket> plan_buckets(const model::FlatLayout& layout, std::size_t bytes, bool trainable = true);
 
 // The hook for compression: how the workers' parts of a bucket become their sum. A codec belongs to one strategy of one
 // worker; it may keep a residual for each bucket. It sees the part of a tensor for which this worker has no gradient as
@@ -38,7 +40,7 @@ class GradientCodec {
   virtual ~GradientCodec() = default;
 
   // Replaces `values`, this worker's part of bucket `bucket`, by the sum over all workers, or what comes near it. Every
-  // worker must end with the same bits. Called once a bucket and step. Throws as the group's calls.
+  // worker must end with the same bits. Called once a bucket and step, at most. Throws as the group's calls.
   virtual void all_reduce(comm::Group& group, std::size_t bucket, std::span<float> values,
                           const Deadline& deadline) = 0;
 
@@ -61,20 +63,29 @@ void sum_lanes(const model::FlatLayout& layout, std::span<const compute::LaneGra
 
 class BucketReducer {
  public:
-  // Every rank must construct it, with the same layout and options. Throws as Group::share.
+  // Every rank must construct it, with the same layout, which must outlive it, and options. Throws as Group::share.
   BucketReducer(const comm::Group& group, const model::FlatLayout& layout, const AllReduceOptions& options);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  // Their numbers follow those of the others.
+  const std::vector<Bucket>& late_buckets() const { return late_buckets_; }
+  const Bucket& bucket(std::size_t index) const {
+    return index < buckets_.size() ? buckets_[index] : late_buckets_[index - buckets_.size()];
+  }
+  // The numbers of the late buckets with a tensor that is marked. Every worker must give the same marks.
+  std::vector<std::size_t> late_buckets_of(std::span<const std::uint8_t> marks) const;
   // The flat array that the buckets are parts of: zeros at first.
   std::span<float> values() const { return memory_.as<float>(); }
 
-  // Replaces bucket `index` of values() by the sum over all workers.
+  // Replaces bucket(index) of values() by the sum over all workers.
   void reduce(std::size_t index, const Deadline& deadline);
   void commit() { codec_->commit(); }
 
  private:
   comm::Group group_;
+  const model::FlatLayout& layout_;
   const std::vector<Bucket> buckets_;
+  const std::vector<Bucket> late_buckets_;
   const std::shared_ptr<GradientCodec> codec_;
   const comm::SharedArray memory_;
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -61,8 +62,9 @@ class LocalSgd final : public ReplicaStrategy {
   LocalStep train(const data::StepPlan& step, const compute::UpdateRule& rule);
   bool average_is_due(const data::StepPlan& step) const;
   std::vector<AverageHeader> average(const AverageHeader& mine, bool outer, const Deadline& deadline);
-  void average_slot(std::span<float> values, float weight, const Deadline& deadline);
-  void average_parameters(float weight, bool outer, const Deadline& deadline);
+  void average_slot(std::span<const std::size_t> buckets, std::span<float> values, float weight,
+                    const Deadline& deadline);
+  void average_parameters(std::span<const std::size_t> buckets, float weight, bool outer, const Deadline& deadline);
   void keep_current();
 
   // Constant after construction.
@@ -77,7 +79,7 @@ class LocalSgd final : public ReplicaStrategy {
   // Since the last average.
   double trained_ = 0;
   std::uint64_t steps_ = 0;
-  bool stop_wanted_ = false;
+  compute::LaneReport wishes_;  // to stop, changes
 };
 
 void LocalSgd::restore(const CommittedState& state) {
@@ -86,7 +88,7 @@ void LocalSgd::restore(const CommittedState& state) {
   std::ranges::fill(velocity_, 0.0F);
   trained_ = 0;
   steps_ = 0;
-  stop_wanted_ = false;
+  wishes_ = {};
 }
 
 // One step of this worker alone, into the next version.
@@ -103,9 +105,7 @@ LocalSgd::LocalStep LocalSgd::train(const data::StepPlan& step, const compute::U
   for (std::size_t lane = lanes.first; lane < lanes.last; ++lane) {
     const HostLane& host = own(lane);
     result.samples += static_cast<double>(step.lanes[lane].size());
-    result.report.loss_sum += host.report->loss_sum;
-    result.report.score += host.report->score;
-    result.report.stop += host.report->stop;
+    result.report += *host.report;
     for (std::size_t tensor = 0; tensor < present.size(); ++tensor)
       present[tensor] |= host.area.present[tensor];
     buffers.push_back(host.area.buffers);
@@ -142,7 +142,9 @@ StepOutcome LocalSgd::commit(const compute::UpdateRule& rule, Deadline deadline)
   const data::StepPlan& step = finished_step();
   const LocalStep local = train(step, rule);
   const double trained = trained_ + (local.verdict.apply ? local.samples : 0);
-  const bool stop = stop_wanted_ || local.report.stop > 0;
+  // What the workers have to agree on waits for the next average.
+  compute::LaneReport wishes = wishes_;
+  wishes += {.stop = local.report.stop, .change = local.report.change};
   const bool due = averages_ && average_is_due(step);
 
   StepOutcome outcome{.applied = local.verdict.apply || local.samples == 0,
@@ -152,28 +154,29 @@ StepOutcome LocalSgd::commit(const compute::UpdateRule& rule, Deadline deadline)
   compute::LaneReport totals = local.report;
   if (due) {
     if (!local.verdict.apply) keep_current();
-    const AverageHeader mine{
-        trained, {local.report.loss_sum, local.report.score, stop ? 1.0 : 0.0}, outcome.applied ? 1.0 : 0.0};
+    compute::LaneReport told = local.report;
+    told += wishes;
+    const AverageHeader mine{trained, told, outcome.applied ? 1.0 : 0.0};
     samples = static_cast<double>(step.samples());
     totals = {};
     for (const AverageHeader& worker : average(mine, step.next.step > local_.averaged_steps, deadline)) {
-      totals.loss_sum += worker.step.loss_sum;
-      totals.score += worker.step.score;
-      outcome.stop |= worker.step.stop > 0;
+      totals += worker.step;
       outcome.applied &= worker.applied > 0;
     }
-  } else if (workers() == 1) {
-    outcome.stop = stop;
   }
   if (samples > 0) {
     outcome.loss = totals.loss_sum / samples;
     outcome.score = totals.score * (static_cast<double>(step.samples()) / samples);
   }
   outcome.synchronized = due || workers() == 1;
+  if (outcome.synchronized) {
+    outcome.stop = totals.stop > 0;
+    outcome.change = static_cast<std::uint64_t>(totals.change);
+  }
   outcome.waited = waited();
   trained_ = due ? 0 : trained;
   steps_ = due ? 0 : steps_ + 1;
-  stop_wanted_ = stop && !due;
+  wishes_ = due ? compute::LaneReport() : wishes;
   commit_step(due || local.verdict.apply);
   return outcome;
 }
@@ -211,16 +214,18 @@ std::vector<AverageHeader> LocalSgd::average(const AverageHeader& mine, bool out
 
   std::vector<AverageHeader> headers(workers());
   std::vector<std::span<const std::byte>> buffers;
+  std::vector<std::uint8_t> trained(target.state.updates.size());  // by anybody, ever
   double total = 0;
   for (std::size_t worker = 0; worker < workers(); ++worker) {
     const auto theirs = std::span<const std::byte>(received).subspan(worker * message_bytes_, message_bytes_);
     std::memcpy(&headers[worker], theirs.data(), sizeof(AverageHeader));
     total += headers[worker].trained;
     buffers.push_back(theirs.subspan(sizeof(AverageHeader) + update_bytes_));
-    for (std::size_t tensor = 0; local_.average_state && tensor < target.state.updates.size(); ++tensor) {
+    for (std::size_t tensor = 0; tensor < trained.size(); ++tensor) {
       std::uint64_t updates;
       std::memcpy(&updates, theirs.data() + sizeof(AverageHeader) + tensor * sizeof updates, sizeof updates);
-      target.state.updates[tensor] = std::max(target.state.updates[tensor], updates);
+      if (updates > 0) trained[tensor] = 1;
+      if (local_.average_state) target.state.updates[tensor] = std::max(target.state.updates[tensor], updates);
     }
   }
   // If everybody skipped everything nothing has changed, and any weights do.
@@ -229,16 +234,21 @@ std::vector<AverageHeader> LocalSgd::average(const AverageHeader& mine, bool out
     weights.push_back(total > 0 ? header.trained / total : 1.0 / static_cast<double>(workers()));
   compute::merge_buffers(options().buffers, buffers, weights, target.buffers);
   const auto weight = static_cast<float>(weights[rank()]);
+  std::vector<std::size_t> averaged(reducer_.buckets().size());
+  std::iota(averaged.begin(), averaged.end(), std::size_t{0});
+  for (const std::size_t late : reducer_.late_buckets_of(trained))
+    averaged.push_back(late);
   for (std::size_t slot = 0; local_.average_state && slot < static_cast<std::size_t>(options().slots); ++slot)
-    average_slot(target.state.state[slot], weight, deadline);
-  average_parameters(weight, outer, deadline);
+    average_slot(averaged, target.state.state[slot], weight, deadline);
+  average_parameters(averaged, weight, outer, deadline);
   return headers;
 }
 
-void LocalSgd::average_slot(std::span<float> values, float weight, const Deadline& deadline) {
+void LocalSgd::average_slot(std::span<const std::size_t> buckets, std::span<float> values, float weight,
+                            const Deadline& deadline) {
   const std::span<float> sums = reducer_.values();
-  for (std::size_t index = 0; index < reducer_.buckets().size(); ++index) {
-    const Bucket& bucket = reducer_.buckets()[index];
+  for (const std::size_t index : buckets) {
+    const Bucket& bucket = reducer_.bucket(index);
     for (std::uint64_t i = bucket.begin; i < bucket.end; ++i)
       sums[i] = weight * values[i];
     timed([&] { reducer_.reduce(index, deadline); });
@@ -249,11 +259,12 @@ void LocalSgd::average_slot(std::span<float> values, float weight, const Deadlin
 }
 
 // Changes are averaged, not values: what nobody changed keeps its bits, and rounding is that of the small change.
-void LocalSgd::average_parameters(float weight, bool outer, const Deadline& deadline) {
+void LocalSgd::average_parameters(std::span<const std::size_t> buckets, float weight, bool outer,
+                                  const Deadline& deadline) {
   const std::span<float> changes = reducer_.values();
   const std::span<float> parameters = next().state.parameters;
-  for (std::size_t index = 0; index < reducer_.buckets().size(); ++index) {
-    const Bucket& bucket = reducer_.buckets()[index];
+  for (const std::size_t index : buckets) {
+    const Bucket& bucket = reducer_.bucket(index);
     for (std::uint64_t i = bucket.begin; i < bucket.end; ++i)
       changes[i] = weight * (parameters[i] - anchor_[i]);
     timed([&] { reducer_.reduce(index, deadline); });
@@ -261,7 +272,8 @@ void LocalSgd::average_parameters(float weight, bool outer, const Deadline& dead
   // That was the last collective: anchor and momentum change only now.
   const auto rate = static_cast<float>(outer ? local_.outer_lr : 1.0);
   const auto momentum = static_cast<float>(local_.outer_momentum);
-  for (const Bucket& bucket : reducer_.buckets()) {
+  for (const std::size_t index : buckets) {
+    const Bucket& bucket = reducer_.bucket(index);
     for (std::uint64_t i = bucket.begin; i < bucket.end; ++i) {
       float change = changes[i];
       if (outer && !velocity_.empty()) change = velocity_[i] = momentum * velocity_[i] + change;

@@ -12,18 +12,21 @@
 #include "muster/base/error.h"
 #include "muster/base/process.h"
 #include "muster/comm/arena_address.h"
+#include "muster/comm/supervisor_sign.h"
 
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::seconds kStartTimeout{60};
+// Of a fixed group, whose ranks may take very different times to load what they need before they come here. A rank that
+// dies is seen at once; nobody watches over one that hangs.
+constexpr std::chrono::hours kStartTimeout{1};
 
 comm::Arena make_arena(const comm::ArenaOptions& wanted, bool shared, int rank) {
   comm::ArenaOptions options = wanted;
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random();
   auto region = std::make_shared<const comm::SharedRegion>(
-      comm::SharedRegion::create(comm::Arena::bytes(options), {.shared = shared}));
+      comm::SharedRegion::create(comm::Arena::bytes(options), {.shared = shared, .make_now = true}));
   comm::Arena::create(region, options);
   return comm::Arena::attach(std::move(region), options.nonce, rank);
 }
@@ -69,11 +72,21 @@ comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
   return arena;
 }
 
-comm::Arena open_arena(const Supervised& supervised, const comm::ArenaOptions& wanted, const Deadline& deadline) {
+comm::Arena open_arena(Supervised& supervised, const comm::ArenaOptions& wanted) {
   if (supervised.founder) return make_arena(wanted, true, supervised.seat);
-  const std::string text =
-      supervised.arena.empty() ? supervised.store->get("arena", deadline) : std::string(supervised.arena);
-  return fetch_arena(comm::ArenaAddress::parse(text), wanted, supervised.seat, deadline);
+  std::string text = supervised.arena;
+  for (int round = 0; text.empty(); ++round) {
+    // The founder may have much to load; whether it gets on is the supervisor's to see.
+    text = comm::wait_while_supervised(supervised.folder, supervised.patience, [&](const Deadline& deadline) {
+      return supervised.store->get(comm::arena_key(round), deadline);
+    });
+    const std::optional<int> appointed = comm::appointed_by(text);
+    if (!appointed) break;
+    supervised.founder = *appointed == supervised.seat;
+    if (supervised.founder) return make_arena(wanted, true, supervised.seat);
+    text.clear();
+  }
+  return fetch_arena(comm::ArenaAddress::parse(text), wanted, supervised.seat, Deadline::after(supervised.patience));
 }
 
 std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena) {
@@ -81,7 +94,7 @@ std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, co
   const std::string text = comm::ArenaAddress{server->address(), arena.options().nonce}.text();
   const ProcessId self = this_process();
   supervised.store->set(fmt::format("server/{}-{}", self.pid, self.start_time), text);
-  if (supervised.founder) supervised.store->set("arena", text);
+  if (supervised.founder) supervised.store->set(comm::arena_key(comm::open_round(*supervised.store)), text);
   return server;
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 
-#include "muster/base/deadline.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/group.h"
 #include "muster/comm/region.h"
@@ -19,9 +18,11 @@ namespace muster::strategies {
 // All ranks of `group` call it. Throws kMismatch when a worker's sizes are not the first one's.
 comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted);
 
-// This worker's arena under a supervisor: made if it is the founder, else fetched as soon as it is to be had.
-comm::Arena open_arena(const Supervised& supervised, const comm::ArenaOptions& wanted, const Deadline& deadline);
-// Serves the region and says so in the store: "server/<pid>-<start>", and "arena" if this worker is the founder.
+// This worker's arena under a supervisor: made if it is the founder, else fetched as soon as it is to be had. If it is
+// appointed founder meanwhile, because the first one has ended, `supervised` says so afterwards. Throws kTimeout when
+// there has been no supervisor for `supervised.patience`.
+comm::Arena open_arena(Supervised& supervised, const comm::ArenaOptions& wanted);
+// Serves the region and says so in the store: "server/<pid>-<start>", and by arena_key if this worker is the founder.
 std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena);
 
 }  // namespace muster::strategies

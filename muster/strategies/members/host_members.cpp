@@ -1,5 +1,7 @@
 #include "muster/strategies/members/host_members.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <bit>
 #include <condition_variable>
@@ -11,29 +13,39 @@
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/process.h"
+#include "muster/base/process_signs.h"
 #include "muster/comm/connect.h"
+#include "muster/comm/store.h"
+#include "muster/comm/supervisor_sign.h"
+#include "muster/control/liveness.h"
+#include "muster/launch/child_process.h"
 #include "muster/strategies/members/arena_access.h"
 
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::seconds kStartTimeout{60};
+constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: arena_access.cpp says why
 constexpr std::chrono::milliseconds kHeartbeat{100};
 // How long a worker waits for the supervisor's decision before it looks whether there still is one.
 constexpr std::chrono::milliseconds kDecisionTime{200};
 constexpr std::int64_t kBeforeTheFirstStep = -1;  // of failpoints
 
-comm::Arena open(const std::optional<Supervised>& supervised, comm::Group group, comm::ArenaOptions wanted) {
+comm::Arena open(std::optional<Supervised>& supervised, comm::Group group, comm::ArenaOptions wanted) {
   wanted.ranks = supervised ? supervised->seats : group.size();
   if (!supervised) return open_arena(group, wanted);
-  return open_arena(*supervised, wanted, Deadline::after(supervised->patience));
+  return open_arena(*supervised, wanted);
 }
 
 }  // namespace
 
 HostMembers::HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group,
                          comm::ArenaOptions wanted)
-    : supervised_(supervised), group_(group), arena_(open(supervised, group, wanted)) {
+    : supervised_(supervised),
+      group_(group),
+      arena_(open(supervised_, group, wanted)),
+      liveness_(comm::supervisor_liveness(supervised ? supervised->folder : "")) {
+  for (int seat = 0; seat < arena_.options().ranks; ++seat)
+    watches_.emplace_back(control::ProcessWatch::Idle::kSilent, liveness_ / 4);
   if (supervised_) return;
   members_.group = group_;
   if (group_.rank() == 0) arena_.begin_generation(kFirstGeneration, all_ranks());
@@ -61,7 +73,16 @@ void HostMembers::gather() {
   group.store = supervised_->store;
   group.name = fmt::format("generation-{}", arena_.generation());
   group.backend = "shm";
-  group.interruption = [this] { arena_.throw_if_superseded(); };
+  group.interruption = [this] {
+    arena_.throw_if_superseded();
+    look_after_the_others();
+  };
+  // Some may be in the middle of a long lane: the group is made when all have come. Whoever is lost or hangs is found
+  // by others, and a generation without it ends this wait.
+  const auto store = comm::with_interruption(group.store, group.interruption);
+  store->set(fmt::format("{}/came/{}", group.name, index_), "1");
+  for (std::size_t other = 0; other < workers_; ++other)
+    store->get(fmt::format("{}/came/{}", group.name, other), Deadline::after(kStartTimeout));
   members_.group = comm::make_group(group);
   std::vector<std::int64_t> since(workers_);
   const auto own = static_cast<std::int64_t>(first_generation_);
@@ -76,15 +97,20 @@ void HostMembers::enter_step(std::int64_t step) {
 
 void HostMembers::meet() {
   enter_step(kBeforeTheFirstStep);
-  server_ = serve_arena(*supervised_, arena_);
-  arena_.ask_to_enter();
-  // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
-  outlive_parent();
-  heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
+  // Once: a worker whose first meeting failed, because somebody was lost in it, comes here again.
+  if (!server_) {
+    server_ = serve_arena(*supervised_, arena_);
+    arena_.ask_to_enter();
+    // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
+    outlive_parent();
+    heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
+    arena_.board().set_interruption([this] { look_after_the_others(); });
+  }
   rejoin();
 }
 
 void HostMembers::give_signs_of_life(const std::stop_token& stop) {
+  name_heartbeat_thread();
   std::mutex mutex;
   std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
@@ -103,16 +129,44 @@ std::chrono::nanoseconds HostMembers::abandoned_for() const {
                     : system_clock().now().time_since_epoch() - std::chrono::nanoseconds(since);
 }
 
+// Others may take long to get ready: as long as somebody is in charge this one waits.
 void HostMembers::enter_next() {
-  const Deadline deadline = Deadline::after(supervised_->patience);
-  for (;;) {
+  for (Deadline deadline = Deadline::after(supervised_->patience);;) {
     try {
       return arena_.enter_next(
           Deadline::after(std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || deadline.passed()) throw;
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      if (deadline.passed()) {
+        if (!comm::supervisor_lives(supervised_->folder)) throw;
+        deadline = Deadline::after(supervised_->patience);
+      }
     }
     if (arena_.abandoned()) decide_on_members();
+  }
+}
+
+bool HostMembers::silent(int seat) {
+  const std::optional<ProcessId> process = arena_.board().occupant(seat);
+  const Clock::Instant beat{arena_.board().last_beat(seat)};
+  // What is stopped or starved is judged by the time that it was seen to be, so it has to be looked at before.
+  if (!process || beat.time_since_epoch().count() == 0 || system_clock().now() - beat < liveness_ / 4) return false;
+  return control::judge_silence(watches_[static_cast<std::size_t>(seat)].look(*process, beat), liveness_,
+                                supervised_->patience)
+      .lost;
+}
+
+void HostMembers::look_after_the_others() {
+  if (abandoned_since_ == 0) return;
+  for (int seat = 0; seat < arena_.options().ranks; ++seat) {
+    if ((arena_.members() >> seat & 1) == 0 || seat == arena_.board().self()) continue;
+    // A member has a seat; one of the dead may have been emptied since.
+    const std::optional<ProcessId> process = arena_.board().occupant(seat);
+    const bool dead = !process || state_of(*process) == ProcessState::kGone;
+    if (!dead && !silent(seat)) continue;
+    throw Error(
+        ErrorKind::kPeerLost,
+        fmt::format("worker {} {}", seat, dead ? "died" : fmt::format("(pid {}) gives no sign of life", process->pid)));
   }
 }
 
@@ -123,7 +177,10 @@ void HostMembers::decide_on_members() {
   std::uint64_t living = 0;
   for (int seat = 0; seat < arena_.options().ranks; ++seat) {
     const std::optional<ProcessId> occupant = arena_.board().occupant(seat);
-    if (occupant && state_of(*occupant) != ProcessState::kGone) living |= std::uint64_t{1} << seat;
+    if (!occupant) continue;
+    // One that wakes up later could write where others work: killed, and its death awaited.
+    if (seat != arena_.board().self() && silent(seat)) launch::ChildProcess::adopt(*occupant).kill(SIGKILL);
+    if (state_of(*occupant) != ProcessState::kGone) living |= std::uint64_t{1} << seat;
   }
   // Another worker may have done it a moment ago.
   const std::uint64_t generation = arena_.committed().generation;

@@ -1,8 +1,9 @@
 // The workers of a host as members of generations: how one comes in, learns that others were lost, and goes on with
 // those who are left. Strategies whose workers may be lost and replaced are built on it.
 //
-// It owns the host arena (comm/arena.h) and a thread that gives signs of life. With a fixed group (no supervisor) there
-// is one generation, and nobody is replaced. Thread safety: one thread; abandoned_for() from any.
+// It owns the host arena (comm/arena.h) and a thread that gives signs of life. While a supervisor lives it sees who is
+// lost; when it is gone the workers watch over each other. With a fixed group (no supervisor) there is one generation,
+// and nobody is replaced. Thread safety: one thread; abandoned_for() from any.
 #pragma once
 
 #include <atomic>
@@ -10,10 +11,12 @@
 #include <cstddef>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "muster/base/failpoint.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/region.h"
+#include "muster/control/process_watch.h"
 #include "muster/strategies/strategy.h"
 
 namespace muster::strategies {
@@ -49,13 +52,17 @@ class HostMembers {
   void gather();
   void enter_next();
   void decide_on_members();
+  // While nobody is in charge: throws kPeerLost when a member is dead or silent.
+  void look_after_the_others();
+  bool silent(int seat);
   void give_signs_of_life(const std::stop_token& stop);
   std::uint64_t all_ranks() const;
 
   // Constant after construction.
-  const std::optional<Supervised> supervised_;
+  std::optional<Supervised> supervised_;  // constant after construction
   const comm::Group group_;
   comm::Arena arena_;
+  const std::chrono::nanoseconds liveness_;
   // Of the present members.
   Members members_;
   std::uint64_t first_generation_ = 0;  // that this worker was in
@@ -63,6 +70,7 @@ class HostMembers {
   std::size_t workers_ = 1;
   std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
   std::optional<FailpointScope> scope_;
+  std::vector<control::ProcessWatch> watches_;    // by seat, for times without a supervisor
   std::atomic<std::int64_t> abandoned_since_{0};  // of the monotonic clock, in ns; 0: it is not
   std::jthread heartbeat_;                        // the last member: it is stopped before anything it uses goes
 };

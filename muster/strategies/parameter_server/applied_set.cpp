@@ -1,6 +1,7 @@
 #include "muster/strategies/parameter_server/applied_set.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/check.h"
 
@@ -47,6 +48,33 @@ void AppliedSet::close_below(std::uint64_t step) {
   steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(known));
   floor_ = step;
   advance();
+}
+
+AppliedSet::Step AppliedSet::known(std::uint64_t step) const {
+  if (step < floor_) return {~std::uint64_t{0}, true};
+  return step < end() ? steps_[step - floor_] : Step();
+}
+
+void AppliedSet::keep_common(const AppliedSet& other) {
+  AppliedSet common(std::min(floor_, other.floor_));
+  for (std::uint64_t step = common.floor_; step < end(); ++step) {
+    const Step own = known(step);
+    const Step others = other.known(step);
+    common.steps_.push_back({own.mask & others.mask, own.complete && others.complete});
+  }
+  common.advance();
+  *this = std::move(common);
+}
+
+void AppliedSet::add_all(const AppliedSet& other) {
+  AppliedSet all(std::max(floor_, other.floor_));
+  for (std::uint64_t step = all.floor_; step < std::max(end(), other.end()); ++step) {
+    const Step own = known(step);
+    const Step others = other.known(step);
+    all.steps_.push_back({own.mask | others.mask, own.complete || others.complete});
+  }
+  all.advance();
+  *this = std::move(all);
 }
 
 void AppliedSet::save(ByteWriter& to) const {

@@ -31,6 +31,9 @@ class AppliedSet {
   void close(std::uint64_t step);
   // The same of all steps below.
   void close_below(std::uint64_t step);
+  // What is in both; and what is in either.
+  void keep_common(const AppliedSet& other);
+  void add_all(const AppliedSet& other);
 
   void save(ByteWriter& to) const;
   static AppliedSet load(ByteReader& from);
@@ -41,6 +44,7 @@ class AppliedSet {
     bool complete = false;
   };
   Step& at(std::uint64_t step);
+  Step known(std::uint64_t step) const;
   void advance();
 
   std::uint64_t floor_ = 0;

@@ -170,13 +170,16 @@ Status Book::push(const Header& header, std::span<const std::byte> body) {
   LaneEntry entry;
   std::memcpy(&entry, body.data(), sizeof entry);
   if (!is_possible(entry)) return Status::kRefused;
-  leases_.erase({header.step, header.lane});
+  const auto lease = leases_.find({header.step, header.lane});
+  const bool leased = lease != leases_.end() && lease->second == header.client;
+  if (lease != leases_.end()) leases_.erase(lease);
   const bool synchronous = (header.flags & kKept) != 0;
   if (synchronous && header.step < done_.floor()) return late(header);
   if (done_.contains(header.step, header.lane) || (synchronous && kept_.count(header.lane) > 0)) {
     ++counts_.repeated;
     return Status::kDuplicate;
   }
+  if (leases_only_ && !leased) return Status::kStale;
   const std::span<const std::byte> buffers = body.subspan(sizeof entry);
   if (synchronous) {
     if (header.step != done_.floor()) return Status::kRefused;
@@ -205,6 +208,7 @@ Status Book::push(const Header& header, std::span<const std::byte> body) {
   const std::uint64_t staleness = counts_.updates - std::min(header.version, counts_.updates);
   ++counts_.staleness[std::min<std::uint64_t>(staleness, BookCounts::kStaleness - 1)];
   ++counts_.updates;
+  if (once_.contains(header.step, header.lane)) ++counts_.again;
   total_.loss_sum += entry.report.loss_sum;
   total_.score += entry.report.score;
   total_.samples += entry.samples;
@@ -268,9 +272,24 @@ Status Book::apply(const Header& header) {
   return Status::kDone;
 }
 
+Status Book::reopen(std::span<const std::byte> lanes) {
+  ByteReader reader(lanes);
+  const AppliedSet there = AppliedSet::load(reader);
+  reader.expect_end();
+  // Steps that were taken together cannot be taken again by a part of the chunks.
+  if (any_synchronous(plan_.phases) || done_.end() - std::min(there.floor(), done_.end()) > AppliedSet::kFarthest)
+    return Status::kRefused;
+  once_.add_all(done_);
+  done_.keep_common(there);
+  leases_.clear();
+  leases_only_ = true;
+  return Status::kDone;
+}
+
 std::vector<std::byte> Book::read() const {
   ByteWriter bytes;
   done_.save(bytes);
+  once_.save(bytes);
   bytes.put(counts_);
   bytes.put(total_);
   bytes.put(agreed_);
@@ -294,6 +313,7 @@ void Book::write(std::span<const std::byte> state) {
   ByteReader reader(state);
   Book fresh(plan_);
   fresh.done_ = AppliedSet::load(reader);
+  fresh.once_ = AppliedSet::load(reader);
   fresh.counts_ = reader.get<BookCounts>();
   fresh.total_ = reader.get<StepResult>();
   fresh.agreed_ = reader.get<Agreed>();
@@ -315,6 +335,7 @@ void Book::write(std::span<const std::byte> state) {
   }
   reader.expect_end();
   done_ = std::move(fresh.done_);
+  once_ = std::move(fresh.once_);
   buffers_ = std::move(fresh.buffers_);
   counts_ = fresh.counts_;
   total_ = fresh.total_;

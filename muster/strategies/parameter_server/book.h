@@ -15,6 +15,7 @@
 //   LaneEntry,
 //            then the lane's buffers
 //   kApply   step, second = mask, scale = norm of the gradient, flags kSkipped
+//   kReopen  body: an AppliedSet
 //
 // Thread safety: one thread.
 #pragma once
@@ -73,6 +74,7 @@ struct BookCounts {
   std::uint64_t dropped = 0;   // lanes that came too late, of backup steps
   std::uint64_t repeated = 0;  // pushes of lanes that were in the book
   std::uint64_t skipped = 0;   // lanes whose gradient was not finite
+  std::uint64_t again = 0;     // of the updates, lanes that were in the book before: a server that was lost took them
   std::array<std::uint64_t, kStaleness> staleness{};
 };
 
@@ -88,6 +90,10 @@ class Book {
   std::optional<Answer> lease(const Header& request);
   Status push(const Header& header, std::span<const std::byte> body);
   Status apply(const Header& header);
+  // A chunk was lost, and begins again with these lanes (an AppliedSet): others are taken out of the book, so that they
+  // are computed again. Chunks that have them already leave it at that. A lane that was leased before is kStale from
+  // now on: its worker may have been told that the chunk has it. Throws kDamaged.
+  Status reopen(std::span<const std::byte> lanes);
 
   std::span<const std::byte> buffers() const { return buffers_; }
   std::uint64_t version() const { return counts_.updates; }
@@ -134,6 +140,7 @@ class Book {
   const ServerPlan& plan_;
   // The state.
   AppliedSet done_;
+  AppliedSet once_;  // lanes that were in it when some were taken out
   std::vector<std::byte> buffers_;
   BookCounts counts_;
   StepResult total_;
@@ -145,6 +152,7 @@ class Book {
   // Not part of it.
   std::uint64_t generation_ = 0;                                             // of the workers
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> leases_;  // step and lane: worker
+  bool leases_only_ = false;                                                 // lanes that are not leased are refused
   std::optional<std::uint32_t> finishing_;                                   // the worker that ends the step
   std::uint64_t highest_ = 0;                                                // step that a worker has asked for
   std::string events_;

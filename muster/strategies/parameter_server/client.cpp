@@ -40,6 +40,7 @@ Client::Link& Client::link_to(std::uint32_t server) {
   link.connection = options_.connect ? options_.connect(seat.address, options_.number, deadline)
                                      : connect_shm(seat.address, options_.number, deadline);
   link.seat = seat;
+  link.failure.clear();
   return link;
 }
 
@@ -77,7 +78,12 @@ Client::Ticket Client::start(const Header& request, std::span<const std::byte> b
   flight.request.client = options_.number;
   flight.body = body;
   flight.reply = reply;
-  try_send(flight, ticket, deadline);
+  try {
+    try_send(flight, ticket, deadline);
+  } catch (...) {
+    forget(ticket);
+    throw;
+  }
   return ticket;
 }
 
@@ -89,7 +95,7 @@ bool Client::try_send(Flight& flight, Ticket ticket, const Deadline& deadline) {
   flight.answer.reset();
   flight.request.generation = map().generation;
   Header request = flight.request;
-  if ((request.verb == Verb::kPull || request.verb == Verb::kPullRows) && to_tell_.erase(request.chunk) > 0) {
+  if ((request.verb == Verb::kPull || request.verb == Verb::kPullRows) && to_tell_.contains(request.chunk)) {
     request.flags |= kSeen;
     request.first = seen_[request.chunk];
   }
@@ -107,6 +113,7 @@ bool Client::try_send(Flight& flight, Ticket ticket, const Deadline& deadline) {
   } catch (const Error& error) {
     if (!is_loss(error)) throw;
     drop(*server);
+    links_[*server].failure = error.message();
     return false;
   }
 }
@@ -121,6 +128,12 @@ void Client::collect(Ticket ticket, const Deadline& deadline) {
 }
 
 void Client::note_version(const Header& reply) {
+  const bool pulled = reply.verb == Verb::kPull || reply.verb == Verb::kPullRows;
+  if (pulled && (reply.flags & kSeen) != 0) {
+    // The server knows now. If it went back, its versions count on from where it is.
+    to_tell_.erase(reply.chunk);
+    seen_[reply.chunk] = reply.version;
+  }
   if ((reply.verb != Verb::kPush && reply.verb != Verb::kPushRows) || reply.status == Status::kRefused) return;
   std::uint64_t& seen = seen_[reply.chunk];
   seen = std::max(seen, reply.version);
@@ -146,9 +159,11 @@ Header Client::answer_to(Ticket ticket, const Deadline& deadline) {
   Flight& flight = flights_.at(ticket);
   const auto waiting_for = [&] {
     const std::optional<std::uint32_t> server = map().primary(flight.request.chunk);
+    const std::string failure = server ? links_[*server].failure : "";
     return fmt::format(
-        "no answer to \"{}\" of chunk {} from {}", to_string(flight.request.verb), flight.request.chunk,
-        server ? fmt::format("parameter server {}", *server) : "any parameter server: all copies are lost");
+        "no answer to \"{}\" of chunk {} from {}{}{}", to_string(flight.request.verb), flight.request.chunk,
+        server ? fmt::format("parameter server {}", *server) : "any parameter server: all copies are lost",
+        failure.empty() ? "" : ": ", failure);
   };
   for (;;) {
     if (!flight.answer && flight.call) {

@@ -79,6 +79,7 @@ class Client {
     std::unique_ptr<Connection> connection;
     control::ServerSeat seat;
     std::deque<Ticket> order;  // under way, oldest first
+    std::string failure{};     // why the last try to reach it came to nothing
   };
 
   bool try_send(Flight& flight, Ticket ticket, const Deadline& deadline);

@@ -1,5 +1,8 @@
 // A client's end. One thread reads the stream and one writes it; the thread of the Connection meets them at queues
 // only, so that no call of it waits for the network but those that say so.
+#include <grpcpp/create_channel_posix.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <map>
 #include <optional>
@@ -7,6 +10,7 @@
 
 #include "muster/base/check.h"
 #include "muster/comm/copy.h"
+#include "muster/control/local_connection.h"
 #include "muster/strategies/parameter_server/grpc_transport.h"
 #include "muster/strategies/parameter_server/grpc_wire.h"
 
@@ -27,6 +31,11 @@ std::shared_ptr<grpc::Channel> connect_channel(const std::string& address, const
   // A connection of its own: one that broke does not delay the next.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // On a Unix socket nothing is sent before it is known that a process of this user listens: the name of a server that
+  // has died is anybody's. Whether it answers shows with the first stream.
+  if (control::is_local(address))
+    return grpc::CreateCustomInsecureChannelFromFd(
+        kGrpcPlace, control::connect_local(address, ::geteuid(), kGrpcPlace, deadline).release(), arguments);
   const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   for (grpc_connectivity_state state = channel->GetState(true); state != GRPC_CHANNEL_READY;
        state = channel->GetState(true)) {

@@ -2,6 +2,8 @@
 // Inbox at queues only, which hold at most `window` messages a client. So a client that does not read, or reads slowly,
 // holds up nobody but itself.
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include "muster/base/check.h"
 #include "muster/comm/region.h"
 #include "muster/control/access_token.h"
+#include "muster/control/local_listener.h"
 #include "muster/strategies/parameter_server/grpc_transport.h"
 #include "muster/strategies/parameter_server/grpc_wire.h"
 
@@ -23,6 +26,8 @@ constexpr int kMostMetadataBytes = 4 * 1024;
 constexpr int kHandshakeMilliseconds = 5'000;
 constexpr int kIdleMilliseconds = 10'000;  // of a connection without a stream
 constexpr std::chrono::hours kLongestWait{1};
+constexpr std::string_view kAbstract = "unix-abstract:";
+constexpr std::string_view kPath = "unix:";
 
 // A client's stream, as long as somebody has a call of it.
 class Line {
@@ -185,17 +190,29 @@ class GrpcInbox final : public Inbox {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttpFrame);
     // Else a second server could listen on the same port and take half of the clients.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    const bool abstract = listen.starts_with(kAbstract);
     int port = 0;
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    if (!abstract) builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (!server_)
       throw Error(ErrorKind::kIo, fmt::format("cannot listen on {}", listen), kGrpcPlace,
                   "Something else may listen there: take another place, or port 0 for any free one.");
+    // Any user can connect to an abstract name, and to a file that all may write.
+    if (abstract)
+      listener_.emplace(listen.substr(kAbstract.size()),
+                        control::LocalListener::Callbacks{[server = server_.get()](FileDescriptor connection) {
+                                                            grpc::AddInsecureChannelFromFd(server,
+                                                                                           connection.release());
+                                                          },
+                                                          [](uid_t) {}});
+    else if (listen.starts_with(kPath))
+      ::chmod(listen.c_str() + kPath.size(), S_IRUSR | S_IWUSR);
     address_ = listen.starts_with("unix") ? listen : listen.substr(0, listen.rfind(':') + 1) + std::to_string(port);
   }
 
   ~GrpcInbox() override {
+    listener_.reset();
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
   }
@@ -238,6 +255,7 @@ class GrpcInbox final : public Inbox {
   std::optional<comm::SharedRegion> region_;
   Service service_;
   std::unique_ptr<grpc::Server> server_;
+  std::optional<control::LocalListener> listener_;  // on an abstract name; ended before the server
   std::string address_;
   std::map<std::uint64_t, Arrived> taken_;  // calls that were given out and not answered yet
   std::uint64_t next_handle_ = 1;
@@ -250,6 +268,10 @@ std::unique_ptr<Inbox> make_grpc_inbox(const TransportLimits& limits, std::size_
   require_local(listen);
   if (limits.clients < 1 || limits.window < 1)
     throw Error(ErrorKind::kInvalidInput, "a server has at least one client with one call", kGrpcPlace);
+  if (listen.starts_with(kAbstract) && listen.size() - kAbstract.size() > control::LocalListener::kLongestName)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("a name has at most {} bytes: \"{}\"", control::LocalListener::kLongestName, listen),
+                kGrpcPlace);
   if (token.empty()) throw Error(ErrorKind::kInvalidInput, "a server without a token", kGrpcPlace);
   return std::make_unique<GrpcInbox>(limits, memory_bytes, listen, token);
 }

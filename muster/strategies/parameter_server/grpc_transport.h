@@ -2,7 +2,9 @@
 //
 // One stream per connection, on which messages travel as raw bytes in frames of up to 1 MiB (frames.h), many calls at
 // once. Only loopback addresses and Unix sockets are listened on; nothing is encrypted, since the bytes stay inside the
-// kernel. Who does not have the token gets nothing but a refusal, and who sends nonsense loses its stream.
+// kernel. Who does not have the token gets nothing but a refusal, and who sends nonsense loses its stream. On Unix
+// sockets both ends look whose process is at the other one before they send or read a byte. On a port nobody can: it is
+// for machines without other users, and jobs do not use it.
 // A reply in place is copied by the server, at once. No torch here.
 #pragma once
 
@@ -21,8 +23,8 @@ namespace muster::strategies {
 std::unique_ptr<Inbox> make_grpc_inbox(const TransportLimits& limits, std::size_t memory_bytes,
                                        const std::string& listen, const std::string& token);
 
-// Throws kPeerLost (nobody serves there), kInvalidInput (address, token or number refused), kTimeout. `limits` as the
-// server has them: who has more calls under way than it allows loses the stream.
+// Throws kPeerLost (nobody serves there, or a process of another user does), kInvalidInput (address, token or number
+// refused), kTimeout. `limits` as the server has them: who has more calls under way than it allows loses the stream.
 std::unique_ptr<Connection> connect_grpc(const std::string& address, const std::string& token, std::uint32_t client,
                                          const TransportLimits& limits, const Deadline& deadline);
 

@@ -16,6 +16,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/mutex.h"
+#include "muster/control/local_connection.h"
 #include "muster/strategies/parameter_server/frames.h"
 #include "parameter_server.grpc.pb.h"
 
@@ -33,8 +34,7 @@ constexpr int kHttpFrame = 1 << 20;
 // Throws kInvalidInput for what is not a Unix socket or a numeric address of the loopback interface with a port. A name
 // is not taken: what it leads to may change.
 inline void require_local(const std::string& address) {
-  for (const std::string_view scheme : {"unix:", "unix-abstract:"})
-    if (address.starts_with(scheme) && address.size() > scheme.size()) return;
+  if (control::is_local(address)) return;
   const std::size_t colon = address.rfind(':');
   if (colon != std::string::npos && colon + 1 < address.size()) {
     const std::string host = address.substr(0, colon);

@@ -28,6 +28,10 @@ std::string_view to_string(Verb verb) {
       return "lease";
     case Verb::kReport:
       return "report";
+    case Verb::kReopen:
+      return "reopen";
+    case Verb::kKeep:
+      return "keep";
   }
   return "unknown";
 }

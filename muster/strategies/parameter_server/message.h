@@ -25,6 +25,8 @@ enum class Verb : std::uint32_t {
   kPushRows,  // gradients of rows of a table
   kLease,     // the next thing to do, please
   kReport,    // what a server has counted; in `id` the number of the client's next own update of the chunk
+  kReopen,    // server to book: of the lanes that are in it, these alone are in a chunk that was lost
+  kKeep,      // writes a chunk down, where servers do, before it answers
 };
 
 enum class Status : std::uint32_t {

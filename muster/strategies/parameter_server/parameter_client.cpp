@@ -88,11 +88,17 @@ void ParameterClient::save(const std::filesystem::path& folder) {
     throw Error(ErrorKind::kInvalidInput, "there is something already", folder.string(), "Name a new folder.");
   std::filesystem::path draft = folder;
   draft += fmt::format(".{}.tmp", ::getpid());
-  for (std::uint32_t chunk = 0; chunk < plan_.chunk_count(); ++chunk)
-    write_snapshot(draft, 0, {chunk, client_.read_chunk(chunk, most_body_, deadline())});
-  std::error_code failure;
-  std::filesystem::rename(draft, folder, failure);
-  if (failure) throw Error(ErrorKind::kIo, fmt::format("cannot be named: {}", failure.message()), folder.string());
+  try {
+    for (std::uint32_t chunk = 0; chunk < plan_.chunk_count(); ++chunk)
+      write_snapshot(draft, 0, {chunk, client_.read_chunk(chunk, most_body_, deadline())});
+    std::error_code failure;
+    std::filesystem::rename(draft, folder, failure);
+    if (failure) throw Error(ErrorKind::kIo, fmt::format("cannot be named: {}", failure.message()), folder.string());
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(draft, ignored);
+    throw;
+  }
   sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
 }
 
@@ -145,22 +151,49 @@ std::unique_ptr<ParameterClient::Batch> ParameterClient::new_batch() {
   return batch;
 }
 
-ParameterClient::Ticket ParameterClient::keep(std::unique_ptr<Batch> batch) {
-  under_way_.emplace(next_, std::move(batch));
-  return next_++;
+// A call of the program's of which not all pieces are under way. If that fails, none is.
+class ParameterClient::Beginning {
+ public:
+  explicit Beginning(ParameterClient& client) : client_(client), batch_(client.new_batch()) {}
+  Beginning(const Beginning&) = delete;
+  Beginning& operator=(const Beginning&) = delete;
+  ~Beginning() {
+    if (batch_) client_.abandon(*batch_);
+  }
+
+  Batch& operator*() { return *batch_; }
+  Batch* operator->() { return batch_.get(); }
+  Ticket keep() {
+    client_.under_way_.emplace(client_.next_, std::move(batch_));
+    return client_.next_++;
+  }
+
+ private:
+  ParameterClient& client_;
+  std::unique_ptr<Batch> batch_;
+};
+
+// Of a call that failed. Answers must not be written to memory of the batch or of the program, which go now; and an
+// update that nobody waits for any more must not be told of as open for ever, or servers would remember all that came
+// after it.
+void ParameterClient::abandon(const Batch& batch) {
+  for (const Piece& piece : batch.pieces) {
+    client_.forget(piece.call);
+    if (piece.update) updates_.at(piece.chunk).open.erase(*piece.update);
+  }
 }
 
 // Another process may have had this client's number before: the servers know how far it came.
 Header ParameterClient::update_header(Verb verb, std::uint32_t chunk, double rate) {
-  auto [found, added] = updates_.try_emplace(chunk);
-  Updates& updates = found->second;
-  if (added) {
+  auto found = updates_.find(chunk);
+  if (found == updates_.end()) {
     std::vector<std::byte> report(kReportBytes);
     Header question;
     question.verb = Verb::kReport;
     question.chunk = chunk;
-    updates.next = client_.call(question, {}, report, deadline()).id;
+    found = updates_.emplace(chunk, Updates{client_.call(question, {}, report, deadline()).id}).first;
   }
+  Updates& updates = found->second;
   Header header;
   header.verb = verb;
   header.chunk = chunk;
@@ -172,46 +205,53 @@ Header ParameterClient::update_header(Verb verb, std::uint32_t chunk, double rat
   return header;
 }
 
+void ParameterClient::start_piece(Batch& batch, const Header& header, std::span<const std::byte> body,
+                                  std::span<std::byte> reply) {
+  Piece& piece = batch.pieces.emplace_back();
+  piece.chunk = header.chunk;
+  if ((header.flags & kOwnUpdate) != 0) piece.update = header.id;
+  piece.call = client_.start(header, body, reply, deadline());
+}
+
 void ParameterClient::start_push(Batch& batch, std::uint32_t chunk, std::span<const float> gradient, double rate) {
-  const Header header = update_header(Verb::kPush, chunk, rate);
-  batch.pieces.push_back({client_.start(header, std::as_bytes(gradient), {}, deadline()), chunk, header.id});
+  start_piece(batch, update_header(Verb::kPush, chunk, rate), std::as_bytes(gradient), {});
 }
 
 void ParameterClient::start_pull(Batch& batch, std::uint32_t chunk, std::span<float> to) {
   Header header;
   header.verb = Verb::kPull;
   header.chunk = chunk;
-  batch.pieces.push_back({client_.start(header, {}, std::as_writable_bytes(to), deadline()), chunk});
+  start_piece(batch, header, {}, std::as_writable_bytes(to));
 }
 
 ParameterClient::Ticket ParameterClient::push(const std::string& name, std::span<const float> gradient, double rate) {
   const Tensor& place = tensor(name, gradient.size());
-  std::unique_ptr<Batch> batch = new_batch();
+  Beginning batch(*this);
   for (const std::uint32_t chunk : place.chunks)
     start_push(*batch, chunk, gradient.subspan(chunks_[chunk].begin - place.slot->offset, chunks_[chunk].floats()),
                rate);
-  return keep(std::move(batch));
+  return batch.keep();
 }
 
 ParameterClient::Ticket ParameterClient::pull(const std::string& name, std::span<float> to) {
   const Tensor& place = tensor(name, to.size());
-  std::unique_ptr<Batch> batch = new_batch();
+  Beginning batch(*this);
   for (const std::uint32_t chunk : place.chunks)
     start_pull(*batch, chunk, to.subspan(chunks_[chunk].begin - place.slot->offset, chunks_[chunk].floats()));
-  return keep(std::move(batch));
+  return batch.keep();
 }
 
 ParameterClient::Ticket ParameterClient::push_pull(const std::string& name, std::span<const float> gradient,
                                                    double rate, std::span<float> to) {
   const Tensor& place = tensor(name, gradient.size());
   tensor(name, to.size());
-  std::unique_ptr<Batch> batch = new_batch();
+  Beginning batch(*this);
   for (const std::uint32_t chunk : place.chunks) {
     const std::size_t begin = chunks_[chunk].begin - place.slot->offset;
     start_push(*batch, chunk, gradient.subspan(begin, chunks_[chunk].floats()), rate);
     start_pull(*batch, chunk, to.subspan(begin, chunks_[chunk].floats()));
   }
-  return keep(std::move(batch));
+  return batch.keep();
 }
 
 // Merged keys by partition, in their order within it. Returns where each partition begins, and one past the last.
@@ -257,7 +297,7 @@ ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std:
   const std::vector<std::uint32_t> begins = sort_keys(place);
   find_repeats();
   auto repeat = repeats_.begin();
-  std::unique_ptr<Batch> batch = new_batch();
+  Beginning batch(*this);
   batch->bodies.resize(std::max(batch->bodies.size(), order_.size() * (sizeof(std::int64_t) + row_bytes)));
   std::size_t used = 0;
   for (std::uint32_t partition = 0; partition < place.plan->partitions; ++partition) {
@@ -275,13 +315,11 @@ ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std:
       const std::size_t end = used + chosen.size() * (sizeof(std::int64_t) + row_bytes);
       Header header = update_header(Verb::kPushRows, place.first + partition, rate);
       header.step = step;
-      batch->pieces.push_back(
-          {client_.start(header, std::span(batch->bodies).subspan(used, end - used), {}, deadline()), header.chunk,
-           header.id});
+      start_piece(*batch, header, std::span(batch->bodies).subspan(used, end - used), {});
       used = end;
     }
   }
-  return keep(std::move(batch));
+  return batch.keep();
 }
 
 ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std::span<const std::int64_t> keys,
@@ -290,7 +328,7 @@ ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std:
   const std::size_t width = place.plan->options.width;
   const std::size_t most = std::max<std::size_t>(1, rows_body_ / std::max(sizeof(std::int64_t), width * sizeof(float)));
   merger_.merge_keys(keys);
-  std::unique_ptr<Batch> batch = new_batch();
+  Beginning batch(*this);
   // In the program's own order rows need not be copied again, which is worth asking for a few keys twice.
   const bool as_they_come =
       place.plan->partitions == 1 && keys.size() - merger_.keys().size() <= keys.size() / kFewRepeats;
@@ -319,10 +357,10 @@ ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std:
       header.chunk = place.first + partition;
       const auto body = asked.subspan(at * sizeof(std::int64_t), (end - at) * sizeof(std::int64_t));
       const auto reply = std::as_writable_bytes(replies.subspan(at * width, (end - at) * width));
-      batch->pieces.push_back({client_.start(header, body, reply, deadline()), header.chunk});
+      start_piece(*batch, header, body, reply);
     }
   }
-  return keep(std::move(batch));
+  return batch.keep();
 }
 
 void ParameterClient::wait(Ticket ticket) {
@@ -336,9 +374,7 @@ void ParameterClient::wait(Ticket ticket) {
       if (piece.update) updates_.at(piece.chunk).open.erase(*piece.update);
     }
   } catch (...) {
-    // Answers to the others must not be written to memory of the batch or of the program, which go now.
-    for (const Piece& piece : batch->pieces)
-      client_.forget(piece.call);
+    abandon(*batch);
     throw;
   }
   for (std::size_t i = 0; i < batch->to.size() / std::max<std::size_t>(1, batch->width); ++i)

@@ -48,7 +48,7 @@ class ParameterClient {
 
   // A checkpoint of everything that the servers have: parameters, optimizer state, tables, what was applied. By one
   // client, while nobody pushes. Whole or not there: `folder` must not be there yet. Throws kInvalidInput, kIo,
-  // kResource.
+  // kResource, and what wait() throws; nothing is left then.
   void save(const std::filesystem::path& folder);
   // Instead of fill(), in a job with the same plan. The number of servers may be another. Throws kNotFound, kDamaged
   // (names what is missing), kMismatch (of another plan).
@@ -69,7 +69,7 @@ class ParameterClient {
   Ticket pull_rows(const std::string& table, std::span<const std::int64_t> keys, std::span<float> rows);
 
   // Until the call has taken effect. Throws kTimeout, kMismatch (refused, with the server's reason), and what the
-  // interruption throws.
+  // interruption throws; whether a push took effect is not known then, and later calls do not depend on it.
   void wait(Ticket ticket);
 
  private:
@@ -111,7 +111,9 @@ class ParameterClient {
   const Tensor& tensor(const std::string& name, std::size_t floats) const;
   const Table& table(const std::string& name, std::size_t keys, std::size_t floats) const;
   std::unique_ptr<Batch> new_batch();
-  Ticket keep(std::unique_ptr<Batch> batch);
+  class Beginning;
+  void start_piece(Batch& batch, const Header& header, std::span<const std::byte> body, std::span<std::byte> reply);
+  void abandon(const Batch& batch);
   Header update_header(Verb verb, std::uint32_t chunk, double rate);
   void start_push(Batch& batch, std::uint32_t chunk, std::span<const float> gradient, double rate);
   void start_pull(Batch& batch, std::uint32_t chunk, std::span<float> to);

@@ -13,12 +13,14 @@
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 #include "muster/base/temporary_folder.h"
+#include "muster/comm/supervisor_sign.h"
 #include "muster/strategies/members/host_members.h"
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/client.h"
 #include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server_thread.h"
+#include "muster/strategies/parameter_server/server_watch.h"
 #include "muster/strategies/shared_sync/host_layout.h"
 
 namespace muster::strategies {
@@ -26,6 +28,7 @@ namespace {
 
 constexpr std::string_view kFolderPrefix = "muster-servers-";
 constexpr std::chrono::seconds kStartTimeout{120};
+constexpr std::chrono::hours kGatherTimeout{1};     // of a fixed group, whose ranks may load for very different times
 constexpr std::chrono::seconds kCallTimeout{120};   // for a server that is lost to be replaced
 constexpr std::chrono::seconds kLeaseTimeout{600};  // for others' lanes: what hangs is killed long before
 
@@ -70,7 +73,13 @@ class ParameterServer final : public Strategy {
   ServerPlan make_plan() const;
   JobTransport find_transport();
   std::unique_ptr<ServerThread> serve();
-  bool founds() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
+  // Under a supervisor a worker waits for others to get ready as long as that one lives.
+  template <typename Wait>
+  auto patiently(const Wait& wait) const {
+    return comm::wait_while_supervised(options_.supervised ? options_.supervised->folder : "", kStartTimeout, wait);
+  }
+  // Until members_ is there, which knows whether another one has been appointed.
+  bool is_first() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
   std::span<const float> parameters() const { return state_.parameters; }
   std::uint32_t book() const { return static_cast<std::uint32_t>(chunks_.size()); }
   std::uint32_t number() const {
@@ -81,6 +90,8 @@ class ParameterServer final : public Strategy {
   Header lease(Want want, std::span<std::byte> body, const Deadline& deadline);
   void pull(bool exact, const Deadline& deadline);
   void push_lane(std::size_t lane, double scale, bool kept, const Deadline& deadline);
+  void push_skip(std::size_t lane, const Deadline& deadline);
+  void call_all(Header request, std::uint32_t end, const Deadline& deadline);
   void push_entry(std::size_t lane, const compute::LaneReport& report, std::uint32_t flags, const Deadline& deadline);
   void finish_step(const Header& granted, const Deadline& deadline);
   void read_state(const Deadline& deadline);
@@ -93,7 +104,8 @@ class ParameterServer final : public Strategy {
   const std::shared_ptr<comm::Store> store_;
   const ServerPlan plan_;
   const JobTransport transport_;
-  const std::unique_ptr<ServerThread> server_;
+  const std::unique_ptr<ServerThread> server_;  // where workers serve
+  const std::optional<ServerWatch> heartbeat_;
   HostMembers members_;
   const std::vector<ServerChunk> chunks_;
   const std::size_t most_body_;
@@ -127,6 +139,7 @@ ParameterServer::ParameterServer(StrategyOptions options)
       plan_(make_plan()),
       transport_(find_transport()),
       server_(serve()),
+      heartbeat_(server_ ? std::optional<ServerWatch>(std::in_place, server_->server()) : std::nullopt),
       members_(options_.supervised, options_.group, {.lanes = 1, .version_bytes = 64, .lane_bytes = 64}),
       chunks_(plan_.chunks()),
       most_body_(plan_.limits().most_body),
@@ -153,15 +166,15 @@ ParameterServer::ParameterServer(StrategyOptions options)
                         options_.layout.tensors().size()};
   lane_.report = &report_;
 
-  if (!options_.supervised && founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
+  if (!options_.supervised && members_.founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
 }
 
 JobTransport ParameterServer::find_transport() {
-  if (founds()) {
+  if (is_first()) {
     put_token(*store_, plan_);
     put_plan(*store_, plan_);
   }
-  return job_transport(*store_, plan_, Deadline::after(kStartTimeout));
+  return patiently([&](const Deadline& deadline) { return job_transport(*store_, plan_, deadline); });
 }
 
 // Before anybody waits for this worker: the first map waits for all servers, and the founder for the first map.
@@ -173,6 +186,7 @@ std::unique_ptr<ServerThread> ParameterServer::serve() {
   server.store = store_;
   server.make_inbox = transport_.make_inbox;
   server.connect = transport_.connect;
+  patiently([&](const Deadline& deadline) { return get_plan(*store_, deadline); });  // the founder's
   return std::make_unique<ServerThread>(std::move(server));
 }
 
@@ -188,7 +202,7 @@ std::shared_ptr<comm::Store> ParameterServer::find_store() {
     MUSTER_CHECK(path.size() < name.size(), "a path fits its message");
     std::copy(path.begin(), path.end(), name.begin());
   }
-  options_.group.broadcast(std::span<std::uint8_t>(name), 0, Deadline::after(kStartTimeout));
+  options_.group.broadcast(std::span<std::uint8_t>(name), 0, Deadline::after(kGatherTimeout));
   return comm::make_file_store(std::string(name.begin(), std::find(name.begin(), name.end(), 0)));
 }
 
@@ -200,8 +214,7 @@ ServerPlan ParameterServer::make_plan() const {
   plan.buffers = options_.buffers;
   plan.optimizer = options_.optimizer;
   plan.rules = options_.rules;
-  for (std::size_t tensor = plan.rules.size(); tensor < plan.layout.tensors().size(); ++tensor)
-    plan.rules.push_back({.trainable = plan.layout.tensors()[tensor].trainable});
+  plan.rules.resize(plan.layout.tensors().size());
   plan.chunk_floats = std::max<std::size_t>(model::kBlockFloats, wanted.chunk_bytes / sizeof(float));
   plan.lanes = static_cast<std::uint32_t>(options_.lanes);
   plan.phases = wanted.phases;
@@ -221,7 +234,7 @@ ServerPlan ParameterServer::make_plan() const {
 void ParameterServer::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");
-  const Deadline deadline = Deadline::after(kStartTimeout);
+  const Deadline deadline = Deadline::after(kGatherTimeout);
   const bool fixed = !members_.supervised();
   if (fixed) options_.group.barrier(deadline);
   std::ranges::copy(state.parameters, state_.parameters.begin());
@@ -229,16 +242,17 @@ void ParameterServer::restore(const CommittedState& state) {
     std::ranges::copy(state.state[slot], state_.state[slot].begin());
   std::ranges::copy(state.updates, updates_.begin());
   std::ranges::copy(state.buffers, buffers_.begin());
-  client_.find_servers(deadline);
-  if (founds()) {
+  patiently([&](const Deadline& until) { client_.find_servers(until); });
+  if (members_.founds()) {
     ChunkHistory history;
     history.lanes = AppliedSet(state.cursor.step);
     for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       const std::vector<std::byte> packed =
           pack_chunk(chunks_[chunk], history, state_, static_cast<std::size_t>(options_.slots));
-      client_.write_chunk(chunk, Shard::first_state(packed), most_body_, deadline);
+      client_.write_chunk(chunk, Shard::first_state(packed), most_body_, Deadline::after(kStartTimeout));
     }
-    client_.write_chunk(book(), Book::first_state(plan_, state.cursor.step, state.buffers), most_body_, deadline);
+    client_.write_chunk(book(), Book::first_state(plan_, state.cursor.step, state.buffers), most_body_,
+                        Deadline::after(kStartTimeout));
   }
   if (fixed) options_.group.barrier(deadline);
   cursor_ = state.cursor;
@@ -255,7 +269,7 @@ std::uint64_t ParameterServer::floor() {
 }
 
 void ParameterServer::meet() {
-  client_.find_servers(Deadline::after(kStartTimeout));
+  patiently([&](const Deadline& deadline) { client_.find_servers(deadline); });
   if (members_.supervised()) {
     members_.meet();
     // One that comes later begins where the first lane is missing. Where nobody does all begin where restore() said:
@@ -392,6 +406,26 @@ void ParameterServer::push_lane(std::size_t lane, double scale, bool kept, const
     client_.finish(ticket, deadline);
 }
 
+// Of a lane without an update: chunks know of it, as of all others, or they would wait for it for ever.
+void ParameterServer::push_skip(std::size_t lane, const Deadline& deadline) {
+  Header request;
+  request.verb = Verb::kPush;
+  request.step = cursor_.step;
+  request.lane = static_cast<std::uint32_t>(lane);
+  request.first = step_->lanes.size();
+  request.flags = kSkipped;
+  call_all(request, static_cast<std::uint32_t>(chunks_.size()), deadline);
+}
+
+// The same request to all chunks below `end`.
+void ParameterServer::call_all(Header request, std::uint32_t end, const Deadline& deadline) {
+  std::vector<Client::Ticket> tickets;
+  for (request.chunk = 0; request.chunk < end; ++request.chunk)
+    tickets.push_back(client_.start(request, {}, {}, deadline));
+  for (const Client::Ticket ticket : tickets)
+    client_.finish(ticket, deadline);
+}
+
 // The lane into the book: from now on it counts.
 void ParameterServer::push_entry(std::size_t lane, const compute::LaneReport& report, std::uint32_t flags,
                                  const Deadline& deadline) {
@@ -432,7 +466,10 @@ void ParameterServer::finish(std::size_t lane, const compute::LaneReport& report
   const compute::Verdict verdict = compute::judge_step(records_, clip);
   norm_ = verdict.gradient_norm / weight;
   skipped_ = skipped_ || !verdict.apply;
-  if (verdict.apply) push_lane(lane, verdict.gradient_scale, false, deadline);
+  if (verdict.apply)
+    push_lane(lane, verdict.gradient_scale, false, deadline);
+  else
+    push_skip(lane, deadline);
   MUSTER_FAILPOINT("parameter_server.push.before_book");
   push_entry(lane, report, verdict.apply ? 0 : std::uint32_t{kSkipped}, deadline);
 }
@@ -464,13 +501,7 @@ void ParameterServer::finish_step(const Header& granted, const Deadline& deadlin
   request.rate = rate_;
   request.scale = share == 1 ? verdict.gradient_scale : verdict.gradient_scale * share;
   request.flags = verdict.apply ? 0 : std::uint32_t{kSkipped};
-  tickets.clear();
-  for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-    request.chunk = chunk;
-    tickets.push_back(client_.start(request, {}, {}, deadline));
-  }
-  for (const Client::Ticket ticket : tickets)
-    client_.finish(ticket, deadline);
+  call_all(request, static_cast<std::uint32_t>(chunks_.size()), deadline);
   MUSTER_FAILPOINT("parameter_server.finish.before_book");
   request.chunk = book();
   request.scale = verdict.gradient_norm * share;
@@ -503,7 +534,9 @@ StepOutcome ParameterServer::commit(const compute::UpdateRule& rule, Deadline de
     finish_step(answer, deadline);
   }
   if (!synchronous()) {
-    // Totals: what is new since this worker last asked is its part of the story.
+    // Totals: what is new since this worker last asked is its part of the story. Those of a book that was lost and
+    // began again may be lower.
+    if (result.samples < seen_.samples) seen_ = result;
     StepResult fresh = result;
     fresh.loss_sum -= seen_.loss_sum;
     fresh.score -= seen_.score;
@@ -530,7 +563,11 @@ void ParameterServer::read_state(const Deadline& deadline) {
 void ParameterServer::synchronize(Deadline deadline) {
   lease(Want::kSettled, {}, deadline);
   pull(true, deadline);
-  if (members_.members().leads()) read_state(deadline);
+  if (members_.members().leads()) {
+    read_state(deadline);
+    // From here on nobody goes back behind this step: what is validated now is not validated again.
+    if (plan_.snapshot_seconds > 0) call_all({.verb = Verb::kKeep}, plan_.chunk_count(), deadline);
+  }
   // Nobody goes on before all have read.
   comm::Group group = members_.members().group;
   group.barrier(deadline);
@@ -564,6 +601,9 @@ void validate(const StrategyOptions& options) {
                 "At least one, and fewer than there are lanes.");
   if (wanted.snapshot_seconds > 0 && wanted.folder.empty())
     throw Error(ErrorKind::kInvalidInput, "snapshots need a folder");
+  if (wanted.snapshot_seconds > 0 && any_synchronous(wanted.phases))
+    throw Error(ErrorKind::kInvalidInput, "snapshots of servers cannot go with steps that are taken together", {},
+                "Use asp or ssp, or copies = 2, which loses nothing.");
 }
 
 }  // namespace

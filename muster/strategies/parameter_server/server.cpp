@@ -1,11 +1,15 @@
 #include "muster/strategies/parameter_server/server.h"
 
+#include <pthread.h>
+#include <time.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,8 +20,10 @@
 #include "muster/base/failpoint.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
+#include "muster/base/mutex.h"
 #include "muster/base/process.h"
 #include "muster/strategies/parameter_server/book.h"
+#include "muster/strategies/parameter_server/client.h"
 #include "muster/strategies/parameter_server/server_copies.h"
 #include "muster/strategies/parameter_server/server_maps.h"
 #include "muster/strategies/parameter_server/shm_transport.h"
@@ -46,7 +52,7 @@ class Server::State {
         copies_(copies_options(), maps_),
         book_chunk_(static_cast<std::uint32_t>(shard_.chunks().size())),
         chunk_count_(plan_.chunk_count()) {
-    if (plan_.snapshot_seconds > 0 && options_.attempt > 0) load_snapshots();
+    if (keeps_snapshots() && options_.attempt > 0) begin_from_snapshots();
     const ProcessId self = this_process();
     options_.store->set(control::server_process_key(options_.number, options_.attempt),
                         fmt::format("{} {}", self.pid, self.start_time));
@@ -61,7 +67,9 @@ class Server::State {
 
   void run() {
     const FailpointScope scope(static_cast<int>(options_.number), -1, static_cast<int>(options_.attempt));
+    const Turning turning(*this);
     while (!stopping_) {
+      turns_.fetch_add(1, std::memory_order_relaxed);
       const bool busy = copies_.busy() || !waiting_.empty();
       if (std::optional<Incoming> call = inbox_->next(Deadline::after(busy ? kBusy : kIdle))) {
         answer(*call);
@@ -74,11 +82,38 @@ class Server::State {
       answer_waiting();
       const auto now = system_clock().now();
       if (now - looked_ > kLook) look_for_map(now);
-      if (plan_.snapshot_seconds > 0) write_snapshots(now);
+      if (keeps_snapshots()) write_snapshots(now);
     }
   }
 
+  std::optional<Progress> progress() {
+    const MutexLock lock(thread_mutex_);
+    timespec used{};
+    if (!thread_clock_ || ::clock_gettime(*thread_clock_, &used) != 0) return std::nullopt;
+    return Progress{turns_.load(std::memory_order_relaxed),
+                    std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec)};
+  }
+
  private:
+  // While a thread is in run().
+  class Turning {
+   public:
+    explicit Turning(State& state) : state_(state) {
+      clockid_t clock = 0;
+      const MutexLock lock(state_.thread_mutex_);
+      if (::pthread_getcpuclockid(::pthread_self(), &clock) == 0) state_.thread_clock_ = clock;
+    }
+    Turning(const Turning&) = delete;
+    Turning& operator=(const Turning&) = delete;
+    ~Turning() {
+      const MutexLock lock(state_.thread_mutex_);
+      state_.thread_clock_.reset();
+    }
+
+   private:
+    State& state_;
+  };
+
   static constexpr std::chrono::microseconds kBusy{50};
 
   std::unique_ptr<Inbox> make_inbox() const {
@@ -97,9 +132,9 @@ class Server::State {
             .connect = [this](const std::string& address) { return connect(address); },
             .read = [this](std::uint32_t chunk) { return read(chunk); },
             .answer =
-                [this](std::uint64_t handle, Header reply) {
+                [this](std::uint64_t handle, Header reply, std::span<const std::byte> body) {
                   reply.generation = map().generation;
-                  inbox_->reply(handle, reply, {});
+                  inbox_->reply(handle, reply, body);
                 }};
   }
 
@@ -130,13 +165,19 @@ class Server::State {
     is_partition(chunk) ? tables_.drop(chunk) : shard_.drop(chunk);
   }
 
-  const control::ServerMap& map() const { return maps_.current(); }
+  const control::ServerMap& map() const { return entered_ ? maps_.current() : no_map_; }
   bool is_primary(std::uint32_t chunk) const { return map().primary(chunk) == options_.number; }
 
   void look_for_map(Clock::Instant now) {
     looked_ = now;
-    const control::ServerMap before = map();
-    if (maps_.look()) change_map(before);
+    for (;;) {
+      const control::ServerMap before = map();
+      if (!maps_.advance()) return;
+      // Maps before the first that has this process tell of one that had its number before.
+      const std::vector<control::ServerSeat>& seats = maps_.current().servers;
+      entered_ = entered_ || (options_.number < seats.size() && seats[options_.number].address == address());
+      if (entered_) change_map(before);
+    }
   }
 
   // --- Calls.
@@ -146,7 +187,14 @@ class Server::State {
     header.status = status;
     header.generation = map().generation;
     header.version = has(header.chunk) ? version(header.chunk) : 0;
-    inbox_->reply(call.handle, header, body);
+    send(call.handle, header, body);
+  }
+
+  // The book tells of nothing that its copies do not have: who acts on what it said and outlives this server would
+  // meet a book that has never heard of it.
+  void send(std::uint64_t handle, const Header& header, std::span<const std::byte> body) {
+    const bool tells = is_book(header.chunk) && header.status == Status::kDone;
+    if (!tells || !copies_.answer_behind(handle, header, body)) inbox_->reply(handle, header, body);
   }
 
   void refuse(const Incoming& call, const std::string& reason) {
@@ -179,7 +227,7 @@ class Server::State {
       return lost ? refuse(call, "it was lost with its server, and there is no snapshot") : reply(call, Status::kWait);
     }
     const bool of_rows = request.verb == Verb::kPullRows || request.verb == Verb::kPushRows;
-    const bool of_all = request.verb == Verb::kRead || request.verb == Verb::kReport;
+    const bool of_all = request.verb == Verb::kRead || request.verb == Verb::kReport || request.verb == Verb::kKeep;
     if (!of_all && of_rows != is_partition(request.chunk)) return refuse(call, "rows are in tables, and only there");
     switch (request.verb) {
       case Verb::kPull:
@@ -202,6 +250,11 @@ class Server::State {
         return;
       case Verb::kReport:
         return report(call);
+      case Verb::kReopen:
+        return reopen(call);
+      case Verb::kKeep:
+        if (keeps_snapshots()) write_down(request.chunk);
+        return reply(call, Status::kDone);
       default:
         return refuse(call, fmt::format("a server does not \"{}\"", to_string(request.verb)));
     }
@@ -255,6 +308,8 @@ class Server::State {
       return refuse(call, error.message());
     }
     arriving_.erase(request.chunk);
+    // Else a server that is lost at once would begin from what it had of the chunk before, or from nothing.
+    if (keeps_snapshots()) write_down(request.chunk);
     if (request.verb == Verb::kFill) {
       lacking_.erase(request.chunk);
       losses_.erase(request.chunk);  // what was loaded when it held the chunk before is not what it has now
@@ -280,7 +335,7 @@ class Server::State {
     header.version = reading.version;
     header.second = state.size();
     const std::size_t piece = std::min(rest.size(), plan_.limits().most_body);
-    inbox_->reply(call.handle, header, rest.first(piece));
+    send(call.handle, header, rest.first(piece));
     if (piece == rest.size()) readings_.erase(call.request.client);
   }
 
@@ -307,7 +362,7 @@ class Server::State {
       std::span<const std::byte> body;
       if (answer->result) body = std::as_bytes(std::span(&*answer->result, 1));
       write_events();
-      inbox_->reply(waiting.call.handle, answer->header, body);
+      send(waiting.call.handle, answer->header, body);
       return true;
     });
   }
@@ -317,10 +372,15 @@ class Server::State {
     std::uint64_t lost = 0;
     for (const auto& [chunk, loss] : losses_)
       lost += loss.most;
+    if (is_book(call.request.chunk)) {
+      // Of the whole job: updates that were in the book and had to be made again, and those that it lost itself.
+      const auto own = losses_.find(book_chunk_);
+      lost = book_->counts().again + (own == losses_.end() ? 0 : own->second.most);
+    }
     json["lost_updates"] = lost;
     if (book_) {
       const BookCounts& counts = book_->counts();
-      json["updates"] = counts.updates;
+      json["updates"] = counts.updates - counts.again;  // of a lane that was lost and came again the last one counts
       json["dropped"] = counts.dropped;
       json["repeated"] = counts.repeated;
       json["skipped"] = counts.skipped;
@@ -333,7 +393,7 @@ class Server::State {
     header.generation = map().generation;
     header.version = version(header.chunk);
     header.id = next_update(header.chunk, header.client);
-    inbox_->reply(call.handle, header, std::as_bytes(std::span(text)));
+    send(call.handle, header, std::as_bytes(std::span(text)));
   }
 
   // --- Maps.
@@ -384,11 +444,52 @@ class Server::State {
                               options_.number, loss->second.most, request.chunk, loss->second.restored));
   }
 
-  void load_snapshots() {
+  bool keeps_snapshots() const { return plan_.snapshot_seconds > 0; }
+
+  // What was written down at different times becomes one state by way of the book: of the lanes that are in it, those
+  // that some chunk has not got are taken out and computed again, before anybody finds this server.
+  void begin_from_snapshots() {
+    ServerMaps maps(options_.store);
+    maps.look();
+    // With copies a chunk comes from one that has it as it is.
+    if (maps.current().copies > 1) return;
+    std::vector<std::uint32_t> restored;
     for (Snapshot& snapshot : read_snapshots(plan_.folder, options_.number)) {
+      // One that has moved to another server since is not this one's any more.
+      if (maps.current().primary(snapshot.chunk) != options_.number) continue;
       write(snapshot.chunk, snapshot.state);
       losses_[snapshot.chunk] = {version(snapshot.chunk), 0};
+      if (shard_.has(snapshot.chunk)) restored.push_back(snapshot.chunk);
     }
+    if (restored.empty() || any_synchronous(plan_.phases)) return;
+    std::optional<Client> client;
+    for (const std::uint32_t chunk : restored) {
+      ByteWriter lanes;
+      shard_.lanes(chunk).save(lanes);
+      const std::vector<std::byte> body = lanes.take();
+      if (maps.current().primary(book_chunk_) == options_.number) {
+        if (book_) book_->reopen(body);
+        continue;
+      }
+      if (!client)
+        client.emplace(ClientOptions{plan_.workers + options_.number, options_.store, options_.connect, [] {}});
+      client->find_servers(Deadline::after(options_.patience));
+      client->call({.verb = Verb::kReopen, .chunk = book_chunk_}, body, {}, Deadline::after(options_.patience));
+    }
+    options_.tell(fmt::format("server {}: {} parts of the model are as they were last written down", options_.number,
+                              restored.size()));
+  }
+
+  void reopen(const Incoming& call) {
+    if (call.request.client < plan_.workers || !is_book(call.request.chunk))
+      return refuse(call, "only servers reopen, and the book");
+    Status status = Status::kRefused;
+    try {
+      status = book_->reopen(call.body);
+    } catch (const Error& error) {
+      return refuse(call, error.message());
+    }
+    change(call, status);
   }
 
   // One chunk at a time, so that nobody waits long.
@@ -399,7 +500,10 @@ class Server::State {
     if (snapshot_chunk_ == 0)
       next_snapshot_ = now + std::chrono::duration_cast<Clock::Instant::duration>(
                                  std::chrono::duration<double>(plan_.snapshot_seconds));
-    if (!has(chunk) || !is_primary(chunk)) return;
+    if (has(chunk) && is_primary(chunk)) write_down(chunk);
+  }
+
+  void write_down(std::uint32_t chunk) {
     try {
       write_snapshot(plan_.folder, options_.number, {chunk, read(chunk)});
     } catch (const Error& error) {
@@ -412,7 +516,13 @@ class Server::State {
     if (!book_ || plan_.event_log.empty()) return;
     const std::string events = book_->take_events();
     // A copy would say everything again.
-    if (!events.empty() && is_primary(book_chunk_)) std::ofstream(plan_.event_log, std::ios::app) << events;
+    if (events.empty() || !is_primary(book_chunk_)) return;
+    // With who says it: a primary that is lost before anybody else has learned of something leaves it to the next one
+    // to say it once more.
+    std::ofstream log(plan_.event_log, std::ios::app);
+    std::istringstream lines(events);
+    for (std::string line; std::getline(lines, line);)
+      log << fmt::format("{{\"server\":{},\"attempt\":{},{}\n", options_.number, options_.attempt, line.substr(1));
   }
 
   struct Reading {
@@ -429,8 +539,14 @@ class Server::State {
   const ServerOptions options_;
   const ServerPlan plan_;
   std::atomic<bool> stopping_ = false;
+  // How the thread in run() gets on, for others.
+  std::atomic<std::uint64_t> turns_ = 0;
+  Mutex thread_mutex_;
+  std::optional<clockid_t> thread_clock_ MUSTER_GUARDED_BY(thread_mutex_);
+  const control::ServerMap no_map_{};
   // What moves.
   ServerMaps maps_;
+  bool entered_ = false;  // this process is in the maps
   std::unique_ptr<Inbox> inbox_;
   Shard shard_;
   TableShard tables_;
@@ -478,6 +594,9 @@ void Server::run() {
 }
 void Server::stop() {
   state_->stop();
+}
+std::optional<Server::Progress> Server::progress() const {
+  return state_->progress();
 }
 
 }  // namespace muster::strategies

@@ -7,7 +7,7 @@
 // by a later one makes it look for that map. Nothing in here waits for another process: whoever is slow, stopped or
 // dead holds up only what depends on it, until the next map.
 //
-// Thread safety: run() is one thread; stop() and address() may be called from any.
+// Thread safety: run() is one thread; the others may be called from any.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "muster/comm/store.h"
@@ -54,6 +55,13 @@ class Server {
   // Serves until stop().
   void run();
   void stop();
+
+  // How far run() has come: turns of its loop, and what the processor has done for it. While run() runs.
+  struct Progress {
+    std::uint64_t turns = 0;
+    std::chrono::nanoseconds processor_time{};
+  };
+  std::optional<Progress> progress() const;
 
  private:
   class State;

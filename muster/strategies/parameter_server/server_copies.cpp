@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
@@ -14,12 +15,14 @@ constexpr std::chrono::seconds kAnswer{1};       // of a reply that is there
 
 }  // namespace
 
-// A call that is answered when all copies have what it changed.
+// What happens when all copies have a change: its call is answered, and so are those that were told of it.
 struct ServerCopies::Pending {
-  std::uint64_t handle = 0;
+  std::optional<std::uint64_t> handle;  // nothing: nobody called
   Header reply;
+  std::vector<std::byte> body{};
   int waits_for = 0;
   bool stale = false;
+  std::vector<std::shared_ptr<Pending>> followers{};
 };
 
 struct ServerCopies::Outgoing {
@@ -56,7 +59,24 @@ bool ServerCopies::pass_on(const Incoming& call, const Header& reply) {
     copies_[holder.server].queue.push_back(std::move(out));
     ++pending->waits_for;
   }
-  return pending->waits_for > 0;
+  return wait_for_copies(pending);
+}
+
+bool ServerCopies::wait_for_copies(const std::shared_ptr<Pending>& pending) {
+  if (pending->waits_for == 0) return false;
+  under_way_[pending->reply.chunk].push_back(pending);
+  return true;
+}
+
+bool ServerCopies::answer_behind(std::uint64_t handle, const Header& reply, std::span<const std::byte> body) {
+  const auto changes = under_way_.find(reply.chunk);
+  if (changes == under_way_.end()) return false;
+  const auto follower = std::make_shared<Pending>(Pending{handle, reply, {body.begin(), body.end()}});
+  for (const std::shared_ptr<Pending>& change : changes->second) {
+    change->followers.push_back(follower);
+    ++follower->waits_for;
+  }
+  return true;
 }
 
 bool ServerCopies::fill_all(const Incoming& call, const Header& reply) {
@@ -64,7 +84,7 @@ bool ServerCopies::fill_all(const Incoming& call, const Header& reply) {
   for (const control::ChunkHolder& holder : map().chunks[reply.chunk]) {
     if (holder.server != options_.number) fill(holder.server, reply.chunk, pending);
   }
-  return pending->waits_for > 0;
+  return wait_for_copies(pending);
 }
 
 void ServerCopies::fill(std::uint32_t server, std::uint32_t chunk, const std::shared_ptr<Pending>& pending) {
@@ -150,9 +170,22 @@ void ServerCopies::settle_doubts() {
 
 void ServerCopies::settle(const std::shared_ptr<Pending>& pending) {
   if (!pending || --pending->waits_for > 0) return;
-  if (pending->stale) pending->reply.status = Status::kStale;
-  MUSTER_FAILPOINT("server.push.before_reply");
-  options_.answer(pending->handle, pending->reply);
+  if (const auto changes = under_way_.find(pending->reply.chunk); changes != under_way_.end()) {
+    std::erase(changes->second, pending);
+    if (changes->second.empty()) under_way_.erase(changes);
+  }
+  if (pending->stale) {
+    pending->reply.status = Status::kStale;
+    pending->body.clear();
+  }
+  if (pending->handle) {
+    MUSTER_FAILPOINT("server.push.before_reply");
+    options_.answer(*pending->handle, pending->reply, pending->body);
+  }
+  for (const std::shared_ptr<Pending>& follower : std::exchange(pending->followers, {})) {
+    follower->stale = follower->stale || pending->stale;
+    settle(follower);
+  }
 }
 
 bool ServerCopies::same_process(const control::ServerMap& before, std::uint32_t server) const {
@@ -172,11 +205,14 @@ void ServerCopies::forget_changed_servers(const control::ServerMap& before) {
 
 void ServerCopies::refill(const control::ServerMap& before, std::uint32_t chunk) {
   const bool was_primary = before.primary(chunk) == options_.number;
+  // Nobody has called; but what this server tells of the chunk waits for those that are counted on.
+  const auto pending = std::make_shared<Pending>(Pending{std::nullopt, {.chunk = chunk}});
   for (const control::ChunkHolder& holder : map().chunks[chunk]) {
     if (holder.server == options_.number) continue;
     const bool followed = was_primary && before.holds(chunk, holder.server) && same_process(before, holder.server);
-    if (!followed) fill(holder.server, chunk, nullptr);
+    if (!followed) fill(holder.server, chunk, holder.filling ? nullptr : pending);
   }
+  wait_for_copies(pending);
 }
 
 }  // namespace muster::strategies

@@ -28,7 +28,7 @@ struct ServerCopiesOptions {
   // The state of a chunk as it is.
   std::function<std::vector<std::byte>(std::uint32_t chunk)> read;
   // A call may be answered now.
-  std::function<void(std::uint64_t handle, const Header& reply)> answer;
+  std::function<void(std::uint64_t handle, const Header& reply, std::span<const std::byte> body)> answer;
 };
 
 class ServerCopies {
@@ -44,6 +44,10 @@ class ServerCopies {
   bool pass_on(const Incoming& call, const Header& reply);
   // The same for a call that wrote a whole chunk: all copies get it as it is.
   bool fill_all(const Incoming& call, const Header& reply);
+
+  // An answer that tells of a chunk as it is goes out when the copies that count have it like that, too; false if they
+  // do: it may go now. The body is copied.
+  bool answer_behind(std::uint64_t handle, const Header& reply, std::span<const std::byte> body);
 
   // What can be done now, without waiting.
   void exchange();
@@ -68,13 +72,15 @@ class ServerCopies {
   const control::ServerMap& map() const { return maps_.current(); }
   bool is_primary(std::uint32_t chunk) const { return map().primary(chunk) == options_.number; }
   bool same_process(const control::ServerMap& before, std::uint32_t server) const;
+  bool wait_for_copies(const std::shared_ptr<Pending>& pending);
   void fill(std::uint32_t server, std::uint32_t chunk, const std::shared_ptr<Pending>& pending);
   void exchange_with(std::uint32_t server, Copy& copy);
   void settle(const std::shared_ptr<Pending>& pending);
 
   const ServerCopiesOptions options_;
   const ServerMaps& maps_;
-  std::map<std::uint32_t, Copy> copies_;  // by server
+  std::map<std::uint32_t, Copy> copies_;                                      // by server
+  std::map<std::uint32_t, std::vector<std::shared_ptr<Pending>>> under_way_;  // by chunk: changes that copies lack
   std::vector<Doubt> doubts_;
 };
 

@@ -35,6 +35,13 @@ bool ServerMaps::look() {
   return true;
 }
 
+bool ServerMaps::advance() {
+  const std::optional<std::string> text = value(*store_, control::map_key(map_.generation + 1));
+  if (!text) return false;
+  map_ = control::ServerMap::from_text(*text);
+  return true;
+}
+
 void ServerMaps::wait_after(std::uint64_t generation, const Deadline& deadline) {
   for (;;) {
     look();

@@ -1,4 +1,7 @@
-// The job's server maps as its processes read them: the newest one in the store.
+// The job's server maps as its processes read them from the store.
+//
+// Clients take the newest: it says where a chunk is. Servers take one after the other: what a server has of a chunk
+// depends on every map since it was filled, and one that held a chunk, lost it and is to hold it again must know.
 #pragma once
 
 #include <memory>
@@ -18,6 +21,8 @@ class ServerMaps {
   const control::ServerMap& current() const { return map_; }
   // Takes the newest map there is. True if that is another one than before.
   bool look();
+  // Takes the one after the current; false if there is none.
+  bool advance();
   // Until there is a later one than `generation`. Throws kTimeout.
   void wait_after(std::uint64_t generation, const Deadline& deadline);
 

@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/compute/optimizer_json.h"
 #include "muster/control/server_map.h"
 
 namespace muster::strategies {
@@ -14,57 +15,6 @@ namespace {
 constexpr const char* kWhere = "the plan of the parameter server";
 constexpr std::size_t kRowsBody = 256 * 1024;  // of calls with rows, at least
 constexpr std::size_t kPiece = 48 * 1024;      // of the text, in one value of the store
-
-template <typename Options>
-Json moments_json(const char* name, const Options& o) {
-  return {{"name", name},     {"lr", o.lr},   {"beta1", o.beta1},
-          {"beta2", o.beta2}, {"eps", o.eps}, {"decay", o.weight_decay}};
-}
-
-struct OptimizerWriter {
-  Json operator()(const compute::Sgd& o) const {
-    return {{"name", "sgd"},           {"lr", o.lr},
-            {"momentum", o.momentum},  {"dampening", o.dampening},
-            {"decay", o.weight_decay}, {"nesterov", o.nesterov}};
-  }
-  Json operator()(const compute::Adam& o) const { return moments_json("adam", o); }
-  Json operator()(const compute::AdamW& o) const { return moments_json("adamw", o); }
-  Json operator()(const compute::Lamb& o) const { return moments_json("lamb", o); }
-  Json operator()(const compute::Lars& o) const {
-    return {{"name", "lars"},   {"lr", o.lr},   {"momentum", o.momentum}, {"decay", o.weight_decay},
-            {"trust", o.trust}, {"eps", o.eps}, {"nesterov", o.nesterov}};
-  }
-};
-
-Json optimizer_json(const compute::OptimizerOptions& options) {
-  return std::visit(OptimizerWriter{}, options);
-}
-
-template <typename Options>
-Options moments_from(const Json& json) {
-  Options options;
-  options.lr = json_get<double>(json, "lr", kWhere);
-  options.beta1 = json_get<double>(json, "beta1", kWhere);
-  options.beta2 = json_get<double>(json, "beta2", kWhere);
-  options.eps = json_get<double>(json, "eps", kWhere);
-  options.weight_decay = json_get<double>(json, "decay", kWhere);
-  return options;
-}
-
-compute::OptimizerOptions optimizer_from(const Json& json) {
-  const auto name = json_get<std::string>(json, "name", kWhere);
-  if (name == "adam") return moments_from<compute::Adam>(json);
-  if (name == "adamw") return moments_from<compute::AdamW>(json);
-  if (name == "lamb") return moments_from<compute::Lamb>(json);
-  const auto number = [&](const char* key) { return json_get<double>(json, key, kWhere); };
-  if (name == "lars") {
-    return compute::Lars{number("lr"),    number("momentum"), number("decay"),
-                         number("trust"), number("eps"),      json_get<bool>(json, "nesterov", kWhere)};
-  }
-  if (name != "sgd") throw Error(ErrorKind::kDamaged, fmt::format("no optimizer \"{}\"", name), kWhere);
-  return compute::Sgd{number("lr"), number("momentum"), number("dampening"), number("decay"),
-                      json_get<bool>(json, "nesterov", kWhere)};
-}
 
 Json table_json(const ServerTable& table) {
   const TableOptions& o = table.options;
@@ -187,7 +137,7 @@ std::string ServerPlan::to_text() const {
                   {"tables", table_list},
                   {"buffers", slots},
                   {"rules", tensor_rules},
-                  {"optimizer", optimizer_json(optimizer)},
+                  {"optimizer", compute::to_json(optimizer)},
                   {"chunk_floats", chunk_floats},
                   {"lanes", lanes},
                   {"phases", phase_list},
@@ -219,7 +169,7 @@ ServerPlan ServerPlan::from_text(const std::string& text) {
     plan.phases.clear();
     for (const Json& phase : json.at("phases"))
       plan.phases.push_back({phase.at(0), parse_consistency(phase.at(1).get<std::string>())});
-    plan.optimizer = optimizer_from(json.at("optimizer"));
+    plan.optimizer = compute::optimizer_from_json(json.at("optimizer"), kWhere);
     plan.chunk_floats = json.at("chunk_floats");
     plan.separate_tensors = json.at("separate_tensors");
     for (const Json& table : json.at("tables"))
@@ -241,6 +191,11 @@ ServerPlan ServerPlan::from_text(const std::string& text) {
   } catch (const Json::exception& error) {
     throw Error(ErrorKind::kDamaged, error.what(), kWhere);
   }
+}
+
+bool any_synchronous(const std::vector<Phase>& phases) {
+  return std::any_of(phases.begin(), phases.end(),
+                     [](const Phase& phase) { return is_synchronous(phase.consistency); });
 }
 
 void put_plan(comm::Store& store, const ServerPlan& plan) {

@@ -76,6 +76,9 @@ struct ServerPlan {
   static ServerPlan from_text(const std::string& text);
 };
 
+// Whether there are steps whose lanes are taken together.
+bool any_synchronous(const std::vector<Phase>& phases);
+
 // Leaves the plan in the store, where get_plan() finds it.
 void put_plan(comm::Store& store, const ServerPlan& plan);
 ServerPlan get_plan(comm::Store& store, const Deadline& deadline);

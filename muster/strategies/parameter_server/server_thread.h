@@ -15,6 +15,8 @@ class ServerThread {
   ServerThread& operator=(const ServerThread&) = delete;
   ~ServerThread() { server_.stop(); }
 
+  const Server& server() const { return server_; }
+
  private:
   Server server_;
   std::jthread thread_;

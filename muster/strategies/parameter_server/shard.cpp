@@ -89,8 +89,12 @@ std::uint64_t Shard::version(std::uint32_t chunk) const {
   return held_.at(chunk)->history.version;
 }
 
+const AppliedSet& Shard::lanes(std::uint32_t chunk) const {
+  return held_.at(chunk)->history.lanes;
+}
+
 std::uint64_t Shard::floor(std::uint32_t chunk) const {
-  return held_.at(chunk)->history.lanes.floor();
+  return lanes(chunk).floor();
 }
 
 // Readers of the version before the present one are told that its memory is written now.
@@ -153,8 +157,10 @@ Status Shard::push(const Header& header, std::span<const std::byte> body) {
   const std::size_t marks = (header.flags & kSomeAbsent) == 0 ? 0 : chunk.last_tensor - chunk.first_tensor;
   const auto lanes = static_cast<std::uint32_t>(header.first);
   const bool own = (header.flags & kOwnUpdate) != 0;
+  const bool skipped = (header.flags & kSkipped) != 0;
   const bool known = own ? header.client < plan_.workers + plan_.servers : header.lane < lanes && lanes <= plan_.lanes;
-  if (!known || body.size() != chunk.floats() * sizeof(float) + marks) return Status::kRefused;
+  if (!known || body.size() != (skipped ? 0 : chunk.floats() * sizeof(float) + marks)) return Status::kRefused;
+  if (skipped && (header.flags & (kKept | kOwnUpdate | kSomeAbsent)) != 0) return Status::kRefused;
   if ((own && header.first > header.id) || (own_ && (header.flags & kKept) != 0)) return Status::kRefused;
   AppliedSet& applied = own ? held.history.own[header.client] : held.history.lanes;
   if (own) applied.close_below(header.first);
@@ -175,6 +181,10 @@ Status Shard::push(const Header& header, std::span<const std::byte> body) {
     held.present[header.lane].resize(plan_.layout.tensors().size());
     mark_present(chunk, header, body, held.present[header.lane]);
     held.kept |= std::uint64_t{1} << header.lane;
+    return Status::kDone;
+  }
+  if (skipped) {
+    applied.add(step, header.lane, lanes);
     return Status::kDone;
   }
   mark_present(chunk, header, body, present_);

@@ -6,8 +6,9 @@
 //
 // Thread safety: one thread. Headers, by verb:
 //   kPush       chunk, step, lane, first = lanes of the step, version = the one it was computed from, rate, scale;
-//               flags kKept (a lane of a synchronous step) and kSomeAbsent (marks of present tensors follow the
-//               floats). With kOwnUpdate: client, id = its update of this chunk, counted up, first = all below are over
+//               flags kKept (a lane of a synchronous step), kSomeAbsent (marks of present tensors follow the floats)
+//               and kSkipped (a lane without an update, and without a body). With kOwnUpdate: client, id = its update
+//               of this chunk, counted up, first = all below are over
 //   kRecords    chunk, step, second = mask of lanes that count
 //   kApply      chunk, step, second = mask, rate, scale; flags kSkipped (a gradient was not finite)
 #pragma once
@@ -53,7 +54,8 @@ class Shard {
   // REQUIRES, of all that follow unless they say else: has(chunk).
   View view(std::uint32_t chunk) const;
   std::uint64_t version(std::uint32_t chunk) const;
-  // All steps below are closed.
+  // The lanes that it has seen; and: all steps below are closed.
+  const AppliedSet& lanes(std::uint32_t chunk) const;
   std::uint64_t floor(std::uint32_t chunk) const;
 
   // The number that the client's next own update has.

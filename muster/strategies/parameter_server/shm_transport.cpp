@@ -454,6 +454,16 @@ class ShmConnection final : public Connection {
   Clock::Instant last_look_{};
 };
 
+// The name of a server that has died is anybody's. Whoever is there now is not the server: it is lost.
+comm::SharedRegion fetch(const std::string& address, const Deadline& deadline) {
+  try {
+    return comm::fetch_region(address, deadline);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    throw Error(ErrorKind::kPeerLost, error.message(), address, error.remedy());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Inbox> make_shm_inbox(const TransportLimits& limits, std::size_t memory_bytes) {
@@ -462,7 +472,7 @@ std::unique_ptr<Inbox> make_shm_inbox(const TransportLimits& limits, std::size_t
 }
 
 std::unique_ptr<Connection> connect_shm(const std::string& address, std::uint32_t client, const Deadline& deadline) {
-  comm::SharedRegion region = comm::fetch_region(address, deadline);
+  comm::SharedRegion region = fetch(address, deadline);
   const std::size_t size = region.bytes().size();
   if (size < sizeof(ShmSeats::Control))
     throw Error(ErrorKind::kDamaged, fmt::format("the region is truncated: it has only {} bytes", size), kPlace);

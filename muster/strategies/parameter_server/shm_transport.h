@@ -22,9 +22,10 @@ namespace muster::strategies {
 // std::atomic_thread_fence(std::memory_order_release), then writes.
 std::unique_ptr<Inbox> make_shm_inbox(const TransportLimits& limits, std::size_t memory_bytes);
 
-// Throws kPeerLost (nobody serves there), kMismatch (another process has that number, or it is no parameter server),
-// kInvalidInput (no such number or address), kDamaged, kTimeout. After the process of a client was killed, the next one
-// gets its place; calls that the server is still at occupy their part of the window until they are answered.
+// Throws kPeerLost (nobody serves there, or a process of another user), kMismatch (another process has that number, or
+// it is no parameter server), kInvalidInput (no such number or address), kDamaged, kTimeout. After the process of a
+// client was killed, the next one gets its place; calls that the server is still at occupy their part of the window
+// until they are answered.
 std::unique_ptr<Connection> connect_shm(const std::string& address, std::uint32_t client, const Deadline& deadline);
 
 }  // namespace muster::strategies

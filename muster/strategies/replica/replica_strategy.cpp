@@ -7,8 +7,8 @@
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::seconds kStartTimeout{60};
-constexpr std::size_t kPage = 4096;  // a version that is mapped again begins on a page
+constexpr std::chrono::hours kStartTimeout{1};  // ranks may load for very different times; a dead one is seen at once
+constexpr std::size_t kPage = 4096;             // a version that is mapped again begins on a page
 
 std::size_t version_stride(const StrategyOptions& options) {
   return (version_bytes(options) + kPage - 1) / kPage * kPage;

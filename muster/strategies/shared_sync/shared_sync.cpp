@@ -14,7 +14,7 @@
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::seconds kStartTimeout{60};
+constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: members/arena_access.cpp says why
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
 enum Phase : int { kReduced = 1, kMeasured = 2 };
@@ -231,7 +231,11 @@ StepOutcome SharedSync::commit(const compute::UpdateRule& rule, Deadline deadlin
   for (std::size_t lane = 0; lane < count; ++lane)
     gradients.push_back({lanes_[lane].area.gradient.data(), lanes_[lane].area.present.data()});
 
-  compute::reduce_slice(options_.layout, gradients, slice_, next.state, next.records);
+  const bool at_once = compute::updates_at_once(rule);
+  if (at_once)
+    compute::reduce_and_update_slice(options_.layout, gradients, rule, slice_, current, next.state, next.records);
+  else
+    compute::reduce_slice(options_.layout, gradients, slice_, next.state, next.records);
   const auto meet = [&](Phase phase) {
     arena_.arrive(phase);
     timed([&] { arena_.wait_arrived(phase, deadline); });
@@ -243,7 +247,8 @@ StepOutcome SharedSync::commit(const compute::UpdateRule& rule, Deadline deadlin
       compute::measure_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
       meet(kMeasured);
     }
-    compute::update_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
+    if (!at_once)
+      compute::update_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
     if (members_.index() == 0) merge(count, next.buffers);
   }
   // Before the commit: the lanes belong to the next step after it.
@@ -272,13 +277,10 @@ StepOutcome SharedSync::summarize(const compute::Verdict& verdict, std::size_t c
   outcome.applied = verdict.apply;
   outcome.gradient_norm = verdict.gradient_norm;
   outcome.samples = step_->samples();
-  for (std::size_t lane = 0; lane < count; ++lane) {
-    outcome.loss += lanes_[lane].report->loss_sum;
-    outcome.score += lanes_[lane].report->score;
-    outcome.stop |= lanes_[lane].report->stop > 0;
-    outcome.change = std::max(outcome.change, static_cast<std::uint64_t>(lanes_[lane].report->change));
-  }
-  outcome.loss /= static_cast<double>(outcome.samples);
+  compute::LaneReport totals;
+  for (std::size_t lane = 0; lane < count; ++lane)
+    totals += *lanes_[lane].report;
+  outcome.take(totals);
   return outcome;
 }
 

@@ -11,7 +11,7 @@ namespace muster {
 namespace {
 
 // Pages that the kernel gives this process while it fills a block of the size of a tensor.
-long faults_of_a_block() {
+[[maybe_unused]] long faults_of_a_block() {
   constexpr std::size_t kBytes = std::size_t{16} << 20;
   rusage before{};
   rusage after{};

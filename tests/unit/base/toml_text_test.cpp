@@ -117,6 +117,18 @@ TEST(TomlText, RefusesTextThatIsNotClosed) {
   expect_refused("b = \"abc\\\n\"", 1, "not closed");
 }
 
+TEST(TomlText, RefusesEscapesThatAreNoCharacter) {
+  expect_fine(R"(a = "\u0041\uD7FF\ue000\U0010ffff\\ud800")");
+  expect_fine(R"(a = '\ud800')");
+  expect_refused("\na = \"\\ud800\"", 2, "\\ud800");
+  expect_refused("a = \"\\uDFFF\"", 1, "\\uDFFF");
+  expect_refused("a = \"\\U00110000\"", 1, "\\U00110000");
+  expect_refused("a = \"\"\"x\n\\ud8001\"\"\"", 2, "\\ud800 ");
+  // Too few digits are the parser's to refuse, and nothing is read behind the end.
+  expect_fine(R"(a = "\ud80")");
+  expect_refused("a = \"\\u", 1, "not closed");
+}
+
 TEST(TomlText, RefusesBracketsThatAreNotClosed) {
   expect_refused("a = 1\nb = [1,\n2\nc = 3\n", 2, "not closed");
   expect_refused("b = {x = 1\n", 1, "not closed");

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/json.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_client.h"
@@ -70,6 +73,23 @@ TEST_F(JobServiceTest, WishesForAllWorkersUntilToldOtherwise) {
   EXPECT_FALSE(service_->wishes().stop);
 }
 
+TEST_F(JobServiceTest, WhatHappensIsInTheSupervisorsLogAtOnceAlsoWhatCameBeforeTheFolderWasKnown) {
+  service_->note("worker 1 is lost");
+  service_->report(with_note(report(1, 5), run()));
+  service_->note("worker 2 is lost");
+  EXPECT_THAT(testing::slurp(folder_ / "log.supervisor.txt"),
+              ::testing::AllOf(HasSubstr("worker 1 is lost"), HasSubstr("worker 2 is lost")));
+}
+
+TEST_F(JobServiceTest, AFailureIsWrittenIntoTheRunsFolder) {
+  service_->report(with_note(report(1, 5), run()));
+  service_->end(JobPhase::kFailed, "the disk is gone");
+  EXPECT_EQ(Json::parse(testing::slurp(folder_ / "metrics.jsonl")),
+            (Json{{"event", "failed"}, {"step", 5}, {"reason", "the disk is gone"}}));
+  for (const char* file : {"log.txt", "log.supervisor.txt"})
+    EXPECT_THAT(testing::slurp(folder_ / file), HasSubstr("failed after step 5: the disk is gone")) << file;
+}
+
 TEST_F(JobServiceTest, MembersThatWereThereBeforeTheFolderWasKnownAreRecorded) {
   service_->report(report(1, 0));
   EXPECT_THAT(folder_.names(), IsEmpty());
@@ -117,7 +137,7 @@ TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
   EXPECT_EQ(status.generation, 2U);
   EXPECT_EQ(status.step, 40U);
   EXPECT_EQ(status.total_steps, 90U);
-  EXPECT_EQ(status.epoch, 1U);
+  EXPECT_EQ(status.epoch, 2U);
   ASSERT_THAT(status.members, SizeIs(3));
   EXPECT_EQ(status.members[0].state, "running");
   EXPECT_EQ(status.members[0].lane, 4U);
@@ -131,6 +151,21 @@ TEST_F(JobServiceTest, TellsHowItStandsAndTakesCommands) {
   EXPECT_TRUE(service_->wishes().stop);
   service_->end(JobPhase::kStopped, "");
   EXPECT_FALSE(client.status(soon()).live);
+}
+
+// Two commands at once: the one that has read the record first is held up before it can say what it has read.
+TEST_F(JobServiceTest, AStopThatWasAcknowledgedIsNotTakenBackByAnotherCommand) {
+  service_->report(with_note(report(2, 40), run()));
+  arm_failpoints("job_service.wishes.read=delay=1000@call=0");
+  std::thread scales([&] { control::ControlClient(folder_.path()).scale({.workers = 2}, soon()); });
+  while (failpoint_hits("job_service.wishes.read") == 0)
+    std::this_thread::yield();
+  control::ControlClient(folder_.path()).stop(soon());
+  EXPECT_TRUE(service_->wishes().stop);
+  scales.join();
+  disarm_failpoints();
+  EXPECT_TRUE(service_->wishes().stop);
+  EXPECT_EQ(service_->wishes().workers, 2);
 }
 
 TEST_F(JobServiceTest, AChangeIsToldToTheWorkersAndRecordedWithTheStepTheyGiveIt) {

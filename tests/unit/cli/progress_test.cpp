@@ -69,7 +69,8 @@ class ProgressTest : public ::testing::Test {
 };
 
 TEST_F(ProgressTest, ATerminalGetsOneLineThatIsRewritten) {
-  ProgressView view(ProgressStyle::kLive, out_.file(), err_.file(), 200, clock_);
+  ProgressView view(
+      ProgressStyle::kLive, out_.file(), err_.file(), [] { return 200; }, clock_);
   start(view);
   EXPECT_THAT(out_.take(), AllOf(HasSubstr("runs/x"), HasSubstr("1,234,567 parameters"), HasSubstr("10 in 2 lanes")));
   steps(view, 1, 50, std::chrono::milliseconds(200));
@@ -79,11 +80,12 @@ TEST_F(ProgressTest, ATerminalGetsOneLineThatIsRewritten) {
   EXPECT_THAT(
       text,
       HasSubstr(
-          "epoch 1/2 [==========>         ] step 50/100  loss 0.5000  accuracy 0.7500  50 samples/s  30.0 s left"));
+          "epoch 1/2  [==========>         ]  step 50/100  loss 0.5000  accuracy 0.7500  50 samples/s  30.0 s left"));
 }
 
 TEST_F(ProgressTest, TheLiveLineIsNotRewrittenMoreOftenThanEyesSee) {
-  ProgressView view(ProgressStyle::kLive, out_.file(), err_.file(), 200, clock_);
+  ProgressView view(
+      ProgressStyle::kLive, out_.file(), err_.file(), [] { return 200; }, clock_);
   start(view);
   out_.take();
   steps(view, 1, 100, std::chrono::milliseconds(1));
@@ -92,7 +94,8 @@ TEST_F(ProgressTest, TheLiveLineIsNotRewrittenMoreOftenThanEyesSee) {
 }
 
 TEST_F(ProgressTest, TheLiveLineFitsTheTerminal) {
-  ProgressView view(ProgressStyle::kLive, out_.file(), err_.file(), 40, clock_);
+  ProgressView view(
+      ProgressStyle::kLive, out_.file(), err_.file(), [] { return 40; }, clock_);
   start(view);
   out_.take();
   steps(view, 1, 1, std::chrono::milliseconds(200));
@@ -100,8 +103,84 @@ TEST_F(ProgressTest, TheLiveLineFitsTheTerminal) {
   EXPECT_LE(text.size(), 40U + 4U);  // with the return and the erase code
 }
 
+// What is left of the line without its codes.
+std::string last_line(const std::string& text) {
+  const std::size_t begin = text.rfind('\r') + 1;
+  return text.substr(begin, text.find('\x1b', begin) - begin);
+}
+
+TEST_F(ProgressTest, InANarrowTerminalRateAndTimeLeftAreTheLastToGo) {
+  int width = 80;
+  ProgressView view(
+      ProgressStyle::kLive, out_.file(), err_.file(), [&] { return width; }, clock_);
+  start(view);
+  steps(view, 1, 50, std::chrono::milliseconds(200));
+  EXPECT_EQ(last_line(out_.take()), "epoch 1/2  step 50/100  loss 0.5000  accuracy 0.7500  50 samples/s  30.0 s left");
+  const std::vector<std::pair<int, std::string>> narrower{
+      {79, "epoch 1/2  [======>     ]  step 51/100  loss 0.5000  50 samples/s  29.8 s left"},
+      {70, "epoch 1/2  step 52/100  loss 0.5000  50 samples/s  29.6 s left"},
+      {50, "epoch 1/2  loss 0.5000  50 samples/s  29.4 s left"},
+      {37, "epoch 1/2  50 samples/s  29.2 s left"},
+      {30, "epoch 1/2  29.0 s left"},
+      {100, "epoch 1/2  [========>       ]  step 56/100  loss 0.5000  accuracy 0.7500  50 samples/s  28.8 s left"}};
+  std::uint64_t step = 51;
+  for (const auto& [columns, expected] : narrower) {
+    width = columns;
+    steps(view, step, step, std::chrono::milliseconds(200));
+    ++step;
+    EXPECT_EQ(last_line(out_.take()), expected) << columns;
+  }
+}
+
+TEST_F(ProgressTest, CountsToTheStepsOfTheJobAndNotPastThem) {
+  ProgressView view(
+      ProgressStyle::kLive, out_.file(), err_.file(), [] { return 200; }, clock_);
+  trainer::TrainingObserver::Start start;
+  start.score = "accuracy";
+  start.steps_per_epoch = 100;
+  start.total_steps = 130;
+  view.started(start);
+  steps(view, 1, 50, std::chrono::milliseconds(200));
+  EXPECT_THAT(last_line(out_.take()), AllOf(StartsWith("epoch 1/2 "), HasSubstr("step 50/100")));
+  steps(view, 51, 115, std::chrono::milliseconds(200));
+  EXPECT_THAT(last_line(out_.take()),
+              AllOf(StartsWith("epoch 2/2  [==========>         ]  step 15/30"), HasSubstr("3.0 s left")));
+}
+
+TEST_F(ProgressTest, StepsThatWereAllSkippedHaveNoLoss) {
+  ProgressView view(
+      ProgressStyle::kPlain, out_.file(), err_.file(), [] { return 200; }, clock_);
+  start(view);
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  for (const std::uint64_t step : {1, 2}) {
+    clock_.advance(std::chrono::seconds(20));
+    view.step_committed({.epoch = 0,
+                         .step = step,
+                         .step_in_epoch = step,
+                         .loss = none,
+                         .score = none,
+                         .lr = 0.1,
+                         .samples = 10,
+                         .skipped = step});
+  }
+  EXPECT_THAT(out_.take(), AllOf(HasSubstr("all 2 steps skipped (gradient not finite)"), Not(HasSubstr("loss 0.0000")),
+                                 Not(HasSubstr("nan"))));
+  view.validated({.set = "test",
+                  .epoch = 1,
+                  .step = 2,
+                  .train_loss = none,
+                  .train_score = none,
+                  .result = {0.25, {{"accuracy", 0.9}}, 10}});
+  EXPECT_THAT(out_.take(), HasSubstr("no step of this epoch was applied"));
+  trainer::TrainingResult result;
+  result.steps = result.skipped = 2;
+  view.finished(result, "");
+  EXPECT_THAT(out_.take(), HasSubstr("every step was skipped"));
+}
+
 TEST_F(ProgressTest, APipeGetsAPlainLineNowAndThen) {
-  ProgressView view(ProgressStyle::kPlain, out_.file(), err_.file(), 200, clock_);
+  ProgressView view(
+      ProgressStyle::kPlain, out_.file(), err_.file(), [] { return 200; }, clock_);
   start(view);
   out_.take();
   steps(view, 1, 100, std::chrono::milliseconds(250));  // 25 s
@@ -111,7 +190,8 @@ TEST_F(ProgressTest, APipeGetsAPlainLineNowAndThen) {
 }
 
 TEST_F(ProgressTest, ScriptsGetOneObjectALine) {
-  ProgressView view(ProgressStyle::kJson, out_.file(), err_.file(), 200, clock_);
+  ProgressView view(
+      ProgressStyle::kJson, out_.file(), err_.file(), [] { return 200; }, clock_);
   start(view);
   steps(view, 1, 100, std::chrono::milliseconds(250));
   view.validated({.set = "test", .epoch = 1, .step = 100, .result = {0.25, {{"accuracy", 0.9}}, 10}, .best = true});
@@ -133,7 +213,8 @@ TEST_F(ProgressTest, ScriptsGetOneObjectALine) {
 }
 
 TEST_F(ProgressTest, QuietIsQuietButWarns) {
-  ProgressView view(ProgressStyle::kQuiet, out_.file(), err_.file(), 200, clock_);
+  ProgressView view(
+      ProgressStyle::kQuiet, out_.file(), err_.file(), [] { return 200; }, clock_);
   start(view);
   steps(view, 1, 100, std::chrono::milliseconds(250));
   view.finished({}, "");
@@ -143,7 +224,8 @@ TEST_F(ProgressTest, QuietIsQuietButWarns) {
 }
 
 TEST_F(ProgressTest, AnInterruptedRunSaysHowToResume) {
-  ProgressView view(ProgressStyle::kPlain, out_.file(), err_.file(), 200, clock_);
+  ProgressView view(
+      ProgressStyle::kPlain, out_.file(), err_.file(), [] { return 200; }, clock_);
   start(view);
   trainer::TrainingResult result;
   result.end = trainer::TrainingResult::End::kInterrupted;

@@ -75,27 +75,44 @@ TEST_F(RunsTest, BeginningOfSeveralIsRefusedUnlessOneIsAlive) {
   EXPECT_EQ(find_run("fashion", runs()), second);
 }
 
-TEST_F(RunsTest, WhoOnlyReadsMeansTheNewestRunOfAJobByItsWholeName) {
+TEST_F(RunsTest, WhoUsesAModelMeansTheNewestRunOfAJobByItsWholeName) {
   const auto newest = make("text-20260102-120000-002");
   make("text-20260102-120000");
   make("text-2-20260103-120000");
   make("text_lstm-20260103-120000");
+  EXPECT_EQ(find_run("text-2", runs()).filename(), "text-2-20260103-120000") << "others begin so, too";
   EXPECT_EQ(find_newest_run("text", runs()), newest);
-  EXPECT_EQ(find_newest_run("text_l", runs()).filename(), "text_lstm-20260103-120000");
-  EXPECT_EQ(find_newest_run("text-20260102-120000", runs()).filename(), "text-20260102-120000");
-  EXPECT_THROW(find_newest_run("tex", runs()), Error) << "the beginning of several";
+  EXPECT_EQ(find_model("text", runs()).path, newest);
+  EXPECT_EQ(find_model("text_l", runs()).path.filename(), "text_lstm-20260103-120000");
+  EXPECT_EQ(find_model("text-20260102-120000", runs()).path.filename(), "text-20260102-120000");
+  EXPECT_THROW(find_model("tex", runs()), Error) << "the beginning of several";
   EXPECT_THROW(find_run("text", runs()), Error) << "to stop one it must be said which";
 }
 
 TEST_F(RunsTest, AModelIsAFileARunOrANameOfAJob) {
   const auto run = make("mnist-20260102-120000");
   spill(folder_ / "a.safetensors", "");
-  EXPECT_EQ(find_model((folder_ / "a.safetensors").string(), runs()), folder_ / "a.safetensors");
-  EXPECT_EQ(find_model(run.string(), "elsewhere"), run);
-  EXPECT_EQ(find_model("mnist", runs()), run);
+  EXPECT_EQ(find_model((folder_ / "a.safetensors").string(), runs()).path, folder_ / "a.safetensors");
+  EXPECT_EQ(find_model(run.string(), "elsewhere").path, run);
+  EXPECT_EQ(find_model("mnist", runs()).path, run);
   std::filesystem::create_directories(run / "checkpoints");
-  EXPECT_EQ(find_model((run / "checkpoints").string(), runs()), run / "checkpoints") << "what is in a run";
+  EXPECT_EQ(find_model((run / "checkpoints").string(), runs()).path, run / "checkpoints") << "what is in a run";
   EXPECT_THROW(find_model("nothing", runs()), Error);
+}
+
+TEST_F(RunsTest, ANewerRunWithoutACheckpointIsPassedOverAndSaid) {
+  make("iris-20260104-120000");
+  make("iris-20260103-120000");
+  const auto usable = make("iris-20260102-120000");
+  make("iris-20260101-120000");
+  EXPECT_EQ(find_model("iris", runs()).path.filename(), "iris-20260104-120000") << "none has one";
+  for (const char* run : {"iris-20260102-120000", "iris-20260101-120000"})
+    std::filesystem::create_directories(runs() / run / "checkpoints/step-000000000010");
+  const FoundModel found = find_model("iris", runs());
+  EXPECT_EQ(found.path, usable);
+  EXPECT_THAT(found.note, AllOf(HasSubstr("iris-20260104-120000 is newer and has no checkpoint"),
+                                HasSubstr("iris-20260102-120000 is taken")));
+  EXPECT_EQ(find_model((runs() / "iris-20260104-120000").string(), runs()).note, "") << "named by its folder";
 }
 
 TEST_F(RunsTest, UnknownRunIsRefusedWithWhatThereIs) {

@@ -434,8 +434,10 @@ TEST(ArenaDeath, OfEverybodyLeavesNothingBehind) {
   FileDescriptor write_end(ends[1]);
   const auto shared_objects = [] {
     std::vector<std::string> names;
+    // Shared memory is a file there; a folder is somebody's for temporary files.
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-      if (entry.path().filename().string().find("muster") != std::string::npos) names.push_back(entry.path().string());
+      if (entry.is_regular_file() && entry.path().filename().string().find("muster") != std::string::npos)
+        names.push_back(entry.path().string());
     return names;
   };
   const pid_t leader = ::fork();

@@ -93,6 +93,30 @@ TEST_F(ArenaMembers, WhoAsksToEnterIsSeenBeforeItIsAMember) {
   EXPECT_EQ(worker.members(), 0U);
 }
 
+// The generation goes on without it: nobody would begin another one because of it.
+TEST_F(ArenaMembers, TheDeathOfOneThatIsNoMemberIsNobodysLoss) {
+  supervisor_.begin_generation(1, 0b011);
+  Arena member = attach(0);
+  member.enter(1, soon());
+  attach(1).enter(1, soon());
+  status_of_child([&] {
+    attach(2).ask_to_enter();
+    return ::kill(::getpid(), SIGKILL);
+  });
+  ASSERT_TRUE(supervisor_.board().occupant(2));
+  expect_error(ErrorKind::kTimeout, "no rank has claimed lane 0",
+               [&] { member.wait_all_done(1, Deadline::after(std::chrono::milliseconds(200))); });
+  EXPECT_FALSE(member.board().failed());
+  // As a member it would be.
+  supervisor_.begin_generation(2, 0b111);
+  member.enter(2, soon());
+  status_of_child([&] {
+    attach(2).enter(2, soon());
+    return ::kill(::getpid(), SIGKILL);
+  });
+  expect_error(ErrorKind::kPeerLost, "rank 2 (pid", [&] { member.wait_all_done(1, soon()); });
+}
+
 TEST_F(ArenaMembers, ANewcomerWaitsForAGenerationThatItIsAMemberOf) {
   supervisor_.begin_generation(1, 0b011);
   Arena newcomer = attach(1);
@@ -209,6 +233,19 @@ TEST(ArenaAddress, RefusesWhatIsNone) {
                            "muster:11111111111111111"}) {
     expect_error(ErrorKind::kInvalidInput, "is no address of an arena", [&] { ArenaAddress::parse(text); });
   }
+}
+
+TEST(ArenaKeys, AnAppointedFounderHasTheNextRound) {
+  const std::shared_ptr<Store> store = make_memory_store();
+  EXPECT_EQ(open_round(*store), 0);
+  store->set(arena_key(0), appointment(12));
+  EXPECT_EQ(open_round(*store), 1);
+  EXPECT_EQ(appointed_by(store->get(arena_key(0), Deadline::after(std::chrono::nanoseconds(0)))), 12);
+  store->set(arena_key(1), ArenaAddress{"muster-0123", 0x89ab}.text());
+  EXPECT_EQ(open_round(*store), 2);
+  EXPECT_EQ(appointed_by(store->get(arena_key(1), Deadline::after(std::chrono::nanoseconds(0)))), std::nullopt);
+  for (const char* nobody : {"by:", "by:-1", "by:1x", "1"})
+    EXPECT_EQ(appointed_by(nobody), std::nullopt) << nobody;
 }
 
 }  // namespace

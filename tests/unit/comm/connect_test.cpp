@@ -27,9 +27,10 @@ std::vector<Place> at(const std::string& hosts, const std::vector<int>& world = 
   return places;
 }
 
-constexpr AvailableBackends kAll{true, true};
-constexpr AvailableBackends kNoGloo{false, true};
-constexpr AvailableBackends kNone{false, false};
+const MissingGloo kMissing{"nobody installed it", "Install libgloo-dev and build again."};
+const AvailableBackends kAll{{}, true};
+const AvailableBackends kNoGloo{kMissing, true};
+const AvailableBackends kNone{kMissing, false};
 
 TEST(ChooseBackend, FollowsFromWhereTheRanksAre) {
   struct Case {
@@ -79,7 +80,7 @@ TEST(ChooseBackend, RefusesWhatCannotBeAndSaysWhatToDo) {
       {at("a"), "smh", kAll, ErrorKind::kInvalidInput, "did you mean \"shm\"?"},
       {at("aab"), "shm", kAll, ErrorKind::kInvalidInput, "rank 2 is elsewhere than rank 0"},
       {at("aa"), "gloo", kNoGloo, ErrorKind::kUnsupported, "Install libgloo-dev and build again"},
-      {at("ab"), "auto", kNone, ErrorKind::kUnsupported, "Install libgloo-dev and build again"},
+      {at("ab"), "auto", kNone, ErrorKind::kUnsupported, "no gloo backend: nobody installed it. Install libgloo-dev"},
       {at("ab"), "auto", kNoGloo, ErrorKind::kUnsupported, "Install libgloo-dev and build again"},
       {at("aa", {0, 1}), "mpi", kNone, ErrorKind::kUnsupported, "Install libopenmpi-dev and build again"},
       {at("aa", {0, -1}), "mpi", kAll, ErrorKind::kInvalidInput, "rank 1 has none. Start the ranks with mpirun -n 2."},
@@ -123,7 +124,7 @@ TEST(MakeGroup, RanksOfAHostShareMemory) {
 }
 
 TEST(MakeGroup, GlooIsUsedWhenAskedFor) {
-  if (!available_backends().gloo) GTEST_SKIP() << "a build without Gloo";
+  if (available_backends().missing_gloo) GTEST_SKIP() << "a build without Gloo";
   const auto store = make_memory_store();
   testing::run_ranks(2, [&](int rank) {
     GroupOptions options;

@@ -409,9 +409,9 @@ TEST_F(GlooTransportTest, SplitsWithoutDependingOnTheParent) {
   });
 }
 
-TEST(GlooTwin, SaysWhatToInstall) {
+TEST(GlooTwin, SaysWhatIsMissing) {
   if (gloo_available()) GTEST_SKIP() << "this build has Gloo";
-  expect_error(ErrorKind::kUnsupported, "libgloo-dev", [] { make_gloo_transport({}); });
+  expect_error(ErrorKind::kUnsupported, "libgloo", [] { make_gloo_transport({}); });
 }
 
 }  // namespace

@@ -23,11 +23,10 @@ testing::CommandResult run_mpi_ranks(int ranks, const std::string& argument) {
   const testing::TemporaryFolder session;  // where mpirun keeps its sockets and shared memory
   const testing::TemporaryFolder shared;
   std::istringstream text(
-      fmt::format("env ASAN_OPTIONS=detect_leaks=0 MUSTER_TEST_FOLDER={} "  // MPI libraries keep what they allocate
+      fmt::format("env ASAN_OPTIONS=detect_leaks=0 MUSTER_TEST_FOLDER={} TMPDIR={} "  // MPI keeps what it allocates
                   "mpirun --allow-run-as-root --oversubscribe --bind-to none -n {} "
-                  "--mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "
-                  "--mca orte_tmpdir_base {}",
-                  shared.path().string(), ranks, session.path().string()));
+                  "--mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include lo",
+                  shared.path().string(), session.path().string(), ranks));
   std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
   words.insert(words.end(), {MUSTER_MPI_RANKS, argument});
   return testing::run_command(words);

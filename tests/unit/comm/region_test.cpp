@@ -6,9 +6,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <limits>
+#include <string>
 
 #include "muster/base/error.h"
 #include "support/errors.h"
@@ -57,6 +61,44 @@ TEST(SharedRegion, TakesNoMemoryUntilItIsTouched) {
   region.bytes()[12345] = std::byte{1};
   ASSERT_EQ(::fstat(region.descriptor(), &status), 0);
   EXPECT_GT(status.st_blocks, 0);
+}
+
+// Bytes of the mapping at `address` that this process has as huge pages, as the kernel counts them.
+std::size_t huge_bytes_at(const void* address) {
+  std::ifstream file("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  bool here = false;
+  for (std::string line; std::getline(file, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::size_t kibibytes = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) here = begin <= wanted && wanted < end;
+    if (here && std::sscanf(line.c_str(), "ShmemPmdMapped: %zu kB", &kibibytes) == 1) return kibibytes << 10;
+  }
+  return 0;
+}
+
+TEST(SharedRegion, JoinsPagesThatAreMadeNowForEveryoneWhoMapsThem) {
+  constexpr std::size_t kSize = (8UL << 20) + 5000;
+  const SharedRegion region = SharedRegion::create(kSize, {.make_now = true});
+  EXPECT_TRUE(std::all_of(region.bytes().begin(), region.bytes().end(), [](std::byte b) { return b == std::byte{0}; }));
+  region.bytes()[kSize - 1] = std::byte{7};
+  if (region.pages() != Pages::kJoined) {
+    // An older kernel, memory in pieces, or one that has huge pages without our help: the reason says which.
+    EXPECT_TRUE(region.pages() != Pages::kSmall || region.pages_reason().find("joined") != std::string::npos)
+        << region.pages_reason();
+    return;
+  }
+  EXPECT_GE(huge_bytes_at(region.bytes().data()), 2UL << 20) << region.pages_reason();
+  const SharedRegion other = SharedRegion::attach(duplicate(region.descriptor()), kSize);
+  EXPECT_EQ(other.bytes()[kSize - 1], std::byte{7});
+  EXPECT_EQ(other.bytes()[0], std::byte{0});
+  EXPECT_GE(huge_bytes_at(other.bytes().data()), 2UL << 20);
+  // A part that begins inside a huge page: the next whole one is mapped as one.
+  const ReadOnlyMapping part = region.map_read_only(4096, kSize - 4096);
+  EXPECT_EQ(part.bytes().back(), std::byte{7});
+  EXPECT_EQ(part.bytes()[(2UL << 20)], std::byte{0});
+  EXPECT_GE(huge_bytes_at(part.bytes().data()), 2UL << 20);
 }
 
 TEST(SharedRegion, IsSharedBetweenProcesses) {

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
+#include <type_traits>
 
 #include "muster/compute/optimizer.h"
 #include "unit/compute/samples.h"
@@ -84,10 +86,23 @@ void expect_torch(const OptimizerOptions& options, const TorchOptions& torch_opt
   }
 }
 
+// What torch finds the state of a parameter by: its address, which was written as text before LibTorch 2.
+template <class Key>
+Key state_key(const torch::Tensor& parameter) {
+  if constexpr (std::is_pointer_v<Key>) {
+    return parameter.unsafeGetTensorImpl();
+  } else {
+    std::ostringstream text;
+    text << parameter.unsafeGetTensorImpl();
+    return text.str();
+  }
+}
+
 // The state that torch keeps for `parameter`.
 template <class State>
 const State& state_of(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  return static_cast<const State&>(*optimizer.state().at(c10::guts::to_string(parameter.unsafeGetTensorImpl())));
+  using Key = typename std::decay_t<decltype(optimizer.state())>::key_type;
+  return static_cast<const State&>(*optimizer.state().at(state_key<Key>(parameter)));
 }
 
 }  // namespace muster::compute

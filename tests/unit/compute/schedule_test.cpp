@@ -140,6 +140,19 @@ TEST(Schedule, NumbersOutOfRangeAreRefusedByName) {
   }
 }
 
+TEST(Schedule, OneThatFallsToItsEndNeedsAnEnd) {
+  for (const Kind kind : {Kind::kCosine, Kind::kPolynomial}) {
+    EXPECT_NO_THROW(validate({.kind = kind, .total_steps = 1}));
+    try {
+      validate({.kind = kind});
+      FAIL() << to_string(kind);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+      EXPECT_THAT(error.what(), testing::HasSubstr("total_steps"));
+    }
+  }
+}
+
 TEST(ScaledLr, FollowsTheBatchLinearly) {
   EXPECT_EQ(scaled_lr(0.01, 32, 256), 0.08);
   EXPECT_EQ(scaled_lr(0.1, 256, 256), 0.1);

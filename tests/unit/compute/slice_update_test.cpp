@@ -209,5 +209,49 @@ TEST(JudgeStep, ClipsOnlyWhatIsTooLong) {
   EXPECT_NEAR(judge_step(records, 1.0).gradient_scale, 0.2, 1e-6);
 }
 
+// All phases in one pass: the bits of one after the other.
+TEST(SliceUpdateAtOnce, GivesTheBitsOfPhases) {
+  for (const OptimizerOptions& options :
+       {OptimizerOptions(Sgd{.lr = 0.1, .momentum = 0.9}), OptimizerOptions(AdamW{})}) {
+    for (const std::size_t lanes : {1, 2, 3}) {
+      const std::vector<model::TensorInfo> tensors{
+          {"large", {50000}}, {"rare", {300}}, {"absent", {20}}, {"frozen", {9}, false}};
+      Host phases(tensors, options, lanes);
+      const auto mark = [&](Host& host) {
+        for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+          const model::TensorSlot& slot = host.layout.tensors()[tensor];
+          host.rules[tensor].trainable = slot.trainable;
+          for (std::size_t lane = 0; lane < lanes; ++lane) {
+            const bool rare = slot.name == "rare" && lane + 1 < lanes;
+            host.present[lane][tensor] = slot.trainable && slot.name != "absent" && !rare ? 1 : 0;
+          }
+        }
+      };
+      mark(phases);
+      Host at_once(tensors, options, lanes);
+      mark(at_once);
+      const Verdict expected = phases.step({phases.whole()});
+      ASSERT_TRUE(updates_at_once(at_once.rule()));
+      EXPECT_FALSE(updates_at_once(at_once.rule(1.0))) << "clipping depends on all blocks";
+      std::vector<BlockSum> records(at_once.layout.blocks().size());
+      const std::size_t half = records.size() / 2;
+      for (const BlockRange slice : {BlockRange{0, half}, BlockRange{half, records.size()}})
+        reduce_and_update_slice(at_once.layout, at_once.lanes(), at_once.rule(), slice, at_once.version(0),
+                                at_once.version(1), records);
+      const Verdict verdict = judge_step(records, std::nullopt);
+      EXPECT_TRUE(verdict.apply);
+      EXPECT_EQ(verdict.gradient_norm, expected.gradient_norm);
+      EXPECT_EQ(at_once.versions[1].parameters, phases.versions[1].parameters) << lanes << " lanes";
+      EXPECT_EQ(at_once.versions[1].state, phases.versions[1].state);
+      EXPECT_EQ(at_once.versions[1].updates, phases.versions[1].updates);
+      const std::size_t last = at_once.layout.tensors().size() - 1;  // "large": tensors lie in backward order
+      at_once.gradients[lanes - 1][at_once.layout.tensors()[last].offset + 7] = std::numeric_limits<float>::infinity();
+      reduce_and_update_slice(at_once.layout, at_once.lanes(), at_once.rule(), at_once.whole(), at_once.version(0),
+                              at_once.version(1), records);
+      EXPECT_FALSE(judge_step(records, std::nullopt).apply);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muster::compute

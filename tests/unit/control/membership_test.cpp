@@ -86,10 +86,19 @@ TEST(Membership, ASeatThatFailsIsLeftEmptyForAWhileAndAnotherIsTaken) {
   EXPECT_THAT(decide_members(training(2, {kMemberSeat, empty_after(5, 1s), kEmptySeat})).start, ElementsAre(2));
 }
 
+TEST(Membership, WhoHasLeftInGoodOrderIsNotReplacedAndOthersAre) {
+  SeatView left = kEmptySeat;
+  left.done = true;
+  EXPECT_THAT(decide_members(training(3, {kMemberSeat, left, kEmptySeat})).start, ElementsAre(2));
+  EXPECT_THAT(decide_members(training(2, {kMemberSeat, left, kEmptySeat})).start, IsEmpty()) << "nor by another seat";
+  EXPECT_THAT(decide_members(training(1, {kMemberSeat, left})).evict, IsEmpty());
+  EXPECT_TRUE(decide_members(training(2, {empty_after(kMostFailures, 0ns), left})).all_lost);
+}
+
 TEST(Membership, TheFirstGenerationWaitsForThoseThatStart) {
   JobView job = beginning(3, {kReadySeat, kReadySeat, kStartingSeat});
   EXPECT_FALSE(decide_members(job).new_generation);
-  job.seats[2].since_start = kStartPatience;
+  job.seats[2].since_start = kGathering;
   MembershipDecision decision = decide_members(job);
   EXPECT_TRUE(decision.new_generation) << "but not for ever";
   EXPECT_EQ(decision.members, 0b011U);
@@ -114,6 +123,21 @@ TEST(Membership, ALostMemberMakesAGenerationOfTheOthersAtOnceAndIsReplaced) {
   EXPECT_EQ(decision.members, 0b101U);
   EXPECT_THAT(decision.start, ElementsAre(1));
   EXPECT_THAT(decision.reason, HasSubstr("a member is lost; members are 0, 2"));
+}
+
+TEST(Membership, MembersThatHaveToLookAgainMakeAGenerationOfTheSame) {
+  JobView job = training(2, {kMemberSeat, kMemberSeat});
+  job.regroup = true;
+  const MembershipDecision decision = decide_members(job);
+  EXPECT_TRUE(decision.new_generation);
+  EXPECT_EQ(decision.members, 0b11U);
+  EXPECT_THAT(decision.reason, HasSubstr("a server has gone back; members are 0, 1"));
+  job = training(1, {lost(), kStartingSeat});
+  job.regroup = true;
+  EXPECT_EQ(decide_members(job).members, 0U);
+  job = beginning(1, {kStartingSeat});
+  job.regroup = true;
+  EXPECT_FALSE(decide_members(job).new_generation);
 }
 
 TEST(Membership, WhenAllMembersAreLostOthersAreStartedInTheArena) {

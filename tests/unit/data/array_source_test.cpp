@@ -29,6 +29,15 @@ TEST(Zip, GivesBackStoredAndDeflatedMembers) {
   }
 }
 
+TEST(Zip, TheFrontOfAMemberIsReadWithoutTheRest) {
+  for (const bool deflated : {false, true}) {
+    const Bytes archive = zip({{"a", Bytes(100'000, std::byte{7})}}, deflated);
+    const ZipMember member = zip_members(archive, "z")[0];
+    for (const std::size_t most : {0U, 1U, 99'999U, 100'000U, 100'001U})
+      EXPECT_EQ(read_front(archive, member, most, "z"), Bytes(std::min<std::size_t>(most, 100'000), std::byte{7}));
+  }
+}
+
 TEST(Zip, DamageIsFound) {
   const Bytes archive = zip({{"a", Bytes(1000, std::byte{7})}}, false);
   Bytes altered = archive;
@@ -76,6 +85,22 @@ TEST_F(NumpySource, ReadsTheFourArraysOfAnArchive) {
     EXPECT_EQ(data.test->read(0, features), 1);
     EXPECT_NEAR(features[0], 1, 1e-6);
     EXPECT_NEAR(features[3], -1, 1e-6);
+  }
+}
+
+// Its end is damaged: who unpacks all of it before looking at the header says that instead.
+TEST_F(NumpySource, AMemberThatIsLargerThanItsHeaderSaysIsRefusedBeforeItIsUnpacked) {
+  std::vector<float> noise(100'000);
+  std::uint32_t state = 1;
+  for (float& value : noise)
+    value = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8);
+  for (const bool deflated : {false, true}) {
+    Bytes archive = zip({{"x.npy", npy<float>("<f4", "(10, 4)", noise)}}, deflated);
+    archive[archive.size() / 4 * 3] ^= std::byte{0x55};
+    const auto error = error_of([&] { open(folder_.write("lie.npz", archive)); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), ErrorKind::kDamaged);
+    EXPECT_THAT(error->message(), HasSubstr("declares an array of another size"));
   }
 }
 

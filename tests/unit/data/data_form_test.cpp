@@ -27,7 +27,7 @@ TEST(DataForm, SurvivesJsonWithColumnsAndScales) {
   const DataForm form = form_of_a_table();
   const DataForm read = DataForm::from_json(parse_json(form.to_json().dump(), "card"), "card");
   EXPECT_EQ(read.to_json(), form.to_json());
-  EXPECT_EQ(read.columns.target, 3U);
+  EXPECT_EQ(read.columns.targets, (std::vector<std::size_t>{3}));
   EXPECT_THAT(read.columns.columns[1].categories, ::testing::ElementsAre("", "a", "b"));
   EXPECT_EQ(read.scales[0].mean, 4);
   EXPECT_EQ(read.spec.target_scale[0].mean, 40);

@@ -42,13 +42,91 @@ TEST_F(OpenAlike, ATableIsReadByTheTrainingScaleAndItsCategories) {
   EXPECT_FALSE(bare.labelled);
   EXPECT_EQ(bare.samples->size(), 2U);
   EXPECT_THAT(features(*bare.samples, 0), ElementsAre(0, 1, 0));
-  EXPECT_EQ(bare.name(1), "bare.csv:1");
-  try {
-    open_alike(options, form, file("other.csv", "n,shape\n2,blue\n"));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("column 2 is \"shape\" and in the training table \"colour\""));
+  EXPECT_EQ(bare.name(1), (folder_.path() / "bare.csv:3").string()) << "the line";
+  EXPECT_THAT([&] { open_alike(options, form, file("other.csv", "n,shape\n2,blue\n")); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("has no column \"colour\"")));
+}
+
+TEST_F(OpenAlike, AHeaderThatDoesNotFitIsToldHowItWasRead) {
+  SourceOptions options;
+  options.source = "csv";
+  options.table.delimiter = ';';
+  options.path = file("train.csv",
+                      "n;gr\xC3\xB6\xC3\x9F"
+                      "e;class\n0;1;a\n2;2;b\n4;3;b\n");
+  options.test_path = options.path;
+  const DataForm form = open_source(options).form;
+  const auto how = ::testing::AllOf(HasSubstr("UTF-8"), HasSubstr("\";\" between columns"));
+  EXPECT_THAT([&] { open_alike(options, form, file("comma.csv", "n,size\n2,1\n")); },
+              ::testing::ThrowsMessage<Error>(how));
+  EXPECT_THAT([&] { open_alike(options, form, file("encoded.csv", "n;groesse\n2;1\n")); },
+              ::testing::ThrowsMessage<Error>(how));
+  EXPECT_THAT(
+      [&] {
+        open_alike(options, form,
+                   file("twice.csv",
+                        "n;gr\xC3\xB6\xC3\x9F"
+                        "e;n\n2;1;3\n"));
+      },
+      ::testing::ThrowsMessage<Error>(HasSubstr("columns 1 and 3 are both called \"n\"")));
+  EXPECT_NO_THROW(open_alike(options, form,
+                             file("more.csv",
+                                  "n;gr\xC3\xB6\xC3\x9F"
+                                  "e;x;x\n2;1;3;4\n")));
+}
+
+// An answer that rests on less than the model was trained on is not given without a word.
+TEST_F(OpenAlike, ValuesAndColumnsThatTrainingNeverSawAreNoted) {
+  SourceOptions options;
+  options.source = "csv";
+  options.path = file("train.csv", "n,colour,class\n0,red,a\n2,blue,b\n4,red,b\n");
+  options.test_path = options.path;
+  const DataForm form = open_source(options).form;
+  const Alike other = open_alike(options, form, file("new.csv", "colour,day,n\ngreen,1,2\nred,1,0\n"));
+  EXPECT_THAT(other.notes, ElementsAre(::testing::AllOf(HasSubstr("\"day\""), HasSubstr("not used")),
+                                       ::testing::AllOf(HasSubstr("1 of 2 rows"), HasSubstr("\"green\""))));
+  EXPECT_THAT(features(*other.samples, 1), ElementsAre(::testing::FloatNear(-1.2247F, 1e-3F), 0, 1));
+  EXPECT_THAT(open_alike(options, form, options.path).notes, ::testing::IsEmpty());
+}
+
+// Who predicts does not need the answers, and answers that training never saw are no obstacle.
+TEST_F(OpenAlike, TargetsThatAreNotWantedAreNotRead) {
+  for (const bool header : {true, false}) {
+    SourceOptions options;
+    options.source = "csv";
+    options.table.header = header;
+    options.path = file("train.csv", std::string(header ? "n,class,m\n" : "") + "0,a,1\n2,b,1\n");
+    options.table.target = header ? "class" : "1";
+    options.test_path = options.path;
+    const DataForm form = open_source(options).form;
+    const auto path = file("new.csv", std::string(header ? "n,class,m\n" : "") + "0,zebra,1\n2,,1\n");
+    EXPECT_THROW(open_alike(options, form, path), Error);
+    const Alike bare = open_alike(options, form, path, {.targets = false});
+    EXPECT_FALSE(bare.labelled);
+    EXPECT_EQ(bare.samples->size(), 2U);
+    EXPECT_THAT(bare.notes, ::testing::IsEmpty()) << bare.notes.size();
+    EXPECT_EQ(features(*bare.samples, 0), features(*open_alike(options, form, options.path).samples, 0));
   }
+}
+
+TEST_F(OpenAlike, SeveralTargetsComeInTheirOrderAndUnits) {
+  SourceOptions options;
+  options.source = "csv";
+  options.table.regression = true;
+  options.table.targets = {"v", "u"};
+  options.path = file("train.csv", "u,x,v\n1,2,30\n3,5,50\n");
+  options.test_path = options.path;
+  const Data data = open_source(options);
+  EXPECT_THAT(data.train->spec().target_shape, ElementsAre(2));
+  const DataForm form = DataForm::from_json(data.form.to_json(), "card");
+  const Alike alike = open_alike(options, form, options.path);
+  std::vector<float> room(1);
+  std::vector<float> values(2);
+  alike.samples->read_sample(1, {.features = room, .values = values});
+  EXPECT_THAT(values, ElementsAre(1, 1));
+  EXPECT_EQ(form.spec.target_scale[0].mean, 40);
+  EXPECT_EQ(form.spec.target_scale[1].mean, 2);
+  EXPECT_FALSE(open_alike(options, form, file("bare.csv", "x\n7\n")).labelled);
 }
 
 TEST_F(OpenAlike, ATableWithoutAHeaderMayLackItsTarget) {

@@ -28,7 +28,7 @@ TEST(ReadTable, InfersNumbersAndCategoriesAndTakesTheLastColumnAsTarget) {
   const Table table = read("age,colour,class\n1.5,red,b\n2,blue,a\n-3e1,red,b\n");
   ASSERT_EQ(table.columns.size(), 3U);
   EXPECT_EQ(table.rows, 3U);
-  EXPECT_EQ(table.target, 2U);
+  EXPECT_THAT(table.targets, ElementsAre(2));
   EXPECT_EQ(table.columns[0].kind, ColumnKind::kNumeric);
   EXPECT_THAT(table.columns[0].values, ElementsAre(1.5F, 2.0F, -30.0F));
   EXPECT_EQ(table.columns[1].kind, ColumnKind::kCategorical);
@@ -42,12 +42,21 @@ TEST(ReadTable, InfersNumbersAndCategoriesAndTakesTheLastColumnAsTarget) {
 TEST(ReadTable, DeclarationsOverruleWhatColumnsLookLike) {
   const Table table =
       read("zip,id,y,x\n10,7,0,1\n2,8,1,2\n", {.target = "y", .categorical = {"zip"}, .ignore = {"id"}});
-  EXPECT_EQ(table.target, 2U);
+  EXPECT_THAT(table.targets, ElementsAre(2));
   // Integers sort as numbers: 2 before 10.
   EXPECT_THAT(table.columns[0].categories, ElementsAre("2", "10"));
   EXPECT_EQ(table.columns[1].kind, ColumnKind::kIgnored);
   EXPECT_TRUE(table.columns[1].values.empty());
   EXPECT_EQ(table.bytes_per_row(), 12U);
+}
+
+TEST(ReadTable, TwoColumnsOfOneNameAreRefusedUnlessTheyAreIgnored) {
+  const auto error = refusal("a,b, a,y\n1,2,3,0\n4,5,6,1\n");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->where(), "t.csv:1");
+  EXPECT_THAT(error->message(), HasSubstr("columns 1 and 3 are both called \"a\""));
+  EXPECT_FALSE(refusal("a,b,a,y\n1,2,3,0\n4,5,6,1\n", {.ignore = {"a"}}));
+  EXPECT_FALSE(refusal("1,1,0\n2,2,1\n", {.header = false}));
 }
 
 TEST(ReadTable, WithoutAHeaderColumnsAreNumbered) {
@@ -122,6 +131,73 @@ TEST(ReadTable, ATestTableHasTheCategoriesOfTheTrainingTable) {
   EXPECT_THAT(error_of([&] { read("c,x,y\nred,1,z\n", {}, nullptr, &train); })->message(), HasSubstr("class \"z\""));
   EXPECT_EQ(error_of([&] { read("c,z,y\nred,1,a\n", {}, nullptr, &train); })->kind(), ErrorKind::kMismatch);
   EXPECT_EQ(error_of([&] { read("c,x\nred,1\n", {}, nullptr, &train); })->kind(), ErrorKind::kMismatch);
+}
+
+// Files that are written with a blank behind each comma say the same as those without.
+TEST(ReadTable, BlanksAroundNamesAndCategoriesMeanNothing) {
+  const Table table = read("work, age , class\n Private, 1 , <=50K\nPrivate\t,2,>50K\n  ?,3,<=50K \n",
+                           {.target = " class", .categorical = {"work "}});
+  EXPECT_EQ(table.columns[1].name, "age");
+  EXPECT_THAT(table.columns[0].categories, ElementsAre("", "Private"));
+  EXPECT_THAT(table.columns[0].values, ElementsAre(1, 1, 0));
+  EXPECT_THAT(table.columns[2].categories, ElementsAre("<=50K", ">50K"));
+  const Table other = read("class,work,age\n>50K , Private,5\n", {}, nullptr, &table);
+  EXPECT_THAT(other.columns[0].values, ElementsAre(1));
+}
+
+// What training calls a column is found by that name, wherever it stands.
+TEST(ReadTable, ColumnsOfATestTableAreFoundByTheirNames) {
+  const Table train = read("c,x,n,y\nred,1,i,a\nblue,2,j,b\n", {.ignore = {"n"}});
+  const Table test = read("y,more,x,c\nb,7,1,blue\na,8,2,red\n", {.ignore = {"n"}}, nullptr, &train);
+  ASSERT_EQ(test.columns.size(), 4U);
+  EXPECT_THAT(test.columns[0].values, ElementsAre(0, 1));
+  EXPECT_THAT(test.columns[1].values, ElementsAre(1, 2));
+  EXPECT_THAT(test.columns[3].values, ElementsAre(1, 0));
+  EXPECT_THAT(test.extra_columns, ElementsAre("more"));
+  const auto error = error_of([&] { read("y,x,colour\na,1,red\n", {}, nullptr, &train); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message(), HasSubstr("has no column \"c\""));
+}
+
+TEST(ReadTable, CategoriesThatTrainingNeverSawAreCountedWithExamples) {
+  const Table train = read("c,d,x,y\nred,u,1,a\nblue,v,2,b\n");
+  const Table test = read("c,d,x,y\ngreen,u,1,b\nred,u,2,a\ngreen,v,1,b\n,u,1,a\n", {}, nullptr, &train);
+  EXPECT_EQ(test.columns[0].unknown, 3U);
+  EXPECT_THAT(test.columns[0].unknown_examples, ElementsAre("green", ""));
+  EXPECT_EQ(test.columns[1].unknown, 0U);
+  const std::vector<std::string> notes = notes_on(test);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0], ::testing::AllOf(HasSubstr("3 of 4 rows"), HasSubstr("column \"c\""), HasSubstr("\"green\""),
+                                         HasSubstr("t.csv")));
+}
+
+TEST(ReadTable, KnowsTheLineOfEveryRow) {
+  BadSamples bad({.on_bad_sample = OnBadSample::kSkip});
+  const Table table = read("a,y\n1,0\n\n2,1\n3\n\"4\",0\n\" \n5\",\"1\n\"\n6,0\n", {.numeric = {"a"}}, &bad);
+  EXPECT_EQ(table.rows, 4U);
+  EXPECT_EQ(table.line_of(0), 2U);
+  EXPECT_EQ(table.line_of(1), 4U);
+  EXPECT_EQ(table.line_of(2), 6U);
+  EXPECT_EQ(table.line_of(3), 10U) << "behind a record of three lines, which is bad";
+}
+
+TEST(ReadTable, DecimalCommas) {
+  TableOptions options{.delimiter = ';', .regression = true, .decimal = ','};
+  const Table table = read("a;y\n1,5;-2,25e1\n3;4\n", options);
+  EXPECT_THAT(table.columns[0].values, ElementsAre(1.5F, 3.0F));
+  EXPECT_THAT(table.columns[1].values, ElementsAre(-22.5F, 4.0F));
+  const auto error =
+      error_of([&] { read("a;y\n1,5;1\n1.234,5;2\n", {.delimiter = ';', .numeric = {"a"}, .decimal = ','}); });
+  ASSERT_TRUE(error) << "whether a point stands between thousands, nobody can know";
+  EXPECT_THAT(error->message(), HasSubstr("1.234,5"));
+}
+
+TEST(ReadTable, SeveralTargetsAreNumbers) {
+  TableOptions options{.regression = true, .targets = {"v", "u"}};
+  const Table table = read("u,x,v\n1,2,3\n4,5,6\n", options);
+  EXPECT_THAT(table.targets, ElementsAre(2, 0));
+  options.regression = false;
+  EXPECT_EQ(refusal("u,x,v\n1,2,3\n4,5,6\n", options)->kind(), ErrorKind::kInvalidInput);
 }
 
 TEST(ReadTable, ColumnsThatAreNotThereAreNamed) {

@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <fstream>
+
 #include "muster/base/error.h"
 #include "muster/base/process.h"
 #include "support/sandbox.h"
@@ -155,6 +158,67 @@ TEST(WaitForAll, IsSilentWhenAllEndWellAndHasADeadline) {
   EXPECT_FALSE(wait_for_all(children, Deadline::after(60s)));
   children.emplace_back(shell("exec sleep 600"));
   EXPECT_THROW(wait_for_all(children, Deadline::after(10ms)), Error);
+}
+
+TEST(ChildProcess, ACopyOfThisProcessDoesWhatItIsToldAndIsWatchedLikeAnyOther) {
+  const TemporaryFolder folder;
+  Command command;
+  command.environment["MUSTER_TEST_WORD"] = "hello";
+  command.folder = folder.path().string();
+  command.copy = [parent = ::getpid()] {
+    std::ofstream("said") << std::getenv("MUSTER_TEST_WORD") << " " << (::getppid() == parent);
+    return 7;
+  };
+  ChildProcess child(command);
+  EXPECT_NE(child.pid(), ::getpid());
+  EXPECT_EQ(ending_of(child).exit_code, 7);
+  EXPECT_EQ(slurp(folder / "said"), "hello 1");
+  EXPECT_EQ(std::getenv("MUSTER_TEST_WORD"), nullptr) << "it is the copy's own";
+}
+
+TEST(ChildProcess, ACopyHasNoHandlersOfItsParents) {
+  const auto before = ::signal(SIGTERM, [](int) {});
+  Command command;
+  command.copy = [] {
+    ::raise(SIGTERM);
+    return 0;
+  };
+  ChildProcess child(command);
+  EXPECT_EQ(ending_of(child).signal, SIGTERM);
+  ::signal(SIGTERM, before);
+}
+
+TEST(ChildProcess, OneThatIsNotInItsGroupYetIsKilledAllTheSame) {
+  Command command;
+  command.own_group = true;
+  command.copy = [] {
+    ::sleep(600);
+    return 0;
+  };
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    ChildProcess child(command);
+    child.kill(SIGKILL);
+    ASSERT_EQ(ending_of(child).signal, SIGKILL) << "attempt " << attempt;
+  }
+}
+
+// The parent's handler would swallow it in the child, and nobody would end there.
+TEST(ChildProcess, ASignalThatComesBeforeTheChildIsItselfIsNotLost) {
+  const auto before = ::signal(SIGTERM, [](int) {});
+  Command copy;
+  copy.copy = [] {
+    ::sleep(600);
+    return 0;
+  };
+  const Command program{"/bin/sleep", {"600"}, {}};
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    for (const Command& command : {copy, program}) {
+      ChildProcess child(command);
+      child.kill(SIGTERM);
+      ASSERT_EQ(ending_of(child).signal, SIGTERM) << "attempt " << attempt;
+    }
+  }
+  ::signal(SIGTERM, before);
 }
 
 }  // namespace

@@ -90,5 +90,14 @@ TEST(Environment, ASupervisedWorkerIsToldOfItsArenaAndItsPredecessors) {
   }
 }
 
+TEST(DetectWorld, ThreadsAreOneUnlessSomebodySaysHowMany) {
+  EXPECT_EQ(detect_world(environment({})).threads, 1);
+  EXPECT_EQ(detect_world(environment({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}})).threads, 1);
+  EXPECT_EQ(detect_world(environment({{"MUSTER_THREADS", "3"}})).threads, 3);
+  EXPECT_EQ(detect_world(environment({{"MUSTER_RANK", "0"}, {"MUSTER_SIZE", "2"}, {"MUSTER_THREADS", "2"}})).threads,
+            2);
+  EXPECT_THROW(detect_world(environment({{"MUSTER_THREADS", "0"}})), Error);
+}
+
 }  // namespace
 }  // namespace muster::launch

@@ -7,7 +7,15 @@
 //   dies-when-told    the first process on a seat is killed by SIGTERM as by kill -9
 //   announce-and-die  the first process says where the arena is, and is killed
 //   linger            as announce-and-die, but a while after nobody can get the arena any more
+//   busy-start        the second process on a seat computes for a while before it looks for the arena
+//   idle-start        the second process on a seat does nothing at all
+//   late-joiner       the first process that looks for the arena of another one does not get to it
 //   hungry            SIGUSR1: it takes memory until there is none
+//   crash             it crashes before it takes its seat
+//   crash-as-member   it crashes as soon as it was let in
+//   mistaken          a process that takes another one's place ends at once with exit code 2
+//   refused           the second one says that it is refused, and ends with exit code 2
+//   leave             the second one ends at once, with 0
 //   twice             failpoints act in the first two processes on a seat only
 #include <signal.h>
 #include <sys/mman.h>
@@ -48,6 +56,11 @@ comm::Board* own_board = nullptr;
   }
 }
 
+void compute_for(std::chrono::nanoseconds time) {
+  for (const Deadline end = Deadline::after(time); !end.passed();)
+    continue;
+}
+
 comm::Arena open_arena(const launch::World& world, comm::Store& store) {
   if (world.arena == "found") {
     const comm::ArenaOptions options = comm::testing::job_options(world.size);
@@ -80,6 +93,12 @@ void train(comm::Arena& arena, int rank) {
 void run(const std::string& mode) {
   const launch::World world = launch::detect_world();
   if (mode == "train-once" && world.attempt > 0) ::_exit(7);
+  if (mode == "mistaken" && world.attempt > 0) ::_exit(2);
+  if (mode == "leave" && world.rank == 1) ::_exit(0);
+  if (mode == "stops" && world.rank == 0 && world.attempt == 0) ::raise(SIGSTOP);
+  if (mode == "shell-says-killed" && world.rank == 1 && world.attempt == 0) ::_exit(137);
+  if (mode == "gives-up" && world.rank == 1 && world.attempt == 0) ::_exit(3);
+  if (mode == "crash") ::raise(SIGSEGV);
   const bool stubborn = mode == "stubborn";
   ::signal(
       SIGUSR1, stubborn ? SIG_IGN : [](int) { ::_exit(3); });
@@ -93,8 +112,15 @@ void run(const std::string& mode) {
   if (mode == "hungry") ::signal(SIGUSR1, [](int) { take_memory(); });
   const char* const rules = std::getenv("MUSTER_FAILPOINTS");
   if (rules != nullptr && (mode != "twice" || world.attempt < 2)) arm_failpoints(rules);
+  if (mode == "busy-start" && world.attempt == 1) compute_for(std::chrono::seconds(5));
+  while ((mode == "idle-start" && world.attempt == 1) || (mode == "late-joiner" && world.arena == "join"))
+    ::pause();
   const auto store = comm::make_file_store(world.store);
   comm::Arena arena = open_arena(world, *store);
+  if (mode == "refused" && world.rank == 1) {
+    store->set(launch::kRefusedKey, "1");
+    ::_exit(2);
+  }
   std::optional<comm::RegionServer> server(std::in_place, *arena.region());
   const std::string address = comm::ArenaAddress{server->address(), kJobNonce}.text();
   store->set("server/" + std::to_string(::getpid()), address);
@@ -114,6 +140,10 @@ void run(const std::string& mode) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   });
+  if (mode == "crash-as-member") {
+    arena.enter_next(Deadline::after(kPatience));
+    ::raise(SIGABRT);
+  }
   train(arena, world.rank);
 }
 

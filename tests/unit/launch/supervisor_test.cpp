@@ -19,8 +19,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/base/proc_stat.h"
 #include "support/memory_groups.h"
 #include "support/sandbox.h"
+#include "support/starvation.h"
 
 namespace muster::launch {
 namespace {
@@ -30,8 +32,10 @@ using control::SeatState;
 using muster::testing::slurp;
 using muster::testing::TemporaryFolder;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 Command shell(const std::string& script) {
@@ -168,6 +172,73 @@ TEST_F(SupervisorTest, OneThatGivesUpBeforeItCanTrainEndsTheJobWithItsCode) {
   EXPECT_EQ(told_, "") << "the worker has said why";
 }
 
+TEST_F(SupervisorTest, ThoseThatCrashBeforeTheirFirstStepAreNotStartedAgainAndAgain) {
+  options_.grace.reset();
+  EXPECT_EQ(run(worker("crash"), 2), 128 + SIGSEGV);
+  EXPECT_THAT(told_, AllOf(HasSubstr("the job ends: worker"), HasSubstr("Segmentation fault")));
+  EXPECT_EQ(run(worker("crash"), 1), 128 + SIGSEGV);
+  told_.clear();
+  EXPECT_EQ(run(worker("crash-as-member"), 2), 128 + SIGABRT);
+  EXPECT_THAT(told_, HasSubstr("the job ends: worker"));
+  EXPECT_THAT(told_, Not(HasSubstr("--resume")));
+}
+
+TEST_F(SupervisorTest, AMistakeThatAReplacementSaysIsNotRepeated) {
+  // Told once: its place stays empty, and the others train on.
+  EXPECT_EQ(run(worker("mistaken"), 2,
+                {trains({0, 1}), send(SIGKILL, {1}), [](const auto& report) { return members_are(report, {0}); },
+                 trains({0}), [](const auto& report) { return report.step > 500; }, trains({0}), send(SIGUSR2, {0})}),
+            0);
+  EXPECT_THAT(told_, HasSubstr("worker 1 says that it was started with a mistake"));
+  EXPECT_EQ(told_.find("mistake", told_.find("mistake") + 1), std::string::npos) << told_;
+}
+
+TEST_F(SupervisorTest, OneThatGivesUpBeforeItTrainsIsToldOfWhenTheOthersTrain) {
+  EXPECT_EQ(run(worker("gives-up"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
+  EXPECT_THAT(told_, AllOf(HasSubstr("worker 1 (pid "), HasSubstr("exit code 3")));
+}
+
+TEST_F(SupervisorTest, OneThatIsStoppedBeforeItTrainsIsReplaced) {
+  for (const bool ours : {true, false}) {
+    if (!ours) options_.grace.reset();
+    told_.clear();
+    last_ = {};
+    EXPECT_EQ(run(worker("stops"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
+    EXPECT_THAT(told_, AllOf(HasSubstr("worker 0 (pid "), HasSubstr("is stopped"), HasSubstr("it is killed")));
+  }
+}
+
+TEST_F(SupervisorTest, OneThatAShellSaysWasKilledIsReplaced) {
+  EXPECT_EQ(run(worker("shell-says-killed"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
+}
+
+TEST_F(SupervisorTest, AWorkerThatWasRefusedEndsTheJob) {
+  for (const bool ours : {true, false}) {
+    if (!ours) options_.grace.reset();
+    told_.clear();
+    EXPECT_EQ(run(worker("refused"), 2), 2);
+    EXPECT_THAT(told_, HasSubstr("worker 1 was refused"));
+  }
+}
+
+TEST_F(SupervisorTest, OneThatLeavesWhileOthersTrainOnIsMentionedAndThoseAreReplacedAsBefore) {
+  options_.grace.reset();  // of a user's program
+  EXPECT_EQ(run(worker("train"), 2,
+                {trains({0, 1}), send(SIGUSR2, {1}), trains({0}), trains({0}),
+                 [this](const auto&) { return told_.find("has left") != std::string::npos; }, send(SIGKILL, {0}),
+                 [this](const auto& report) { return members_are(report, {0}) && pids_of(report) != pids_; },
+                 trains({0}), send(SIGUSR2, {0})}),
+            0);
+  EXPECT_THAT(told_, HasSubstr("worker 1 (pid"));
+  EXPECT_EQ(told_.find("has left", told_.find("has left") + 1), std::string::npos) << told_;
+}
+
+TEST_F(SupervisorTest, OneThatLeavesBeforeAnybodyTrainsDoesNotHoldUpTheOthers) {
+  options_.grace.reset();
+  EXPECT_EQ(run(worker("leave"), 2, {trains({0}), send(SIGUSR2, {0})}), 0);
+  EXPECT_THAT(told_, HasSubstr("worker 1 (pid"));
+}
+
 TEST_F(SupervisorTest, ReportsWhoTrainsWhereAndSince) {
   const auto looks = [&](const SupervisorReport& report) {
     if (report.step < 5) return false;  // the workers leave a note in the fourth
@@ -249,7 +320,66 @@ TEST_F(SupervisorTest, ASilentWorkerIsKilledAndReplaced) {
                  },
                  trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
             0);
-  EXPECT_THAT(told_, HasSubstr(fmt::format("worker 1 (pid {}) gave no sign of life for 0.4 s: it is killed", silent)));
+  EXPECT_THAT(told_, ContainsRegex(fmt::format("worker 1 .pid {}. gave no sign of life for [0-9.]+ s: it is stopped; "
+                                               "it is killed",
+                                               silent)));
+}
+
+// It wants to run and is not let: nobody can take that for a sign of death.
+TEST_F(SupervisorTest, AStarvedWorkerIsWaitedForAndAStoppedOneIsFoundEvenThen) {
+  if (const std::string obstacle = muster::testing::StarvingGroup::obstacle(); !obstacle.empty())
+    GTEST_SKIP() << obstacle;
+  muster::testing::StarvingGroup group;
+  options_.liveness = 400ms;
+  std::map<int, pid_t> before;
+  std::optional<Deadline> starved;
+  const auto starve = [&](const SupervisorReport&) {
+    before = pids_;
+    starved = Deadline::after(4s);
+    return group.add(before.at(1)) && group.starve();
+  };
+  const auto stop_one = [&](const SupervisorReport& report) {
+    EXPECT_EQ(told_, "") << "somebody was taken for dead";
+    EXPECT_EQ(pids_, before);
+    return group.starve() && send(SIGSTOP, {1})(report);
+  };
+  EXPECT_EQ(run(worker("train"), 2,
+                {trains({0, 1}), starve, [&](const auto&) { return starved->passed() && group.feed(); }, trains({0, 1}),
+                 stop_one,
+                 [&](const auto&) {
+                   return state_of({before.at(1), 0}) == ProcessState::kGone;
+                 },
+                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_THAT(told_, HasSubstr(fmt::format("worker 1 (pid {}) gave no sign of life", before.at(1))));
+}
+
+// A large index, a large checkpoint: nobody knows how long it takes.
+TEST_F(SupervisorTest, AReplacementThatIsSlowToStartIsWaitedForWhileTheOthersTrain) {
+  options_.start = 2s;  // half of what it takes
+  EXPECT_EQ(run(worker("busy-start"), 2,
+                {trains({0, 1}), send(SIGKILL, {1}), [](const auto& report) { return report.generation > 1; },
+                 [since = std::optional<std::uint64_t>()](const auto& report) mutable {
+                   if (!since) since = report.step;
+                   return report.step > *since + 5 && report.seats.size() == 2 &&
+                          report.seats[1].state == SeatState::kStarting;
+                 },
+                 [this](const auto& report) {
+                   return members_are(report, {0, 1});
+                 },
+                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_EQ(told_.find("has not begun"), std::string::npos) << told_;
+}
+
+TEST_F(SupervisorTest, AReplacementThatDoesNothingAtAllIsKilledWithTheReason) {
+  options_.start = 500ms;
+  EXPECT_EQ(run(worker("idle-start"), 2,
+                {trains({0, 1}), send(SIGKILL, {1}),
+                 [&](const auto&) { return told_.find("has not begun to train") != std::string::npos; }, trains({0, 1}),
+                 send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_THAT(told_, HasSubstr("it has neither computed nor read or written anything; it is killed"));
 }
 
 TEST_F(SupervisorTest, WishesChangeHowManyTrain) {
@@ -355,8 +485,7 @@ TEST_F(SupervisorTest, ALaneThatKillsTwoWorkersEndsTheJob) {
     FAIL() << "it went on";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kCompute);
-    EXPECT_THAT(error.what(),
-                ::testing::ContainsRegex("lane [0-4] of step 5 has killed 2 workers; samples of 4.[0-4]"));
+    EXPECT_THAT(error.what(), ContainsRegex("lane [0-4] of step 5 has killed 2 workers; samples of 4.[0-4]"));
   }
 }
 
@@ -400,6 +529,91 @@ TEST_F(SupervisorTest, AnArenaThatDiesWithItsFounderIsMadeAnew) {
 // Processes take their time to die: others find its memory gone, give up and are dead before it is.
 TEST_F(SupervisorTest, OneThatGaveUpBeforeItsFounderWasDeadDoesNotEndTheJob) {
   EXPECT_EQ(run(worker("linger"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
+}
+
+// The arena lives on, and whoever comes is told where; one that looked for it at its founder's can only give up.
+TEST_F(SupervisorTest, OneThatGivesUpAfterItsFounderWasLostDoesNotEndTheJob) {
+  const auto lose_both = [&](const SupervisorReport& report) {
+    if (report.seats.size() != 2 || report.seats[0].state != SeatState::kReady) return false;
+    ::kill(report.seats[0].process.pid, SIGKILL);
+    ::kill(report.seats[1].process.pid, SIGUSR1);
+    for (const SupervisorReport::Seat& seat : report.seats)
+      while (state_of(seat.process) != ProcessState::kGone)
+        system_clock().sleep_for(1ms);
+    return true;
+  };
+  EXPECT_EQ(run(worker("late-joiner"), 2, {lose_both, trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
+}
+
+// A script that does something else first, and does not exec.
+class WrappedWorkers : public SupervisorTest {
+ protected:
+  static Command wrapped(const std::string& before, const std::string& mode, const std::string& after) {
+    return shell(fmt::format("{}\n{} {}\n{}", before, SUPERVISED_WORKER, mode, after));
+  }
+};
+
+TEST_F(WrappedWorkers, AreLetInTrainAndSayHowTheJobEnds) {
+  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
+  last_ = {};
+  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2, {trains({0, 1}), send(SIGUSR1, {0, 1})}), 3);
+  EXPECT_EQ(told_.find("killed"), std::string::npos) << told_;
+}
+
+TEST_F(WrappedWorkers, GetTheSignalThatAsksForTheEnd) {
+  const auto ask = [&](const SupervisorReport&) {
+    signal_ = SIGTERM;
+    return true;
+  };
+  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2, {trains({0, 1}), ask}), 143);
+}
+
+TEST_F(WrappedWorkers, AreReplacedWhenTheyAreKilledHoweverLongTheirWrapperLives) {
+  for (const char* after : {"exit $?", "exit 0", "test $? = 0 || sleep 600"}) {
+    told_.clear();
+    last_ = {};
+    EXPECT_EQ(run(wrapped("true", "train", after), 2,
+                  {trains({0, 1}), send(SIGKILL, {1}), [](const auto& report) { return report.generation > 1; },
+                   trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+              0)
+        << after;
+    EXPECT_THAT(told_, HasSubstr("worker 1 ")) << after;
+  }
+}
+
+TEST_F(WrappedWorkers, AreKilledWithTheirWrapper) {
+  pid_t worker = 0;
+  const auto kill_wrapper = [&](const SupervisorReport&) {
+    worker = pids_.at(1);
+    const pid_t wrapper = read_proc_stat(fmt::format("/proc/{}/stat", worker))->parent;
+    EXPECT_NE(wrapper, ::getpid()) << "the shell has exec'ed by itself";
+    return ::kill(wrapper, SIGKILL) == 0;
+  };
+  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2,
+                {trains({0, 1}), kill_wrapper, [&](const auto& report) { return report.generation > 1; },
+                 [&](const auto&) {
+                   EXPECT_EQ(state_of({worker, 0}), ProcessState::kGone) << "it was buried alive";
+                   return true;
+                 },
+                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+}
+
+TEST_F(WrappedWorkers, AreFoundWhenTheyAreStopped) {
+  options_.liveness = 400ms;
+  pid_t silent = 0;
+  const auto stop_one = [&](const SupervisorReport& report) {
+    silent = pids_.at(1);
+    return send(SIGSTOP, {1})(report);
+  };
+  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2,
+                {trains({0, 1}), stop_one,
+                 [&](const auto&) {
+                   return state_of({silent, 0}) == ProcessState::kGone;
+                 },
+                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
+            0);
+  EXPECT_THAT(told_, HasSubstr("it is stopped"));
 }
 
 TEST_F(SupervisorTest, WorkersOutliveItAndAreTakenOver) {

@@ -15,6 +15,7 @@
 #include "checkpoint_example.h"
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/files.h"
 #include "muster/base/random.h"
 #include "muster/model/checkpoint.h"
@@ -53,10 +54,15 @@ struct Save {
   std::string name;
   std::uint64_t step;
   int variant;
+  bool swaps = true;  // false: on a file system that cannot swap two names
 };
 
 class EveryPoint : public ::testing::TestWithParam<Save> {
  protected:
+  void SetUp() override {
+    if (!GetParam().swaps) arm_failpoints("checkpoint.swap=error");
+  }
+  void TearDown() override { disarm_failpoints(); }
   // A folder with step 1 in it.
   void prepare() {
     std::filesystem::remove_all(scratch_.path());
@@ -149,7 +155,9 @@ TEST_P(EveryPoint, SurvivesAFailingDisk) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Saves, EveryPoint, ::testing::Values(Save{"new_step", 2, 0}, Save{"same_step", 1, 1}),
+INSTANTIATE_TEST_SUITE_P(Saves, EveryPoint,
+                         ::testing::Values(Save{"new_step", 2, 0}, Save{"same_step", 1, 1},
+                                           Save{"same_step_without_swap", 1, 1, false}),
                          [](const auto& info) { return info.param.name; });
 
 // Not at a point that we have thought of, but at any: a child saves step after step and tells of each when it is saved.

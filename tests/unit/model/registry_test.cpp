@@ -121,7 +121,8 @@ TEST(Registry, PassesItsOptionsOn) {
   const auto mlp = make_model({.name = "mlp", .input_shape = {6}, .classes = 2, .hidden = {{4, 3}}}, 1);
   EXPECT_EQ(mlp->named_parameters()["fc2.weight"].sizes(), (torch::IntArrayRef{3, 4}));
   EXPECT_EQ(mlp->forward(torch::randn({5, 6})).sizes(), (torch::IntArrayRef{5, 2}));
-  const auto scalar = make_model({.name = "mlp", .input_shape = {}, .classes = 2, .hidden = {{}}}, 1);
+  const auto scalar =
+      make_model({.name = "mlp", .input_shape = {}, .classes = 2, .hidden = std::vector<std::int64_t>{}}, 1);
   EXPECT_EQ(scalar->named_parameters()["fc1.weight"].sizes(), (torch::IntArrayRef{2, 1}));
   const auto cnn = make_model({.name = "cnn", .input_shape = {3, 8, 12}, .hidden = {{50}}}, 1);
   EXPECT_EQ(cnn->named_parameters()["fc1.bias"].sizes(), (torch::IntArrayRef{50}));

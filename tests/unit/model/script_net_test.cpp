@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/model/export_script.h"
 #include "muster/model/make_model.h"
 #include "support/sandbox.h"
 #include "support/scripts.h"
@@ -251,6 +252,58 @@ TEST(LoadScript, RefusesScriptsThatCannotBeTrained) {
               HasSubstr("takes 2 arguments"));
 }
 
+std::vector<std::string> doubts_of(const torch::jit::Module& script) {
+  const TemporaryFolder folder;
+  script.save((folder / "net.ts").string());
+  return script_doubts(*load_script(folder / "net.ts"));
+}
+
+torch::jit::Module with_forward(const std::string& body) {
+  torch::jit::Module net = script_module("Net");
+  net.register_module("linear", testing::script_linear("Linear", 6, 3));
+  net.register_buffer("mean", torch::zeros({3}));
+  net.register_buffer("variance", torch::ones({3}));
+  net.define("def forward(self, x: Tensor) -> Tensor:\n    y = self.linear.forward(x)\n" + body);
+  return net;
+}
+
+// A trace is made in one mode, and these stay in it.
+TEST(ScriptDoubts, DropoutAndBatchNormThatWereTracedAreNamed) {
+  const TemporaryFolder folder;
+  const auto net = make_model({.name = "cnn", .input_shape = {1, 8, 8}, .classes = 3}, 1);
+  export_script(
+      *net,
+      [](std::int64_t samples) {
+        return torch::randn({samples, 1, 8, 8});
+      },
+      folder / "net.ts");
+  const std::vector<std::string> doubts = script_doubts(*load_script(folder / "net.ts"));
+  ASSERT_EQ(doubts.size(), 2U) << ::testing::PrintToString(doubts);
+  EXPECT_THAT(doubts[0], AllOf(HasSubstr("dropout"), HasSubstr("fixed to evaluation"), HasSubstr("drop"),
+                               HasSubstr("torch.jit.script()")));
+  EXPECT_THAT(doubts[1], AllOf(HasSubstr("batch norm"), HasSubstr("fixed to evaluation"), HasSubstr("never change")));
+  EXPECT_THAT(script_doubts(*net), ::testing::IsEmpty()) << "no script";
+}
+
+TEST(ScriptDoubts, ModesThatAreFixedToTrainingAreNamed) {
+  EXPECT_THAT(doubts_of(with_forward("    return torch.dropout(y, 0.5, True)\n")),
+              ElementsAre(AllOf(HasSubstr("1 dropout is fixed to training"), HasSubstr("evaluated"))));
+  EXPECT_THAT(doubts_of(with_forward(
+                  "    return torch.batch_norm(y, None, None, self.mean, self.variance, True, 0.1, 1e-5, False)\n")),
+              ElementsAre(AllOf(HasSubstr("1 batch norm is fixed to training"), HasSubstr("others of its batch"))));
+}
+
+TEST(ScriptDoubts, AScriptThatFollowsItsModeHasNone) {
+  EXPECT_THAT(doubts_of(testing::script_classifier(6, 3, 0.5)), ::testing::IsEmpty());
+  EXPECT_THAT(doubts_of(with_forward("    return torch.dropout(y, 0.5, self.training)\n")), ::testing::IsEmpty());
+  EXPECT_THAT(doubts_of(with_forward("    return torch.dropout(y, 0.0, False)\n")), ::testing::IsEmpty())
+      << "drops nothing in either mode";
+  EXPECT_THAT(
+      doubts_of(with_forward("    return torch.batch_norm(y, None, None, None, None, True, 0.1, 1e-5, False)\n")),
+      ::testing::IsEmpty())
+      << "without statistics there is one mode";
+}
+
 TEST(MakeModel, AScriptMustFitTheData) {
   const TemporaryFolder folder;
   const std::string path = (folder / "net.ts").string();
@@ -264,6 +317,9 @@ TEST(MakeModel, AScriptMustFitTheData) {
   const Refusal classes = refusal_of([&] { make_model({.script = path, .input_shape = {12}, .classes = 4}, 1); });
   EXPECT_EQ(classes.kind, ErrorKind::kMismatch);
   EXPECT_THAT(classes.what, HasSubstr("4 classes"));
+  const Refusal wide = refusal_of([&] { make_model({.script = path, .input_shape = {12}, .classes = 2}, 1); });
+  EXPECT_EQ(wide.kind, ErrorKind::kMismatch) << "scores of classes that are not there";
+  EXPECT_THAT(wide.what, AllOf(HasSubstr("2x3"), HasSubstr("2 classes"), HasSubstr("last layer")));
   EXPECT_EQ(refusal_of([&] { make_model({.script = path, .input_shape = {12}, .dropout = 0.5}, 1); }).kind,
             ErrorKind::kInvalidInput);
 }

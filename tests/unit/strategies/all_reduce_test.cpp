@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/mutex.h"
 #include "muster/base/random.h"
 #include "muster/strategies/all_reduce/bucket_reducer.h"
 #include "replica_training.h"
@@ -296,6 +298,33 @@ TEST(AllReduceDeathTest, CommittingAnUnfinishedLaneIsABug) {
   const std::vector<compute::TensorRule> rules(1);
   EXPECT_DEATH(strategy->commit({optimizer.get(), 1.0, std::nullopt, rules}, Deadline::after(seconds(1))),
                "not finished");
+}
+
+// As every strategy does: what one worker wants or knows all learn with the same step, with local_sgd at the average.
+TEST(Wishes, OfOneWorkerReachAllInTheSameStep) {
+  for (const std::string strategy : {"shared_sync", "all_reduce", "local_sgd"}) {
+    Training training;
+    training.strategy = strategy;
+    training.workers = 2;
+    training.layout = model::FlatLayout({{"w", {5}}});
+    training.shape = {16, 8, 4};
+    training.steps = 3;
+    training.local_sgd.period = 2;
+    training.work = testing::compute_lane;
+    training.stop_rank = 1;
+    Mutex mutex;
+    std::map<int, std::vector<std::pair<bool, std::uint64_t>>> seen;
+    training.observe = [&](int rank, const Strategy&, const StepOutcome& outcome) {
+      const MutexLock lock(mutex);
+      seen[rank].emplace_back(outcome.stop, outcome.change);
+    };
+    testing::train(training);
+    const std::pair<bool, std::uint64_t> none(false, 0);
+    const std::pair<bool, std::uint64_t> told(true, 7);
+    const auto expected = strategy == "local_sgd" ? std::vector{none, told, none} : std::vector{told, none, none};
+    for (const int rank : {0, 1})
+      EXPECT_EQ(seen[rank], expected) << strategy << ", worker " << rank;
+  }
 }
 
 }  // namespace

@@ -269,6 +269,98 @@ TEST(Book, DamagedBytesAreRefusedOrHarmless) {
   }
 }
 
+std::vector<std::byte> bytes_of(const AppliedSet& set) {
+  ByteWriter bytes;
+  set.save(bytes);
+  return bytes.take();
+}
+
+// A server that was lost begins again from what it had written down.
+TEST(Book, LanesThatALostChunkDoesNotHaveAreComputedAgainAndCounted) {
+  Talk talk(Consistency::kSsp);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+      talk.push(step, lane);
+  }
+  talk.push(3, 0);
+  AppliedSet chunk(1);
+  chunk.add(1, 0, kLanes);
+  chunk.add(1, 2, kLanes);
+  chunk.add(4, 1, kLanes);  // in the chunk, and not in the book: its worker has not come so far
+  ASSERT_EQ(talk.book_.reopen(bytes_of(chunk)), Status::kDone);
+  EXPECT_EQ(talk.book_.floor(), 1U);
+  EXPECT_EQ(talk.lane(4), -2) << "too far ahead now";
+  std::set<int> free;
+  for (std::uint32_t worker = 0; worker < kLanes; ++worker)
+    free.insert(talk.lane(1, worker));
+  EXPECT_EQ(free, (std::set<int>{-1, 1, 3}));
+  EXPECT_EQ(talk.push(1, 0), Status::kDuplicate);
+  // The worker of one that was leased before may have been told that the chunk has it.
+  EXPECT_EQ(talk.push(2, 1), Status::kStale);
+  const auto compute = [](Talk& book, std::uint64_t step) {
+    for (int lane = book.lane(step); lane >= 0; lane = book.lane(step))
+      EXPECT_EQ(book.push(step, static_cast<std::uint32_t>(lane)), Status::kDone);
+  };
+  ASSERT_TRUE(talk.ask(Want::kLane, 1, 0, 2)) << "workers of the next generation";
+  compute(talk, 1);
+  compute(talk, 2);
+  // A book that moves goes on counting.
+  Talk other(Consistency::kSsp);
+  other.book_.write(talk.book_.read());
+  compute(other, 3);
+  EXPECT_EQ(other.book_.floor(), 4U);
+  EXPECT_EQ(other.book_.counts().again, 2U + 4U + 1U);
+  EXPECT_EQ(other.book_.counts().updates, 4 * kLanes + 7U);
+}
+
+TEST(Book, StepsThatWereTakenTogetherAreNotTakenAgain) {
+  Talk talk(Consistency::kBsp);
+  EXPECT_EQ(talk.book_.reopen(bytes_of(AppliedSet(0))), Status::kRefused);
+  Talk far(Consistency::kAsp);
+  far.book_.write(Book::first_state(far.plan_, AppliedSet::kFarthest + 1, std::vector<std::byte>(4)));
+  EXPECT_EQ(far.book_.reopen(bytes_of(AppliedSet(0))), Status::kRefused);
+  EXPECT_THROW(far.book_.reopen(std::vector<std::byte>(3)), Error);
+}
+
+TEST(AppliedSet, CommonAndAllLanesAreThoseOfPlainSets) {
+  using Plain = std::set<std::pair<std::uint64_t, std::uint32_t>>;
+  constexpr std::uint64_t kSteps = 12;
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    AppliedSet sets[2];
+    Plain plain[2];
+    for (int which : {0, 1}) {
+      const std::uint64_t floor = random() % 4;
+      sets[which] = AppliedSet(floor);
+      for (std::uint64_t step = 0; step < kSteps; ++step) {
+        for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+          if (step >= floor && random() % 4 == 0) continue;
+          sets[which].add(step, lane, kLanes);
+          plain[which].insert({step, lane});
+        }
+      }
+    }
+    AppliedSet common = sets[0];
+    common.keep_common(sets[1]);
+    AppliedSet all = sets[0];
+    all.add_all(sets[1]);
+    for (std::uint64_t step = 0; step < kSteps + 2; ++step) {
+      for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+        const bool first = plain[0].contains({step, lane});
+        const bool second = plain[1].contains({step, lane});
+        ASSERT_EQ(common.contains(step, lane), first && second) << "step " << step << ", lane " << lane;
+        ASSERT_EQ(all.contains(step, lane), first || second) << "step " << step << ", lane " << lane;
+      }
+    }
+    // It goes on as a set that was made lane by lane.
+    for (std::uint64_t step = 0; step < kSteps; ++step) {
+      for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+        common.add(step, lane, kLanes);
+    }
+    ASSERT_EQ(common.floor(), kSteps);
+  }
+}
+
 TEST(Book, BodiesThatCannotBeRightAreRefused) {
   Talk talk(Consistency::kAsp);
   Header header;

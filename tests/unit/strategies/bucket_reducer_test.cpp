@@ -32,6 +32,8 @@ TEST(PlanBuckets, EveryTrainableBlockIsInOneBucketAndNoneIsTooLong) {
   // Frozen tensors cut: "d", "c", "b" before "frozen", "a" after it.
   EXPECT_EQ(plan_buckets(layout, std::size_t{1} << 40).size(), 2U);
   EXPECT_TRUE(plan_buckets(model::FlatLayout({{"frozen", {5}, false}}), 100).empty());
+  // Those are in buckets of their own: "tail", "frozen".
+  EXPECT_EQ(plan_buckets(layout, std::size_t{1} << 40, false).size(), 2U);
 }
 
 TEST(SumLanes, LeavesOutAbsentLanesAndFillsAbsentTensorsWithNegativeZeros) {

@@ -1,4 +1,4 @@
-// A client of parameter servers and connections that answer as a test says.
+// Clients of parameter servers and connections that answer as a test says.
 #include "muster/strategies/parameter_server/client.h"
 
 #include <cstring>
@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/strategies/parameter_server/parameter_client.h"
 #include "support/errors.h"
 
 namespace muster::strategies {
@@ -14,9 +15,18 @@ namespace {
 
 using muster::testing::expect_error;
 
-// What servers do: the next answer, nothing while there is none, and how many connections were made and are left.
+struct Reply {
+  Status status = Status::kDone;
+  std::string body{};
+  std::uint64_t id = 0;
+  std::uint64_t version = 0;
+};
+
+// What servers do: the next answer, nothing while there is none, and what they were asked; and how many connections
+// were made and are left.
 struct Servers {
-  std::deque<std::pair<Status, std::string>> answers;
+  std::deque<Reply> answers;
+  std::vector<Header> asked;
   int made = 0;
   int left = 0;
 };
@@ -31,17 +41,20 @@ class FakeConnection final : public Connection {
 
   std::optional<Call> try_start(const Header& request, std::span<const std::byte>,
                                 std::span<std::byte> reply) override {
+    servers_.asked.push_back(request);
     calls_.emplace_back(request, reply);
     return calls_.size() - 1;
   }
   bool done(Call) override { return !servers_.answers.empty(); }
   Header wait(Call call, const Deadline&) override {
     if (servers_.answers.empty()) throw Error(ErrorKind::kTimeout, "no answer");
-    const auto [status, body] = servers_.answers.front();
+    const auto [status, body, id, version] = servers_.answers.front();
     servers_.answers.pop_front();
     auto [header, reply] = calls_.at(call);
     std::memcpy(reply.data(), body.data(), body.size());
     header.status = status;
+    header.id = id;
+    header.version = version;
     header.bytes = body.size();
     return header;
   }
@@ -55,16 +68,16 @@ class FakeConnection final : public Connection {
 class ClientOfServers : public ::testing::Test {
  protected:
   ClientOfServers() {
-    const auto store = comm::make_memory_store();
-    store->set(control::map_key(1), control::first_map(1, 1, {{"here", 0}}).to_text());
+    store_->set(control::map_key(1), control::first_map(1, 1, {{"here", 0}}).to_text());
     client_.emplace(
-        ClientOptions{.store = store, .connect = [this](const std::string&, std::uint32_t, const Deadline&) {
+        ClientOptions{.store = store_, .connect = [this](const std::string&, std::uint32_t, const Deadline&) {
                         return std::make_unique<FakeConnection>(servers_);
                       }});
     client_->find_servers(Deadline::after(std::chrono::seconds(10)));
   }
   static Deadline at_once() { return Deadline::after(std::chrono::nanoseconds(0)); }
 
+  const std::shared_ptr<comm::Store> store_ = comm::make_memory_store();
   Servers servers_;
   std::optional<Client> client_;
   std::vector<std::byte> reply_ = std::vector<std::byte>(100);
@@ -92,6 +105,94 @@ TEST_F(ClientOfServers, OfACallThatIsForgottenNothingIsLeftAndOthersAreSentAgain
   EXPECT_EQ(servers_.left, 0);
   servers_.answers = {{Status::kDone, "kept"}};
   EXPECT_EQ(client_->finish(kept, at_once()).bytes, 4U);
+}
+
+// How many acknowledged updates are gone is the difference to what a server that came back has: each such loss by
+// itself.
+TEST_F(ClientOfServers, AServerThatCameBackIsToldWhatWasAcknowledgedSinceTheLastTime) {
+  const auto replace = [&](std::uint32_t attempt) {
+    control::ServerMap map = control::first_map(1, 1, {{"here", attempt}});
+    map.generation = attempt + 1;
+    store_->set(control::map_key(map.generation), map.to_text());
+    servers_.answers = {{.status = Status::kStale}};  // by which the client learns of the map
+  };
+  const Deadline soon = Deadline::after(std::chrono::seconds(10));
+  servers_.answers = {{.version = 100}};
+  client_->call({.verb = Verb::kPush}, {}, {}, soon);
+  replace(1);
+  servers_.answers.push_back({.version = 80});
+  client_->call({.verb = Verb::kPull}, {}, reply_, soon);
+  EXPECT_NE(servers_.asked.back().flags & kSeen, 0U);
+  EXPECT_EQ(servers_.asked.back().first, 100U);
+  servers_.answers = {{.version = 85}};
+  client_->call({.verb = Verb::kPush}, {}, {}, soon);
+  replace(2);
+  servers_.answers.push_back({.version = 82});
+  client_->call({.verb = Verb::kPull}, {}, reply_, soon);
+  EXPECT_EQ(servers_.asked.back().first, 85U);
+  servers_.answers = {{.version = 82}};
+  client_->call({.verb = Verb::kPull}, {}, reply_, soon);
+  EXPECT_EQ(servers_.asked.back().flags & kSeen, 0U) << "it knows";
+}
+
+TEST(ClientOfALostServer, TheErrorSaysWhyItCannotBeReached) {
+  const auto store = comm::make_memory_store();
+  store->set(control::map_key(1), control::first_map(1, 1, {{"here", 0}}).to_text());
+  Client client({.store = store,
+                 .connect = [](const std::string&, std::uint32_t, const Deadline&) -> std::unique_ptr<Connection> {
+                   throw Error(ErrorKind::kPeerLost, "somebody else is there");
+                 }});
+  const Deadline deadline = Deadline::after(std::chrono::nanoseconds(0));
+  client.find_servers(deadline);
+  expect_error(ErrorKind::kTimeout, "from parameter server 0: somebody else is there",
+               [&] { client.call({.verb = Verb::kPull}, {}, {}, deadline); });
+}
+
+// A program's client with no time to wait: what is not answered at once fails.
+class ProgramsClient : public ::testing::Test {
+ protected:
+  ProgramsClient() {
+    ServerPlan plan;
+    plan.layout = model::FlatLayout({{"w", {4}}});
+    plan.rules.resize(1);
+    plan.separate_tensors = true;
+    const auto store = comm::make_memory_store();
+    put_plan(*store, plan);
+    store->set(control::map_key(1), control::first_map(plan.chunk_count(), 1, {{"here", 0}}).to_text());
+    client_.emplace(
+        ClientOptions{.store = store,
+                      .connect = [this](const std::string&, std::uint32_t,
+                                        const Deadline&) { return std::make_unique<FakeConnection>(servers_); }},
+        std::chrono::nanoseconds(0));
+  }
+  void push() { client_->wait(client_->push("w", gradient_, 1)); }
+
+  Servers servers_;
+  std::optional<ParameterClient> client_;
+  const std::vector<float> gradient_ = std::vector<float>(4);
+};
+
+// Servers forget what a client says is over; what it never says they remember for ever, and refuse more in the end.
+TEST_F(ProgramsClient, AnUpdateThatFailedIsOver) {
+  servers_.answers = {{.id = 7}};
+  expect_error(ErrorKind::kTimeout, "no answer", [&] { push(); });
+  servers_.answers = {{}, {}};
+  push();
+  push();
+  ASSERT_EQ(servers_.asked.size(), 4U);
+  EXPECT_EQ(servers_.asked[1].id, 7U);
+  EXPECT_EQ(servers_.asked[2].id, 8U);
+  EXPECT_EQ(servers_.asked[2].first, 8U);
+  EXPECT_EQ(servers_.asked[3].id, 9U);
+  EXPECT_EQ(servers_.asked[3].first, 9U);
+}
+
+// Else its updates would have the numbers of those that another process has made before.
+TEST_F(ProgramsClient, AsksAgainHowFarItsPredecessorCameWhenNobodyAnswered) {
+  expect_error(ErrorKind::kTimeout, "no answer", [&] { push(); });
+  servers_.answers = {{.id = 7}, {}};
+  push();
+  EXPECT_EQ(servers_.asked.back().id, 7U);
 }
 
 }  // namespace

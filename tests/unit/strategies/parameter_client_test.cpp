@@ -13,6 +13,7 @@
 #include "muster/strategies/parameter_server/snapshots.h"
 #include "muster/strategies/parameter_server/table_shard.h"
 #include "support/errors.h"
+#include "support/sandbox.h"
 
 namespace muster::strategies {
 namespace {
@@ -318,6 +319,22 @@ TEST(ParameterClient, RowsSurviveTheLossOfEveryServerInTurnWhenThereAreTwoCopies
     push();
     EXPECT_EQ(pull_rows(client, all), reference.pull(all)) << "with server " << lost;
   }
+}
+
+TEST(ParameterClient, ACheckpointThatCannotBeWrittenLeavesNothing) {
+  const TemporaryFolder folder("muster-test-");
+  EXPECT_EQ(testing::status_of_child([&] {
+              const LocalServers servers(plan_of(1));
+              ParameterClient client(client_of(servers.store()));
+              testing::limit_file_size(10'000);  // the largest chunk is longer, and not the first
+              try {
+                client.save(folder.path() / "saved");
+              } catch (const Error&) {
+                return std::filesystem::is_empty(folder.path()) ? 0 : 1;
+              }
+              return 2;
+            }),
+            0);
 }
 
 TEST(ParameterClient, ASingleServerBeginsFromItsSnapshotOfATable) {

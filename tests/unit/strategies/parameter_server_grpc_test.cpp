@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -19,6 +21,7 @@
 #include "parameter_server.grpc.pb.h"
 #include "support/errors.h"
 #include "support/fault_proxy.h"
+#include "support/other_user.h"
 #include "support/sandbox.h"
 #include "unit/strategies/transports.h"
 
@@ -28,6 +31,7 @@ namespace {
 namespace wire = muster::parameter_server::v1;
 using muster::testing::expect_error;
 using muster::testing::FaultProxy;
+using muster::testing::OtherUser;
 
 std::uint16_t port_of(const std::string& address) {
   return static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
@@ -155,6 +159,50 @@ TEST(JobTransport, WhoeverReadsTheJobsStoreIsServedAndOthersAreNot) {
   put_token(*other, plan);
   expect_error(ErrorKind::kInvalidInput, "token",
                [&] { job_transport(*other, plan, soon()).connect(inbox->address(), 0, soon()); });
+}
+
+constexpr std::string_view kAbstract = "unix-abstract:";
+
+TEST(JobTransport, AnotherUserThatTakesADeadServersNameGetsNothing) {
+  if (!OtherUser::possible()) GTEST_SKIP() << "needs root to become another user";
+  ServerPlan plan;
+  plan.grpc = true;
+  const auto store = comm::make_memory_store();
+  put_token(*store, plan);
+  const JobTransport transport = job_transport(*store, plan, soon());
+  const std::string address = transport.make_inbox(plan.limits(), 0)->address();  // and it is dead
+  OtherUser other(address.substr(kAbstract.size()), SOCK_STREAM);
+  expect_error(ErrorKind::kPeerLost, "of user 65534 listens where the parameter server of user 0 should",
+               [&] { transport.connect(address, 0, Deadline::after(std::chrono::seconds(5))); });
+  const OtherUser::Heard heard = other.heard();
+  EXPECT_EQ(heard.connections, 1);
+  EXPECT_EQ(heard.bytes.find(store->get("plan/token", soon())), std::string::npos) << "it has the token";
+  EXPECT_EQ(heard.bytes, "");
+}
+
+TEST(JobTransport, ConnectionsOfOtherUsersAreClosedUnread) {
+  if (!OtherUser::possible()) GTEST_SKIP() << "needs root to become another user";
+  ServerPlan plan;
+  plan.grpc = true;
+  const auto store = comm::make_memory_store();
+  put_token(*store, plan);
+  const JobTransport transport = job_transport(*store, plan, soon());
+  const auto inbox = transport.make_inbox(plan.limits(), 0);
+  const Serving serving(*inbox, echo);
+  const int status = muster::testing::status_of_child([&] {
+    if (::seteuid(OtherUser::kUser) != 0) return 9;
+    sockaddr_un place{};
+    place.sun_family = AF_UNIX;
+    const std::string name = inbox->address().substr(kAbstract.size());
+    name.copy(place.sun_path + 1, name.size());
+    const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&place), length) != 0) return 8;
+    char byte = 0;
+    return ::read(socket.get(), &byte, 1) == 0 ? 0 : 1;  // closed, where gRPC would begin with its settings
+  });
+  EXPECT_EQ(status, 0);
+  expect_served(*transport.connect(inbox->address(), 0, soon()));
 }
 
 TEST(GrpcTransport, ANewStreamTakesTheOldOnesPlace) {

@@ -105,7 +105,7 @@ TEST(ParameterServerBsp, ATensorWithoutAGradientIsLeftAlone) {
   Training training = small(2, only(Consistency::kBsp));
   training.work = [](const auto& options, const auto& state, const auto& plan, std::size_t lane, const auto& area) {
     compute_lane(options, state, plan, lane, area);
-    area.present[1] = plan.at.step % 2 == 0 && lane == 3 ? 1 : 0;
+    area.present[2] = plan.at.step % 2 == 0 && lane == 3 ? 1 : 0;  // "second": tensors lie in backward order
   };
   EXPECT_TRUE(testing::train(training).front() == by_shared_sync(training));
 }
@@ -114,7 +114,7 @@ TEST(ParameterServerBsp, ATensorWithoutAGradientIsLeftAlone) {
 // all lanes of all steps is what a single process comes to.
 void constant_lane(const StrategyOptions& options, const CommittedState&, const data::StepPlan& plan, std::size_t lane,
                    const compute::LaneArea& area) {
-  std::fill(area.present.begin(), area.present.end(), 1);
+  testing::mark_trainable(options, area);
   // Powers of two: sums of them are exact in any order.
   const float value = std::ldexp(1.0F, static_cast<int>((plan.at.step * 5 + lane) % 8));
   std::fill_n(area.gradient.begin(), options.layout.size(), value);
@@ -167,6 +167,25 @@ TEST_P(Asynchronous, OfOneWorkerItIsSgdOverTheLanes) {
     ASSERT_NEAR(result.parameters[i], expected[i], 1e-4) << i;
 }
 
+TEST_P(Asynchronous, ALaneThatIsNotFiniteIsLeftOutAndNobodyWaitsForIt) {
+  Training training = small(2, only(GetParam()));
+  training.optimizer = compute::Sgd{.lr = 0.5};
+  training.work = [](const auto& options, const auto& state, const auto& plan, std::size_t lane, const auto& area) {
+    constant_lane(options, state, plan, lane, area);
+    if (plan.at.step == 2 && lane == 3) area.gradient[100] = std::numeric_limits<float>::quiet_NaN();
+  };
+  double sum = 0;
+  data::Cursor cursor;
+  for (std::uint64_t step = 0; step < training.steps; ++step) {
+    const data::StepPlan plan = data::plan_step(cursor, training.shape);
+    for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane)
+      sum += step == 2 && lane == 3 ? 0 : std::ldexp(1.0, static_cast<int>((step * 5 + lane) % 8));
+    cursor = plan.next;
+  }
+  for (const Trained& result : testing::train(training))
+    EXPECT_EQ(result.parameters[0], static_cast<float>(-0.5 * sum));
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Asynchronous, ::testing::Values(Consistency::kAsp, Consistency::kSsp),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
@@ -187,7 +206,7 @@ TEST(ParameterServerBackup, AStepIsTheMeanOfTheLanesThatCame) {
   training.shape = {.samples = 60, .batch = 10, .lanes = 5};
   // Every lane has the same mean gradient, weighted by its share: whichever three of five come, the mean is 1.
   training.work = [](const auto& options, const auto&, const auto& plan, std::size_t lane, const auto& area) {
-    std::fill(area.present.begin(), area.present.end(), 1);
+    testing::mark_trainable(options, area);
     std::fill_n(area.gradient.begin(), options.layout.size(), static_cast<float>(plan.weight(lane)));
   };
   for (const Trained& result : testing::train(training))
@@ -243,6 +262,9 @@ TEST(ParameterServerOptions, ContradictionsAreRefusedWithARemedy) {
   };
   testing::expect_error(ErrorKind::kInvalidInput, "as many servers as copies", [&] { make({.copies = 2}); });
   testing::expect_error(ErrorKind::kUnsupported, "muster train", [&] { make({.servers = 2}); });
+  testing::expect_error(ErrorKind::kInvalidInput, "asp or ssp", [&] {
+    make({.phases = {{0, Consistency::kAsp}, {9, Consistency::kBsp}}, .snapshot_seconds = 1, .folder = "there"});
+  });
   testing::expect_error(ErrorKind::kInvalidInput, "fewer than there are lanes", [&] {
     make({.phases = {{0, Consistency::kBackup}}, .backups = 2});
   });

@@ -12,6 +12,7 @@
 #include "muster/comm/region.h"
 #include "support/command.h"
 #include "support/errors.h"
+#include "support/other_user.h"
 #include "unit/strategies/transports.h"
 
 namespace muster::strategies {
@@ -344,6 +345,13 @@ TEST(ShmTransport, RefusesARegionThatNoServerMade) {
   const comm::SharedRegion small = comm::SharedRegion::create(16);
   const comm::RegionServer small_server(small);
   expect_error(ErrorKind::kDamaged, "truncated", [&] { connect("shm", small_server.address()); });
+}
+
+TEST(ShmTransport, AnotherUserThatTakesADeadServersNameIsNobody) {
+  if (!muster::testing::OtherUser::possible()) GTEST_SKIP() << "needs root to become another user";
+  const std::string address = make_inbox("shm")->address();  // and it is dead
+  const muster::testing::OtherUser other(address, SOCK_SEQPACKET);
+  expect_error(ErrorKind::kPeerLost, "user 65534", [&] { connect("shm", address); });
 }
 
 TEST(ShmTransport, RefusesLimitsThatMakeNoSense) {

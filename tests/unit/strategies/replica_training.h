@@ -33,7 +33,7 @@ struct Training {
   strategies::ParameterServerOptions parameter_server{};
   strategies::Claims claims = strategies::Claims::kStatic;
   bool synchronized = false;  // the workers' states are made the same at the end
-  int stop_rank = -1;         // asks to stop in its first step
+  int stop_rank = -1;         // asks to stop in its first step, and knows of change 7 there
   LaneWork work{};
   // Called by every worker after each of its steps, several at a time.
   std::function<void(int rank, const strategies::Strategy&, const strategies::StepOutcome&)> observe{};
@@ -55,11 +55,17 @@ struct Trained {
   }
 };
 
+// A lane has no gradient of what never trains.
+inline void mark_trainable(const strategies::StrategyOptions& options, const compute::LaneArea& area) {
+  for (std::size_t tensor = 0; tensor < area.present.size(); ++tensor)
+    area.present[tensor] = options.layout.tensors()[tensor].trainable ? 1 : 0;
+}
+
 // A gradient that depends on step, lane, position and the parameters, as a model's does.
 inline void compute_lane(const strategies::StrategyOptions& options, const strategies::CommittedState& state,
                          const data::StepPlan& plan, std::size_t lane, const compute::LaneArea& area) {
   RandomStream random({.seed = 5, .step = plan.at.step, .lane = lane});
-  std::fill(area.present.begin(), area.present.end(), 1);
+  mark_trainable(options, area);
   for (std::size_t i = 0; i < options.layout.size(); ++i)
     area.gradient[i] = 0.1F * state.parameters[i] + static_cast<float>(random.uniform() - 0.5);
   for (std::size_t byte = 0; byte < 12; byte += 4) {
@@ -136,7 +142,8 @@ inline std::vector<Trained> train(const Training& training) {
         }
         strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step),
                                  .score = 1,
-                                 .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0});
+                                 .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0,
+                                 .change = rank == training.stop_rank && step == 0 ? 7.0 : 0.0});
       }
       const strategies::StepOutcome outcome = strategy->commit(rule, Deadline::after(std::chrono::seconds(60)));
       result.losses.push_back(outcome.loss);

@@ -23,11 +23,61 @@ std::string error_of(const std::string& text, std::vector<std::string> assignmen
   return "no error";
 }
 
-TEST(Job, AnEmptyFileIsAJobWithDefaults) {
+TEST(Job, WhatIsNotSaidHasADefault) {
   const ResolvedJob resolved = parse_job("", "job.toml");
   EXPECT_EQ(resolved.batch, 64U);
   EXPECT_EQ(resolved.lanes, 2U);
   EXPECT_EQ(resolved.job.model.name, "cnn");
+}
+
+TEST(Job, DataInThePlaceOfAJobIsAnsweredWithTheCommandForIt) {
+  const testing::TemporaryFolder folder;
+  testing::spill(folder / "small.csv", "a,b\n1,2\n");
+  testing::spill(folder / "large.csv", std::string(1 << 20, 'x'));
+  std::filesystem::create_directory(folder / "pictures");
+  for (const char* name : {"small.csv", "large.csv", "pictures"}) {
+    try {
+      load_job(folder / name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_THAT(error.what(), HasSubstr("muster init " + (folder / name).string()));
+    }
+  }
+  testing::spill(folder / "job.toml", "a,b\n");
+  try {
+    load_job(folder / "job.toml");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("muster init")));
+  }
+}
+
+TEST(Job, AFileThatSetsNothingIsRefused) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "job.toml";
+  for (const char* text : {"", "# nothing\n", "[data]\n"}) {
+    testing::spill(path, text);
+    try {
+      load_job(path);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("job.toml: the job file sets nothing"), HasSubstr("muster init")));
+    }
+    EXPECT_EQ(load_job(path, std::vector<std::string>{"job.epochs=2"}).job.epochs, 2) << "--set says something";
+  }
+  testing::spill(path, "[job]\nepochs = 10\n");
+  EXPECT_EQ(load_job(path).job.epochs, 10) << "a default that is written down is meant";
+}
+
+TEST(Job, EveryKeyKeepsItsPlace) {
+  const ResolvedJob resolved = parse_job("[data]\n\nbatch = 32\n", "job.toml", std::vector<std::string>{"job.lanes=1"});
+  EXPECT_EQ(resolved.places.at("data.batch"), "job.toml:3");
+  EXPECT_EQ(resolved.places.at("job.lanes"), "--set job.lanes=1");
+  EXPECT_EQ(resolved.places.at("job.seed"), "job.toml");
+  EXPECT_STREQ(resolved.invalid("data.batch", "is wrong", "Mend it.").what(),
+               "job.toml:3: data.batch: is wrong. Mend it.");
 }
 
 TEST(Job, SynchronizedBatchNormGoesWithAllReduceAndOneLaneAWorker) {
@@ -96,9 +146,13 @@ TEST(Job, ALibraryNeedsAFileAndAName) {
 }
 
 TEST(Job, WhatTheModelSectionSaysReachesTheModel) {
+  // No model of the zoo has all options; one of a library takes what it likes.
+  const testing::TemporaryFolder folder;
+  testing::spill(folder / "lib.so", "one");
   const ResolvedJob resolved = parse_job(
-      "[model]\nname = \"wrn-16-4\"\nhidden = [5, 6]\ndropout = 0.25\nactivation = \"leaky_relu\"\nnorm = \"group\"\n"
-      "groups = 4\nwidth = 7\ndepth = 8\nheads = 9\nembedding = 10\nrecompute = true\n",
+      "[model]\nlibrary = \"" + (folder / "lib.so").string() +
+          "\"\nname = \"wrn-16-4\"\nhidden = [5, 6]\ndropout = 0.25\nactivation = \"leaky_relu\"\nnorm = \"group\"\n"
+          "groups = 4\nwidth = 7\ndepth = 8\nheads = 9\nembedding = 10\nrecompute = true\n",
       "job.toml");
   const model::ModelOptions options = model_options(resolved.job);
   EXPECT_EQ(options.name, "wrn-16-4");
@@ -205,6 +259,7 @@ TEST(Job, ImpossibleCombinationsSayWhatToChange) {
               AllOf(HasSubstr("job.toml:3"), HasSubstr("optimizer.momentum"), HasSubstr("sgd and lars")));
   EXPECT_THAT(error_of("[optimizer]\ngamma = 0.5"), HasSubstr("has no effect with schedule \"constant\""));
   EXPECT_THAT(error_of("[optimizer]\nnesterov = true"), HasSubstr("momentum above 0"));
+  EXPECT_EQ(error_of("[optimizer]\nname = \"lars\"\nnesterov = true"), "no error") << "0.9 by default";
   EXPECT_THAT(error_of("[optimizer]\nschedule = \"step\""), HasSubstr("milestones"));
   EXPECT_THAT(error_of("[optimizer]\nbase_batch = 64"), HasSubstr("scaling"));
   EXPECT_THAT(error_of("[data]\nmean = [0.5]"), HasSubstr("together"));

@@ -336,6 +336,26 @@ TEST(Session, BadOptionsAreRefused) {
   EXPECT_NO_THROW(make(1, 1));
   EXPECT_THROW(make(100, 65), Error);
   EXPECT_THROW(make(100, 0), Error);
+
+  const auto refused = [](const std::function<void(SessionOptions&)>& change) -> std::string {
+    SessionOptions o = options(8, 2);
+    change(o);
+    try {
+      Session(testing::make_net<LinearNet>(1), compute::Sgd{}, o);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused([](auto& o) { o.clip_norm = -1; }), ::testing::HasSubstr("clip_norm is -1"));
+  EXPECT_THAT(refused([](auto& o) { o.clip_norm = 0; }), ::testing::HasSubstr("clip_norm"));
+  EXPECT_THAT(refused([](auto& o) { o.schedule.kind = compute::Schedule::Kind::kCosine; }),
+              ::testing::HasSubstr("total_steps"));
+  EXPECT_THAT(refused([](auto& o) { o.threads = 0; }), ::testing::HasSubstr("threads"));
+  EXPECT_THAT(refused([](auto& o) { o.verify_rate = 2; }), ::testing::HasSubstr("verify_rate"));
+  EXPECT_THAT(refused([](auto& o) { o.mixup_alpha = 0; }), ::testing::HasSubstr("mixup_alpha"));
+  EXPECT_EQ(refused([](auto& o) { o.clip_norm = 0.5; }), "");
 }
 
 TEST(Session, AccumulatesAccuracyOverLanes) {

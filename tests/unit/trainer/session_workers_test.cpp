@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
@@ -292,6 +293,45 @@ TEST(SessionWorkers, WithLocalDataAndDynamicClaimsAWorkerReadsItsPartOfTheSample
       EXPECT_LE(set->reads(), 2 * seen.size() + SessionOptions().prefetch * 4) << workers << " workers";
     }
     EXPECT_EQ(all.size(), kLocalSamples);
+  }
+}
+
+// Every worker is refused, at once, with both values.
+TEST(SessionWorkers, ThatWouldNotTrainTheSameAreRefused) {
+  struct Other {
+    std::string names;
+    std::function<void(SessionOptions&, compute::Sgd&)> change;
+    std::uint64_t samples = kSamples;
+  };
+  const std::vector<Other> others{
+      {"batch is 24 at worker 1 and 12 at worker 0", [](auto& o, auto&) { o.batch = 24; }},
+      {"seed is 4 at worker 1 and 3 at worker 0", [](auto& o, auto&) { o.seed = 4; }},
+      {"optimizer.lr is 0.5 at worker 1 and 0.1 at worker 0", [](auto&, auto& sgd) { sgd.lr = 0.5; }},
+      {"clip_norm is 2 at worker 1 and none at worker 0", [](auto& o, auto&) { o.clip_norm = 2; }},
+      {"schedule.warmup_steps is 3 at worker 1 and 0 at worker 0", [](auto& o, auto&) { o.schedule.warmup_steps = 3; }},
+      {"samples of the data set is 49 at worker 1 and 50 at worker 0", [](auto&, auto&) {}, kSamples - 1},
+  };
+  for (const std::string strategy : {"shared_sync", "all_reduce", "local_sgd", "parameter_server"}) {
+    for (const Other& other : others) {
+      std::vector<std::shared_ptr<IrregularNet>> nets{testing::make_net<IrregularNet>(1),
+                                                      testing::make_net<IrregularNet>(1)};
+      testing::run_group(2, testing::Network::kShm, [&](int rank, comm::Group group) {
+        SessionOptions options = session_options(cases().front(), strategy);
+        options.group = group;
+        options.step_timeout = std::chrono::seconds(20);
+        compute::Sgd sgd{.lr = 0.1};
+        if (rank == 1) other.change(options, sgd);
+        try {
+          Session session(nets[static_cast<std::size_t>(rank)], sgd, options);
+          session.meet(testing::line_data(rank == 1 ? other.samples : kSamples));
+          ADD_FAILURE() << strategy << ", not refused: " << other.names;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kMismatch) << error.what();
+          EXPECT_THAT(error.what(), ::testing::HasSubstr(other.names)) << strategy << ", worker " << rank;
+        }
+        group.barrier();
+      });
+    }
   }
 }
 

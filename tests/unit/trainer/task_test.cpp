@@ -55,6 +55,32 @@ Evaluation measure(const Task& task, const torch::Tensor& answer, const torch::T
   return task.judge(batches, each);
 }
 
+// Against sums written out by hand; halves of a batch add up to the whole, as lanes do.
+TEST(ClassificationTask, ClassesCanHaveWeightsInTraining) {
+  torch::manual_seed(3);
+  const torch::Tensor answer = torch::randn({12, 3});
+  const torch::Tensor target = torch::randint(0, 3, {12}, torch::kInt64);
+  const std::vector<double> weights{0.5, 3, 0};
+  const auto task = make_task({.class_weights = weights}, classes(3));
+  const torch::Tensor log = torch::log_softmax(answer, 1);
+  double expected = 0;
+  for (std::int64_t i = 0; i < 12; ++i) {
+    const auto label = target[i].item<std::int64_t>();
+    expected -= weights[static_cast<std::size_t>(label)] * log[i][label].item<double>() / 12;
+  }
+  EXPECT_NEAR(task->loss(answer, target).item<double>(), expected, 1e-5);
+  const double halves = (task->loss(answer.slice(0, 0, 6), target.slice(0, 0, 6)).item<double>() +
+                         task->loss(answer.slice(0, 6, 12), target.slice(0, 6, 12)).item<double>()) /
+                        2;
+  EXPECT_NEAR(halves, expected, 1e-5);
+  const torch::Tensor mixed = torch::full({12, 3}, 1.0 / 3);
+  EXPECT_NEAR(task->loss(answer, mixed).item<double>(),
+              -(log * torch::tensor({0.5, 3.0, 0.0})).sum().item<double>() / 36, 1e-5);
+  const auto plain = make_task({}, classes(3));
+  EXPECT_EQ(measure(*task, answer, target, 12).loss, measure(*plain, answer, target, 12).loss)
+      << "evaluations know no weights";
+}
+
 TEST(ClassificationTask, KnowsLossAccuracyAndTop5) {
   torch::manual_seed(1);
   const torch::Tensor answer = torch::randn({50, 10});
@@ -82,6 +108,17 @@ TEST(ClassificationTask, KnowsLossAccuracyAndTop5) {
     EXPECT_EQ(evaluation.metrics.size(), 2U);
   }
   EXPECT_EQ(task->score(answer, target), right);
+}
+
+TEST(ClassificationTask, OfEqualScoresOnlyFiveAreTheFirstFive) {
+  const auto task = make_task({}, classes(10));
+  const torch::Tensor target = torch::arange(10, torch::kInt64);
+  EXPECT_EQ(measure(*task, torch::zeros({10, 10}), target, 10).metric("top5"), 0.5) << "a model that knows nothing";
+  // Class 9 is the best, and four of the nine others come with it.
+  torch::Tensor answer = torch::zeros({10, 10});
+  answer.select(1, 9).fill_(1);
+  EXPECT_EQ(measure(*task, answer, target, 3).metric("top5"), 0.5);
+  EXPECT_EQ(measure(*task, answer, target, 3).metric("accuracy"), 0.1);
 }
 
 TEST(ClassificationTask, AScoreThatIsNoneIsNotAmongTheFirstFive) {

@@ -193,6 +193,103 @@ TEST(Tuning, AnyNumberOfWorkersGivesTheSameBits) {
   train(3, "local_sgd");  // other bits by design; what is frozen stays there too
 }
 
+// What a user does to parameters between epochs, and what Tuning does by itself.
+enum class Frozen { kByUser, kByTuning };
+
+struct Trained {
+  std::string strategy;
+  int workers = 1;
+  std::uint64_t lanes = 4;
+  bool overlap = false;
+};
+
+// Two epochs with first.* frozen in the first of them; the weights. `third`, with another epoch in which it is frozen
+// again.
+std::string thaw(const Trained& how, Frozen frozen, bool third = false) {
+  const auto dataset = line_data(40);
+  compute::Tuning tuning;
+  if (frozen == Frozen::kByTuning) {
+    tuning.freeze = {"first.*"};
+    tuning.unfreeze = {{"first.*", 1}};
+  }
+  std::vector<std::shared_ptr<BatchNormNet>> nets;  // here, because threads would share the generator
+  for (int rank = 0; rank < how.workers; ++rank)
+    nets.push_back(testing::make_net<BatchNormNet>(1));
+  std::vector<std::string> hashes(nets.size());
+  testing::run_group(how.workers, testing::Network::kShm, [&](int rank, comm::Group group) {
+    SessionOptions o = options(how.lanes, tuning);
+    o.strategy = how.strategy;
+    o.all_reduce.overlap = how.overlap;
+    o.local_sgd.period = 2;
+    o.group = group;
+    BatchNormNet& net = *nets[static_cast<std::size_t>(rank)];
+    const auto set_trains = [&](bool trains) {
+      if (frozen != Frozen::kByUser) return;
+      for (torch::Tensor& parameter : net.first->parameters())
+        parameter.requires_grad_(trains);
+    };
+    const auto train_until = [&](Session& session, std::uint64_t epoch) {
+      while (session.cursor().epoch < epoch) {
+        session.step(dataset,
+                     [&](Lane& lane) { lane.backward(F::cross_entropy(net.forward(lane.data), lane.target)); });
+      }
+      session.synchronize();
+    };
+    set_trains(false);
+    const Bits start = bits_of(net);
+    Session session(nets[static_cast<std::size_t>(rank)], kSgd, o);
+    train_until(session, 1);
+    EXPECT_EQ(bits_of(net).at("first.weight"), start.at("first.weight")) << how.strategy;
+    set_trains(true);
+    train_until(session, 2);
+    const Bits thawed = bits_of(net);
+    EXPECT_NE(thawed.at("first.weight"), start.at("first.weight")) << how.strategy;
+    if (third) {
+      set_trains(false);
+      train_until(session, 3);
+      EXPECT_EQ(bits_of(net).at("first.weight"), thawed.at("first.weight")) << how.strategy;
+      EXPECT_NE(bits_of(net).at("second.weight"), thawed.at("second.weight")) << how.strategy;
+    }
+    hashes[static_cast<std::size_t>(rank)] = session.weights_hash();
+    group.barrier();
+  });
+  for (const std::string& hash : hashes)
+    EXPECT_EQ(hash, hashes.front()) << how.strategy << ", " << how.workers << " workers";
+  return hashes.front();
+}
+
+TEST(Tuning, AParameterThatIsUnfrozenAfterTheSessionBeganTrains) {
+  for (const Trained& how : {Trained{"shared_sync", 1, 1}, Trained{"shared_sync", 1, 4}, Trained{"shared_sync", 2, 4},
+                             Trained{"all_reduce", 1, 1}, Trained{"all_reduce", 2, 2}, Trained{"all_reduce", 2, 4},
+                             Trained{"all_reduce", 2, 2, true}, Trained{"local_sgd", 1, 2}, Trained{"local_sgd", 2, 4},
+                             Trained{"parameter_server", 1, 1}, Trained{"parameter_server", 2, 4}}) {
+    EXPECT_EQ(thaw(how, Frozen::kByUser), thaw(how, Frozen::kByTuning))
+        << how.strategy << ", " << how.workers << " workers, " << how.lanes << " lanes";
+  }
+  const std::string alone = thaw({"shared_sync"}, Frozen::kByUser, true);
+  EXPECT_EQ(thaw({"shared_sync", 2}, Frozen::kByUser, true), alone);
+  EXPECT_EQ(thaw({"all_reduce", 2}, Frozen::kByUser, true), alone);
+  EXPECT_EQ(thaw({"parameter_server", 2}, Frozen::kByUser, true), alone);
+  thaw({"local_sgd", 2}, Frozen::kByUser, true);
+}
+
+TEST(Tuning, AGradientOfWhatIsFrozenForTheWholeJobIsRefusedByName) {
+  auto net = testing::make_net<BatchNormNet>(1);
+  compute::Tuning tuning;
+  tuning.freeze = {"first.weight"};
+  Session session(net, kSgd, options(2, tuning));
+  const torch::Tensor start = net->first->weight.detach().clone();
+  net->first->weight.requires_grad_(true);
+  try {
+    train_epoch(session, *net, line_data(40));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("first.weight"));
+  }
+  EXPECT_TRUE(torch::equal(net->first->weight, start));
+}
+
 TEST(Tuning, PatternsThatFitNothingEndTheSessionBeforeItBegins) {
   compute::Tuning tuning;
   tuning.freeze = {"frist.*"};

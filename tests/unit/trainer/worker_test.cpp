@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/compute/threads.h"
 #include "support/ranks.h"
 #include "support/sandbox.h"
 
@@ -14,6 +15,15 @@ TEST(Join, AloneIsAWorldOfOne) {
   EXPECT_EQ(worker.rank(), 0);
   EXPECT_EQ(worker.size(), 1);
   EXPECT_TRUE(worker.is_first());
+}
+
+// Whoever starts the program: what a library finds by itself depends on the launcher.
+TEST(Join, SetsTheThreadsOfLibTorchAndTheBlas) {
+  compute::set_threads(2);
+  ASSERT_EQ(compute::compute_libraries().aten_threads, 2);
+  join(0, nullptr);
+  EXPECT_EQ(compute::compute_libraries().aten_threads, 1);
+  EXPECT_LE(compute::compute_libraries().blas_threads, 1);
 }
 
 TEST(ConnectWorker, RefusesSeveralProcessesThatWouldTrainEachForItself) {

@@ -146,6 +146,17 @@ TEST(ChaosChecksTest, I6FailsWhenNothingIsCommittedForTooLong) {
       << "a coordinator that never came back";
 }
 
+// A machine that has much else to do is slow in everything.
+TEST(ChaosChecksTest, I6AllowsMoreWhereStepsTakeLongerAndStartUpsToo) {
+  Observations seen = honest();
+  seen.step_seconds = 0.05;
+  EXPECT_THAT(longest_pause_allowed(seen), DoubleNear(2 * (2 + 0.5 + 2) + 4, 1e-6));
+  seen.faults[1].replaced = 25;
+  EXPECT_THAT(longest_pause_allowed(seen), DoubleNear(2 * (2 + 0.5 + 2) + 6, 1e-6));
+  seen.step_seconds = 10;
+  EXPECT_THAT(longest_pause_allowed(seen), DoubleNear(2 + 100 + 2 + 6, 1e-6)) << "never less";
+}
+
 TEST(ChaosChecksTest, I6FailsWhenAStoppedWorkerIsLeftOrOneThatWasWokenIsKilled) {
   EXPECT_EQ(failures([](Observations& seen) { seen.faults[1].gone = 30; }), "I6 ");
   EXPECT_EQ(failures([](Observations& seen) { seen.faults[2].gone = 31.5; }), "I6 ");

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "muster/data/inspect.h"
 #include "support.h"
 #include "support/picture_files.h"
 
@@ -60,6 +61,17 @@ TEST_F(PictureSourceTest, TheOtherSetsMayBeAnywhere) {
   EXPECT_EQ(data.train->size(), 8U);
   EXPECT_EQ(data.test->size(), 4U);
   EXPECT_EQ(data.validation->size(), 6U);
+}
+
+TEST_F(PictureSourceTest, InspectionChoosesAShapeByThePicturesThatAreThere) {
+  add(".", 3);
+  EXPECT_EQ(inspect(folder.path()).options.shape, (std::vector<std::int64_t>{3, 32, 32})) << "20 x 30 pixels";
+  folder.write("cat/large.jpg", ::muster::testing::to_jpeg(::muster::testing::make_pixels(600, 500, 3, 1)));
+  EXPECT_EQ(inspect(folder.path()).options.shape, (std::vector<std::int64_t>{3, 32, 32})) << "one is not the rule";
+  for (int i = 0; i < 9; ++i)
+    folder.write("dog/medium" + std::to_string(i) + ".jpg",
+                 ::muster::testing::to_jpeg(::muster::testing::make_pixels(90, 70, 3, 1)));
+  EXPECT_EQ(inspect(folder.path()).options.shape, (std::vector<std::int64_t>{3, 80, 80}));
 }
 
 TEST_F(PictureSourceTest, WithoutATestFolderATenthIsHeldOut) {

@@ -1,0 +1,48 @@
+#include "muster/cli/flag_hint.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "muster/trainer/job.h"
+
+namespace muster::cli {
+namespace {
+
+// "job.epochs" for "epochs" or "job.epochs", if there is such a key.
+std::string key_named(const std::string& word) {
+  trainer::Job job;
+  const Schema schema = trainer::job_schema(job);
+  for (const Section& section : schema.sections()) {
+    for (const Field& field : section.fields()) {
+      const std::string key = fmt::format("{}.{}", section.name(), field.key());
+      if (word == field.key() || word == key) return key;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string flag_hint(const std::vector<std::string>& arguments) {
+  constexpr std::array<std::string_view, 3> kTakeSet{"train", "check", "chaos"};
+  if (arguments.empty() || std::find(kTakeSet.begin(), kTakeSet.end(), arguments.front()) == kTakeSet.end()) return {};
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (!arguments[i].starts_with("--")) continue;
+    const std::size_t equals = arguments[i].find('=');
+    std::string word = arguments[i].substr(2, equals == std::string::npos ? equals : equals - 2);
+    std::replace(word.begin(), word.end(), '-', '_');
+    const std::string key = key_named(word);
+    if (key.empty()) continue;
+    std::string value = "...";
+    if (equals != std::string::npos)
+      value = arguments[i].substr(equals + 1);
+    else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
+      value = arguments[i + 1];
+    return fmt::format("A key of the job is set with --set {}={}", key, value);
+  }
+  return {};
+}
+
+}  // namespace muster::cli

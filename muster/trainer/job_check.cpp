@@ -1,0 +1,63 @@
+#include "muster/trainer/job_check.h"
+
+#include "muster/comm/group.h"
+#include "muster/compute/optimizer.h"
+#include "muster/compute/threads.h"
+#include "muster/compute/tuning.h"
+#include "muster/model/net.h"
+#include "muster/model/script_net.h"
+#include "muster/model/sync_batch_norm.h"
+#include "muster/model/torch_optimizer.h"
+#include "muster/trainer/build.h"
+#include "muster/trainer/class_weights.h"
+#include "muster/trainer/initial_state.h"
+#include "muster/trainer/job_fit.h"
+
+namespace muster::trainer {
+
+void check_optimizer_file(const ResolvedJob& resolved, const model::Net& net) {
+  if (resolved.job.optimizer.init.empty()) return;
+  std::vector<model::StateOwner> owners;
+  for (const auto& item : net.named_parameters())
+    owners.push_back({item.key(), item.value().sizes().vec()});
+  about_key(resolved, "optimizer.init", [&] {
+    model::read_torch_optimizer(resolved.job.optimizer.init, owners,
+                                compute::make_optimizer(optimizer_options(resolved))->slot_names());
+  });
+}
+
+std::shared_ptr<model::Net> build_fitting_model(const ResolvedJob& resolved, const data::SampleSpec& spec) {
+  std::shared_ptr<model::Net> net =
+      about_key(resolved, model_key(resolved.job), [&] { return build_model(resolved.job, spec); });
+  about_key(resolved, "model.freeze", [&] {
+    compute::check_tuning(tuning(resolved.job), net->named_parameters().keys(), net->named_buffers().keys());
+  });
+  return net;
+}
+
+std::vector<std::string> all_doubts(const ResolvedJob& resolved, const data::Dataset& train, const model::Net& net) {
+  const data::SampleSpec& spec = train.spec();
+  std::vector<std::string> found = doubts(resolved, {train.size(), resolved.batch, resolved.lanes},
+                                          spec.target == data::TargetKind::kClass ? spec.classes : 0);
+  for (const std::string& doubt : model::script_doubts(net))
+    found.push_back(resolved.invalid("model.script", doubt).what());
+  return found;
+}
+
+std::vector<std::string> check_job(const ResolvedJob& resolved, const Datasets& sets) {
+  const Job& job = resolved.job;
+  const data::SampleSpec& spec = sets.train->spec();
+  lane_order(resolved, *sets.train);
+  about_key(resolved, "loss.task", [&] {
+    return build_task(job, spec, class_weights(parse_class_weights(job.loss.class_weights), *sets.train));
+  });
+  compute::set_threads(static_cast<int>(job.threads));
+  const std::shared_ptr<model::Net> net = build_fitting_model(resolved, spec);
+  about_key(resolved, "model.init", [&] { return initialize_model(job, *net); });
+  check_optimizer_file(resolved, *net);
+  if (job.parallel.sync_batch_norm && model::synchronize_batch_norm(*net, comm::Group()) == 0)
+    throw resolved.invalid("parallel.sync_batch_norm", "the model has no batch norm");
+  return all_doubts(resolved, *sets.train, *net);
+}
+
+}  // namespace muster::trainer

@@ -1,0 +1,247 @@
+#include "muster/trainer/session_agreement.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "muster/base/error.h"
+#include "muster/base/hash.h"
+#include "muster/base/json.h"
+#include "muster/base/version.h"
+#include "muster/compute/optimizer_json.h"
+#include "muster/launch/environment.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::size_t kMostText = 48 * 1024;  // fits into a value of a store
+constexpr std::size_t kMostNamed = 3;         // differences, in a message
+constexpr std::string_view kParameter = "parameter ";
+constexpr std::string_view kBuffer = "buffer ";
+
+class Writer {
+ public:
+  template <typename Value>
+  void add(std::string name, const Value& value) {
+    entries_.emplace_back(std::move(name), fmt::format("{}", value));
+  }
+  template <typename Value>
+  void add(std::string name, const std::optional<Value>& value) {
+    if (value)
+      add(std::move(name), *value);
+    else
+      add(std::move(name), "none");
+  }
+  Agreement take() { return std::move(entries_); }
+
+ private:
+  Agreement entries_;
+};
+
+std::vector<std::string> texts_of(const std::vector<NumberedPattern>& patterns) {
+  std::vector<std::string> texts;
+  for (const NumberedPattern& pattern : patterns)
+    texts.push_back(fmt::format("{}={}", pattern.pattern, pattern.number));
+  return texts;
+}
+
+void add_schedule(const compute::Schedule& schedule, Writer& to) {
+  to.add("schedule", to_string(schedule.kind));
+  to.add("schedule.warmup_steps", schedule.warmup_steps);
+  to.add("schedule.warmup_start", schedule.warmup_start);
+  to.add("schedule.total_steps", schedule.total_steps);
+  to.add("schedule.milestones", schedule.milestones);
+  to.add("schedule.gamma", schedule.gamma);
+  to.add("schedule.power", schedule.power);
+  to.add("schedule.final_fraction", schedule.final_fraction);
+}
+
+void add_strategies(const SessionOptions& options, Writer& to) {
+  to.add("strategy", options.strategy);
+  to.add("all_reduce.bucket_bytes", options.all_reduce.bucket_bytes);
+  to.add("all_reduce.overlap", options.all_reduce.overlap);
+  to.add("all_reduce.codec", options.all_reduce.codec ? "one" : "none");
+  to.add("local_sgd.period", options.local_sgd.period);
+  to.add("local_sgd.averaged_steps", options.local_sgd.averaged_steps);
+  to.add("local_sgd.outer_lr", options.local_sgd.outer_lr);
+  to.add("local_sgd.outer_momentum", options.local_sgd.outer_momentum);
+  to.add("local_sgd.average_state", options.local_sgd.average_state);
+  const strategies::ParameterServerOptions& servers = options.parameter_server;
+  std::vector<std::string> phases;
+  for (const strategies::Phase& phase : servers.phases)
+    phases.push_back(fmt::format("{} from step {}", to_string(phase.consistency), phase.step));
+  to.add("parameter_server.phases", phases);
+  to.add("parameter_server.servers", servers.servers);
+  to.add("parameter_server.copies", servers.copies);
+  to.add("parameter_server.staleness", servers.staleness);
+  to.add("parameter_server.backups", servers.backups);
+  to.add("parameter_server.staleness_rate", servers.staleness_rate);
+  to.add("parameter_server.chunk_bytes", servers.chunk_bytes);
+  to.add("parameter_server.grpc", servers.grpc);
+}
+
+std::string to_text(const Agreement& agreement) {
+  Json entries = Json::array();
+  for (const auto& [name, value] : agreement)
+    entries.push_back({name, value});
+  // What is not UTF-8 is the user's own name of a tensor; it is compared all the same.
+  return entries.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string digest_of(const std::string& text) {
+  return sha256(std::as_bytes(std::span(text)));
+}
+
+Agreement from_text(const std::string& text) {
+  const std::string where = "what another worker said of its session";
+  Agreement agreement;
+  for (const Json& entry : parse_json(text, where)) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_string())
+      throw Error(ErrorKind::kDamaged, "an entry is not a name and a value", where);
+    agreement.emplace_back(entry[0].get<std::string>(), entry[1].get<std::string>());
+  }
+  return agreement;
+}
+
+// With the tensors of a model that has many as one entry.
+Agreement shortened(const Agreement& agreement) {
+  if (to_text(agreement).size() <= kMostText) return agreement;
+  Agreement made;
+  Agreement tensors;
+  for (const auto& entry : agreement) {
+    const bool tensor = entry.first.starts_with(kParameter) || entry.first.starts_with(kBuffer);
+    (tensor ? tensors : made).push_back(entry);
+  }
+  made.emplace_back("the model", fmt::format("{} tensors, SHA-256 of names and shapes {}", tensors.size(),
+                                             digest_of(to_text(tensors)).substr(0, 16)));
+  return made;
+}
+
+// Nothing if they are the same.
+std::optional<Error> difference(int first, const Agreement& one, int second, const Agreement& other) {
+  if (one == other) return std::nullopt;
+  const std::map<std::string, std::string> values(one.begin(), one.end());
+  const std::map<std::string, std::string> others(other.begin(), other.end());
+  const auto value_of = [](const std::map<std::string, std::string>& in, const std::string& name) {
+    const auto found = in.find(name);
+    return found == in.end() ? std::string("missing") : found->second;
+  };
+  std::vector<std::string> names;
+  for (const Agreement* side : {&one, &other}) {
+    for (const auto& entry : *side) {
+      const bool known = std::find(names.begin(), names.end(), entry.first) != names.end();
+      if (!known && value_of(values, entry.first) != value_of(others, entry.first)) names.push_back(entry.first);
+    }
+  }
+  if (names.empty()) names.emplace_back("the order of the tensors");
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNamed); ++i) {
+    text += fmt::format("{}{} is {} at worker {} and {} at worker {}", i == 0 ? "" : "; ", names[i],
+                        value_of(others, names[i]), second, value_of(values, names[i]), first);
+  }
+  if (names.size() > kMostNamed) text += fmt::format("; and {} more", names.size() - kMostNamed);
+  return Error(ErrorKind::kMismatch, fmt::format("the workers would not train the same: {}", text), {},
+               "Start every worker with the same program, arguments, options and data.");
+}
+
+}  // namespace
+
+Agreement describe_session(const SessionOptions& options, std::size_t lanes, const compute::OptimizerOptions& optimizer,
+                           const model::FlatLayout& layout, const compute::BufferLayout& buffers) {
+  Writer to;
+  to.add("Muster", version());
+  to.add("batch", options.batch);
+  to.add("lanes", lanes);
+  to.add("threads", options.threads);
+  to.add("seed", options.seed);
+  const Json optimizer_json = compute::to_json(optimizer);
+  for (const auto& [name, value] : optimizer_json.items())
+    to.add("optimizer." + name, value.dump());
+  to.add("clip_norm", options.clip_norm);
+  to.add("exempt", to_string(options.exempt));
+  add_schedule(options.schedule, to);
+  to.add("tuning.freeze", options.tuning.freeze);
+  to.add("tuning.unfreeze", texts_of(options.tuning.unfreeze));
+  to.add("tuning.lr_factors", texts_of(options.tuning.lr_factors));
+  to.add("mixup_alpha", options.mixup_alpha);
+  add_strategies(options, to);
+  for (const model::TensorSlot& slot : layout.tensors())
+    to.add(std::string(kParameter) + slot.name, fmt::format("{}{}", slot.shape, slot.trainable ? "" : ", frozen"));
+  for (const compute::BufferSlot& slot : buffers.slots)
+    to.add(std::string(kBuffer) + slot.name, fmt::format("{} {}", model::to_string(slot.dtype), slot.shape));
+  return to.take();
+}
+
+Agreement describe_data(const data::Dataset& dataset, const data::LaneOrder& order) {
+  const data::SampleSpec& spec = dataset.spec();
+  Writer to;
+  to.add("samples of the data set", dataset.size());
+  to.add("shape of a sample", spec.shape);
+  to.add("classes", spec.classes);
+  to.add("kind of input", static_cast<int>(spec.input));
+  to.add("kind of target", static_cast<int>(spec.target));
+  to.add("shape of a target", spec.target_shape);
+  to.add("steps of an epoch", order.steps_per_epoch());
+  // Which samples a lane has follows from more than can be named here; the first lane shows whether it is the same.
+  const std::vector<std::uint64_t> ids = order.ids(order.plan({}), 0);
+  to.add("the first samples", sha256(std::as_bytes(std::span(ids))).substr(0, 16));
+  return to.take();
+}
+
+void agree(comm::Group group, const Agreement& mine, const Deadline& deadline) {
+  if (group.size() == 1) return;
+  const auto workers = static_cast<std::size_t>(group.size());
+  const auto bytes_of = [](const std::string& text) {
+    return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  };
+  std::string text = to_text(mine);
+  const std::string digest = digest_of(text);
+  std::vector<std::uint8_t> digests(digest.size() * workers);
+  group.all_gather(bytes_of(digest), std::span(digests), deadline);
+  const auto first = digests.begin() + static_cast<std::ptrdiff_t>(digest.size());
+  if (std::equal(first, digests.end(), digests.begin())) return;
+  // All have seen it: now everybody tells everybody the whole.
+  std::int64_t longest = static_cast<std::int64_t>(text.size());
+  group.all_reduce(std::span(&longest, 1), comm::Reduction::kMax, deadline);
+  text.resize(static_cast<std::size_t>(longest), ' ');
+  std::vector<std::uint8_t> all(text.size() * workers);
+  group.all_gather(bytes_of(text), std::span(all), deadline);
+  const auto said = [&](std::size_t worker) {
+    return from_text(std::string(reinterpret_cast<const char*>(all.data()) + worker * text.size(), text.size()));
+  };
+  const Agreement wanted = said(0);
+  for (std::size_t worker = 1; worker < workers; ++worker) {
+    if (const std::optional<Error> error = difference(0, wanted, static_cast<int>(worker), said(worker))) throw *error;
+  }
+}
+
+void agree(comm::Store& store, const std::string& key, int worker, const Agreement& mine) {
+  const Agreement own = shortened(mine);
+  const std::string text = Json({{"worker", worker}, {"said", to_text(own)}}).dump();
+  std::string found;
+  try {
+    store.set(key, text);
+    return;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    found = store.get(key, Deadline::after(std::chrono::seconds(1)));
+  }
+  const std::string where = fmt::format("\"{}\" in the job's store", key);
+  const Json json = parse_json(found, where);
+  const auto first = static_cast<int>(json_get<std::int64_t>(json, "worker", where));
+  const std::optional<Error> error =
+      difference(first, from_text(json_get<std::string>(json, "said", where)), worker, own);
+  if (!error) return;
+  try {
+    store.set(launch::kRefusedKey, fmt::format("{}", worker));
+  } catch (const Error& earlier) {
+    if (earlier.kind() != ErrorKind::kMismatch) throw;  // others were refused before
+  }
+  throw *error;
+}
+
+}  // namespace muster::trainer

@@ -1,0 +1,39 @@
+// What decides the result of a session, as names and values, and the test that all workers mean the same by it: before
+// they train, because workers with other batches, seeds, rates or data would train something that nobody asked for.
+// What only decides who does it, and how fast, is not in it. No torch here.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/base/deadline.h"
+#include "muster/comm/group.h"
+#include "muster/comm/store.h"
+#include "muster/compute/buffer_layout.h"
+#include "muster/compute/optimizer.h"
+#include "muster/data/dataset.h"
+#include "muster/data/lane_order.h"
+#include "muster/model/flat_layout.h"
+#include "muster/trainer/session_options.h"
+
+namespace muster::trainer {
+
+// In a fixed order, every name once: equal for equal results.
+using Agreement = std::vector<std::pair<std::string, std::string>>;
+
+Agreement describe_session(const SessionOptions& options, std::size_t lanes, const compute::OptimizerOptions& optimizer,
+                           const model::FlatLayout& layout, const compute::BufferLayout& buffers);
+Agreement describe_data(const data::Dataset& dataset, const data::LaneOrder& order);
+
+// Every rank calls it. Throws kMismatch on all of them, naming a worker and what differs, with both values, unless all
+// say the same.
+void agree(comm::Group group, const Agreement& mine, const Deadline& deadline);
+
+// For workers that come one after the other: the first to come says it under `key`, and the others have to say the
+// same. Throws kMismatch as above; before that the refusal is left in the store for whoever watches the workers
+// (launch::kRefusedKey). Never waits.
+void agree(comm::Store& store, const std::string& key, int worker, const Agreement& mine);
+
+}  // namespace muster::trainer

@@ -1,0 +1,61 @@
+// What a session is told beside the model and its optimizer. No torch here.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/comm/group.h"
+#include "muster/compute/exemption.h"
+#include "muster/compute/schedule.h"
+#include "muster/compute/tuning.h"
+#include "muster/data/lane_order.h"
+#include "muster/strategies/strategy.h"
+
+namespace muster::trainer {
+
+struct SessionOptions {
+  std::uint64_t batch = 64;              // samples of a step, over all lanes
+  std::optional<std::uint64_t> lanes{};  // empty: data::default_lanes(batch); part of the result
+  int threads = 1;                       // of LibTorch and BLAS while a lane is computed; part of the result
+  std::uint64_t seed = 1;
+  compute::Schedule schedule{};
+  std::optional<double> clip_norm{};  // above 0; empty: no clipping
+  compute::Exemption exempt = compute::Exemption::kNone;
+  compute::Tuning tuning{};  // which tensors train, from which epoch on, and how fast; nothing said: all alike
+  std::string strategy = "shared_sync";
+  int loader_threads = 1;
+  std::size_t prefetch = 4;  // lanes that are read ahead
+  // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
+  std::shared_ptr<const data::LaneOrder> order{};
+  std::optional<double> mixup_alpha{};  // blends pairs of a lane's samples; targets are then rows of probabilities
+  std::chrono::seconds load_timeout{60};
+  comm::Group group{};  // the workers that train together
+  // Instead of `group`: workers that may be lost and replaced while they train.
+  std::optional<strategies::Supervised> supervised{};
+  strategies::Claims claims = strategies::Claims::kStatic;
+  // This share of all lanes, chosen by the seed, is computed once more, by another worker where there is one, and
+  // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
+  // random numbers of its own or keeps something from lane to lane.
+  double verify_rate = 0;
+  strategies::AllReduceOptions all_reduce{};
+  strategies::LocalSgdOptions local_sgd{};
+  strategies::ParameterServerOptions parameter_server{};
+  std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
+  // SIGINT and SIGTERM end training after the step in work, with a checkpoint (Session::checkpoint says where), by
+  // Error{kInterrupted} out of the loop, on all workers alike; a second one ends the process. What handles these
+  // signals itself keeps doing so. synchronize() sets it under `muster run`: it is how `muster stop` ends a program.
+  bool stop_on_signals = false;
+};
+
+// The lanes of a step. Throws Error{kInvalidInput} that names the option when one has no meaning: a batch without
+// samples, lanes that do not fit it, a norm to clip to that is not above 0, ...
+std::size_t check_options(const SessionOptions& options);
+
+// Throws Error{kInvalidInput}. For a value that comes later, too.
+void check_clip_norm(const std::optional<double>& clip_norm);
+
+}  // namespace muster::trainer

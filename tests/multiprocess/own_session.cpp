@@ -1,0 +1,91 @@
+// A user's program with a session, small enough to train in a moment, that goes wrong on request: own_session MODE
+//   train          as it should; the last line is the hash of the weights. 5 epochs of 20 steps
+//   batch          the second worker has another batch
+//   data           the second worker has fewer samples
+//   write          writes to a parameter after synchronize()
+//   write-later    the same, once it has met the others
+//   missing        a file is not there, and nobody catches the error
+//   early          the second worker returns after the first epoch, and the first one is killed once after that
+//   evaluate       shares evaluations; evaluate-killed: the leader of the first one is killed in the middle of it
+//   long           so many epochs that somebody has to stop it; checkpoints into "kept" after each epoch
+//   resume         goes on from "kept", says from which step on, and ends
+//   unkept         as long, without checkpoints
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "muster/muster.h"
+
+namespace {
+
+int run(const std::string& mode, int argc, char** argv) {
+  auto worker = muster::join(argc, argv);
+  const bool second = worker.rank() == 1;
+  const bool replaced = std::atoi(std::getenv("MUSTER_ATTEMPT") == nullptr ? "0" : std::getenv("MUSTER_ATTEMPT")) > 0;
+  if (mode == "missing") muster::open_source({.source = "idx", .path = "nowhere"});
+  torch::manual_seed(1);
+  muster::data::SourceOptions source;
+  source.source = "synthetic";
+  source.shape = {6};
+  source.classes = 3;
+  source.samples = mode == "data" && second ? 300 : 320;
+  source.test_samples = 64;
+  const auto data = muster::open_source(source);
+  torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
+  muster::SessionOptions options;
+  options.batch = mode == "batch" && second ? 20 : 16;
+  options.lanes = 2;
+  auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9}, options);
+  const auto write = [&] {
+    const torch::NoGradGuard no_grad;
+    net->parameters()[0].fill_(0.5);
+  };
+  if (mode == "write") write();
+  if (mode == "resume") {
+    const bool found = session.resume("kept");
+    std::printf("%s %lu\n", found ? "resumed at" : "nothing at", session.cursor().step);
+    return 0;
+  }
+  session.meet(data.train);
+  if (mode == "write-later") write();
+  const bool endless = mode == "long" || mode == "unkept";
+  while (session.cursor().epoch < (endless ? 100000 : 5)) {
+    const std::uint64_t epoch = session.cursor().epoch;
+    for (auto& lane : session.lanes(data.train)) {
+      lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
+      // So that somebody who watches sees it happen.
+      ::usleep(endless ? 20000 : 1000);
+      if (mode == "early" && worker.rank() == 0 && !replaced && epoch == 3) ::raise(SIGKILL);
+    }
+    if (mode == "early" && second && epoch == 0) return 0;
+    if (mode.starts_with("evaluate")) {
+      const bool dies = mode == "evaluate-killed" && !replaced && epoch == 0 && session.members().leads();
+      const auto doomed = [&](const torch::Tensor& x) {
+        if (dies) ::raise(SIGKILL);
+        return net->forward(x);
+      };
+      const auto result = session.evaluate(doomed, data.test, {.batch = 8});
+      if (session.members().leads()) std::printf("epoch %lu: %.6f\n", epoch + 1, result->loss);
+      std::fflush(stdout);
+    }
+    if (mode == "long") session.checkpoint("kept");
+  }
+  if (session.members().leads()) std::printf("weights %s\n", session.weights_hash().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argv[1];
+  if (mode == "missing") return run(mode, argc, argv);  // as a program that catches nothing
+  try {
+    return run(mode, argc, argv);
+  } catch (const muster::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.exit_code();
+  }
+}

@@ -1,0 +1,135 @@
+// Programs of users under `muster run` that make mistakes, lose workers or are stopped: what they are told, how the job
+// ends, and that nothing is lost.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/training_program.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using testing::Finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Program;
+using testing::run_program;
+using testing::TemporaryFolder;
+
+class OwnSession : public ::testing::Test {
+ protected:
+  std::vector<std::string> arguments(int workers, const std::string& mode) const {
+    return {"run", "-n", std::to_string(workers), OWN_SESSION, mode};
+  }
+  Finished run(int workers, const std::string& mode) { return run_program(folder_.path(), arguments(workers, mode)); }
+  static std::size_t count(const std::string& text, const std::string& part) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++found;
+    return found;
+  }
+  // The replacement may come when all steps are done and the others have left: it leads then, and says the end again.
+  static std::string without_last_again(const std::string& lines) {
+    const std::size_t last = lines.find("weights ");
+    return last == std::string::npos ? lines : lines.substr(0, lines.find('\n', last) + 1);
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(OwnSession, WorkersThatWouldNotTrainTheSameEndTheJobWithBothValues) {
+  const Finished batch = run(2, "batch");
+  EXPECT_EQ(batch.exit_code, 2) << batch.err;
+  EXPECT_THAT(batch.err,
+              ::testing::ContainsRegex("batch is (20 at worker 1 and 16 at worker 0|16 at worker 0 and 20)"));
+  EXPECT_EQ(count(batch.err, "would not train the same"), 1U) << batch.err;
+  const Finished data = run(2, "data");
+  EXPECT_EQ(data.exit_code, 2) << data.err;
+  EXPECT_THAT(data.err, AllOf(HasSubstr("samples of the data set is"), HasSubstr("300"), HasSubstr("320")));
+}
+
+TEST_F(OwnSession, WritingToParametersIsExplainedAndNotTriedAgainAndAgain) {
+  for (const std::string mode : {"write", "write-later"}) {
+    const Finished result = run(2, mode);
+    EXPECT_EQ(result.exit_code, 139) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("writes to parameter 0.weight"), HasSubstr("before synchronize()"),
+                                  HasSubstr("the job ends: worker"), Not(HasSubstr("--resume"))));
+    // Both at the start, and perhaps those that had taken their places by the time it was clear.
+    EXPECT_LE(count(result.err, "writes to parameter"), 4U) << result.err;
+  }
+}
+
+TEST_F(OwnSession, AFailureAtTheStartIsNotRepeatedAndEndsTheJobWithoutAdviceThatDoesNotApply) {
+  const Finished result = run(2, "missing");
+  EXPECT_EQ(result.exit_code, 134) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("nowhere"), HasSubstr("the job ends: worker"), Not(HasSubstr("--resume"))));
+  EXPECT_LE(count(result.err, "what():"), 4U) << result.err;
+}
+
+TEST_F(OwnSession, AWorkerThatReturnsEarlyIsMentionedAndTheOthersFinishTheJob) {
+  const Finished whole = run(2, "train");
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("weights "));
+  EXPECT_EQ(whole.err, "");
+  const Finished early = run(2, "early");
+  EXPECT_EQ(early.exit_code, 0) << early.err;
+  EXPECT_EQ(early.out, whole.out) << "the one that is left was lost once, and replaced";
+  EXPECT_THAT(early.err, ::testing::ContainsRegex("worker 1 \\(pid [0-9]+\\) has left after step"));
+}
+
+TEST_F(OwnSession, AnEvaluationSurvivesTheLossOfItsLeader) {
+  const Finished alone = run(1, "evaluate");
+  ASSERT_NE(alone.out.find("epoch 5: "), std::string::npos) << alone.out << alone.err;
+  for (const int workers : {2, 3}) {
+    const Finished several = run(workers, "evaluate-killed");
+    EXPECT_EQ(several.exit_code, 0) << several.err;
+    EXPECT_EQ(without_last_again(several.out), alone.out);
+  }
+}
+
+// Until the job can be commanded and trains.
+void wait_for_checkpoint(const std::filesystem::path& folder, const Program& program) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(100));
+  std::error_code ignored;
+  while (std::filesystem::is_empty(folder, ignored) || ignored) {
+    ASSERT_FALSE(deadline.passed()) << program.err();
+    ignored.clear();
+    system_clock().sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_F(OwnSession, StoppingKeepsEveryStepUpToTheEnd) {
+  Program program(folder_.path(), arguments(2, "long"));
+  wait_for_checkpoint(folder_ / "kept", program);
+  const TemporaryFolder elsewhere;  // for what the command prints
+  const Finished stop = run_program(elsewhere.path(), {"stop", "own_session", "--runs", (folder_ / "runs").string()});
+  EXPECT_EQ(stop.exit_code, 0) << stop.err;
+  const Finished result = program.wait();
+  EXPECT_GT(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("stopped after step "), HasSubstr("kept")));
+  const std::size_t at = result.err.find("stopped after step ");
+  const int step = std::atoi(result.err.c_str() + at + std::string("stopped after step ").size());
+  EXPECT_GE(step, 20);
+  // A program that ends before it trains: whoever comes first does not leave the others waiting for it.
+  const Finished resumed = run(2, "resume");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(count(resumed.out, "resumed at " + std::to_string(step)), 2U) << resumed.out;
+}
+
+TEST_F(OwnSession, StoppingAProgramWithoutCheckpointsSaysThatThereIsNone) {
+  Program program(folder_.path(), arguments(2, "unkept"));
+  const Deadline deadline = Deadline::after(std::chrono::seconds(100));
+  while (!std::filesystem::exists(folder_ / "runs") && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(5));
+  system_clock().sleep_for(std::chrono::milliseconds(500));
+  program.signal(SIGTERM);
+  const Finished result = program.wait();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("no checkpoint was written"));
+}
+
+}  // namespace
+}  // namespace muster

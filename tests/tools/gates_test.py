@@ -1,0 +1,173 @@
+"""Tests of tools/gates with stand-ins for CMake, CTest, clang and clang-tidy: which gates run, and what they give back.
+
+The script runs from a copy in a small repository of its own. Each stand-in writes its name and arguments to one log.
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOG = 'printf "%s\\n" "${0##*/} $*" >>"$LOG"\n'
+STAND_INS = {
+    # Configuring for clang gives the compile commands of two sources, one of them generated.
+    "cmake": LOG
+    + """
+case " $* " in
+  *" --build "*) [[ " $* " != *"${BUILD_FAILS:-nothing}"* ]] || exit 5 ;;
+  *" -B "*) while [[ $1 != -B ]]; do shift; done; mkdir -p "$2"; cp "$COMMANDS" "$2/compile_commands.json" ;;
+esac
+""",
+    "ctest": LOG + '[[ " $* " != *"${TESTS_FAIL:-nothing}"* ]] || exit 8\n',
+    "protoc": LOG,
+    "clang++": LOG + '[[ " $* " != *"${CLANG_FAILS:-nothing}"* ]] || { echo "finding" >&2; exit 1; }\n',
+    "clang-tidy": LOG + '[[ " $* " != *"${TIDY_FAILS:-nothing}"* ]] || { echo "finding"; exit 1; }\n',
+}
+
+
+def load_script():
+    loader = importlib.machinery.SourceFileLoader("gates", str(ROOT / "tools/gates"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gates", loader))
+    loader.exec_module(module)
+    return module
+
+
+class Turn(unittest.TestCase):
+    def test_consecutive_numbers_of_commits_see_every_sanitizer(self):
+        gates = load_script()
+        seen = [gates.turn_of(100 + i, "ab" * 20)[0] for i in range(len(gates.ROTATING))]
+        self.assertEqual(sorted(seen), sorted(gates.ROTATING))
+        self.assertEqual(gates.turn_of(7, "ab" * 20), gates.turn_of(7, "cd" * 20))
+
+    def test_without_history_the_commit_decides(self):
+        gates = load_script()
+        names = list(gates.ROTATING)
+        for head, index in {"00000000": 0, "00000001": 1 % len(names)}.items():
+            name, reason = gates.turn_of(1, head + "0" * 32)
+            self.assertEqual(name, names[index])
+            self.assertIn("no history", reason)
+        self.assertEqual(gates.turn_of(0, "")[0], names[0])
+
+
+class Gates(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="muster-gates-")).resolve()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.tree = self.folder / "clone"
+        for name, text in {"muster/base/a.cpp": "", "muster/base/b.cpp": "", "proto/p.proto": "", "README.md": ""}.items():
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.tree / name).write_text(text)
+        (self.tree / "tools").mkdir()
+        shutil.copy(ROOT / "tools/gates", self.tree / "tools/gates")
+        (self.tree / ".gitignore").write_text("build/\n")
+        self.git("init", "-q")
+        self.commit()
+        commands = []
+        for name in ("muster/base/a.cpp", "muster/base/b.cpp", "build/proto/p.pb.cc"):
+            source = str(self.tree / name)
+            command = f"ccache clang++ -DX -o x.o -c {source}"
+            commands.append({"directory": str(self.tree), "file": source, "command": command})
+        (self.folder / "commands.json").write_text(json.dumps(commands))
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        for name, body in STAND_INS.items():
+            (self.bin / name).write_text("#!/bin/bash\n" + body)
+            (self.bin / name).chmod(0o755)
+        self.log = self.folder / "log"
+        self.environment = os.environ | {
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "LOG": str(self.log),
+            "COMMANDS": str(self.folder / "commands.json"),
+        }
+
+    def git(self, *arguments):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(self.tree), *identity, *arguments], check=True, capture_output=True)
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "change", "--allow-empty")
+
+    def run_gates(self, *arguments, **environment):
+        self.log.write_text("")
+        run = subprocess.run(
+            [sys.executable, "-B", str(self.tree / "tools/gates"), "-j", "1", *arguments],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        run.calls = self.log.read_text().splitlines()
+        return run
+
+    def calls_of(self, run, name):
+        return [call for call in run.calls if call.startswith(name + " ")]
+
+    def test_a_landing_runs_one_sanitizer_and_says_which(self):
+        trees = set()
+        for _ in range(2):
+            self.commit()
+            run = self.run_gates()
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            tests = self.calls_of(run, "ctest")
+            self.assertEqual(len(tests), 1)
+            tree = tests[0].split()[2]
+            trees.add(tree)
+            self.assertIn(f"whose turn it is: {Path(tree).name.removeprefix('gate-')}", run.stdout)
+            self.assertIn("MUSTER_TORCH=OFF", " ".join(self.calls_of(run, "cmake")))
+        self.assertEqual(len(trees), 2)
+
+    def test_all_runs_every_gate_whatever_the_first_found(self):
+        run = self.run_gates("--all", CLANG_FAILS="a.cpp", TESTS_FAIL="gate-tsan")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("finding", run.stdout)
+        self.assertEqual(len(self.calls_of(run, "ctest")), 3)
+        self.assertTrue(any("MUSTER_TORCH=ON" in call for call in run.calls))
+        self.assertRegex(run.stdout, r"threads +FAILED \(1\)")
+        self.assertRegex(run.stdout, r"tsan +FAILED \(8\)")
+        self.assertRegex(run.stdout, r"asan-ubsan +passed")
+        self.assertIn("failed at", run.stdout.splitlines()[-1])
+
+    def test_gives_the_code_of_the_first_failure(self):
+        self.assertEqual(self.run_gates("tsan", "asan-ubsan", TESTS_FAIL="gate-tsan").returncode, 8)
+        run = self.run_gates("tsan", BUILD_FAILS="gate-tsan")
+        self.assertEqual((run.returncode, self.calls_of(run, "ctest")), (5, []))
+
+    def test_tidy_looks_at_what_changed(self):
+        (self.tree / "muster/base/b.cpp").write_text("// changed\n")
+        run = self.run_gates("tidy", "--since", "HEAD")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        looked = self.calls_of(run, "clang-tidy")
+        self.assertEqual([call.split()[-1] for call in looked], ["muster/base/b.cpp"])
+        self.assertEqual(self.run_gates("tidy", "--since", "HEAD", TIDY_FAILS="b.cpp").returncode, 1)
+
+    def test_threads_parses_our_sources_and_writes_nothing(self):
+        run = self.run_gates("threads")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        parsed = self.calls_of(run, "clang++")
+        self.assertEqual(len(parsed), 2)
+        for call in parsed:
+            self.assertIn("-fsyntax-only", call)
+            self.assertNotIn(" -o ", call)
+
+    def test_says_what_is_missing_and_what_there_is(self):
+        (self.bin / "clang-tidy").unlink()
+        path = f"{self.bin}:{Path(shutil.which('git')).parent}"
+        if not shutil.which("clang-tidy", path=path):
+            run = self.run_gates("tidy", PATH=path)
+            self.assertNotEqual(run.returncode, 0)
+            self.assertIn("clang-tidy is not installed", run.stderr)
+        run = self.run_gates("nonsense")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("asan-ubsan", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,25 @@
+#include "muster/cli/flag_hint.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::cli {
+namespace {
+
+TEST(FlagHint, SaysHowToSetAKey) {
+  EXPECT_EQ(flag_hint({"train", "job.toml", "--epochs", "3"}), "A key of the job is set with --set job.epochs=3");
+  EXPECT_EQ(flag_hint({"train", "job.toml", "--lr=0.1"}), "A key of the job is set with --set optimizer.lr=0.1");
+  EXPECT_EQ(flag_hint({"train", "--weight-decay", "0.1", "job.toml"}),
+            "A key of the job is set with --set optimizer.weight_decay=0.1");
+  EXPECT_EQ(flag_hint({"check", "job.toml", "--parallel.workers"}),
+            "A key of the job is set with --set parallel.workers=...");
+}
+
+TEST(FlagHint, IsSilentOtherwise) {
+  EXPECT_EQ(flag_hint({}), "");
+  EXPECT_EQ(flag_hint({"train", "job.toml", "--frobnicate", "3"}), "");
+  EXPECT_EQ(flag_hint({"train", "epochs"}), "");
+  EXPECT_EQ(flag_hint({"status", "--epochs"}), "");
+}
+
+}  // namespace
+}  // namespace muster::cli
