@@ -102,10 +102,10 @@ class Turns {
       : options_(options),
         trainee_(trainee),
         store_(folder(), {.keep = 2}),
-        writer_(store_, [this](const auto& written) {
-          if (!written.failure.empty()) failure_ = written.failure;
-          written_at_ = system_clock().now();
-        }) {}
+        writer_(store_, {.done = [this](const auto& written) {
+                  if (!written.failure.empty()) failure_ = written.failure;
+                  written_at_ = system_clock().now();
+                }}) {}
 
   double with_checkpoint(Figures& figures) {
     const auto start = system_clock().now();

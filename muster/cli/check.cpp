@@ -119,7 +119,8 @@ void add_check(CLI::App& app) {
   command->add_flag("--reference", flags->reference,
                     "Print the page docs/job-file.md: every key, type, default and meaning");
   command->footer(
-      "The data is opened and the model is built as muster train would: what this calls valid, train does not refuse.\n"
+      "The data is opened and the model is built as muster train would: what this calls valid, train does not refuse,\n"
+      "unless this host has too little memory for it (--memory).\n"
       "Exit code 0: the job is good; 2: the message says what is wrong and where. What can be trained and is hardly\n"
       "meant is a warning.\n"
       "\nExamples:\n"

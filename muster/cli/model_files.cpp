@@ -52,6 +52,7 @@ ModelFile open_model(const std::string& what, const trainer::CheckpointChoice& c
   ModelFile file;
   file.path = what;
   if (std::filesystem::is_regular_file(what)) {
+    trainer::refuse_choice(choice, what);
     file.weights = model::read_weights(what);
     return file;
   }
@@ -60,6 +61,7 @@ ModelFile open_model(const std::string& what, const trainer::CheckpointChoice& c
   if (folder.filename().empty()) folder = folder.parent_path();
   std::string note;
   if (const auto step = model::step_of(folder.filename().string())) {
+    trainer::refuse_choice(choice, what);
     file.checkpoint = model::CheckpointStore(folder.parent_path()).load(*step);
     note = fmt::format("step {} of its run", *step);
   } else {

@@ -99,7 +99,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
   const std::string resume = resume_command(flags, result.run.string());
   if (result.leads) view.finished(result, resume);
-  if (result.leads && result.checkpoint.empty()) {
+  if (!result.saved) {
     throw Error(ErrorKind::kIo,
                 "the last checkpoint could not be written: what was trained since the one before is lost",
                 result.run.string(), fmt::format("Make room there; then {} trains it again.", resume));

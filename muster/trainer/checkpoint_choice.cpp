@@ -71,4 +71,10 @@ ChosenCheckpoint choose_checkpoint(const std::filesystem::path& run, const Check
   return chosen(last, fmt::format("step {}, the last of the run: none is marked as the best", last));
 }
 
+void refuse_choice(const CheckpointChoice& choice, const std::filesystem::path& given) {
+  if (choice == CheckpointChoice()) return;
+  throw Error(ErrorKind::kInvalidInput, "--best, --last and --step choose among the checkpoints of a run",
+              given.string(), "Give the run's folder, or leave them out.");
+}
+
 }  // namespace muster::trainer

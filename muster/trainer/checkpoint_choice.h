@@ -16,6 +16,7 @@ struct CheckpointChoice {
   bool best = false;  // and nothing else: an error if none is marked
   bool last = false;
   std::optional<std::uint64_t> step = {};
+  bool operator==(const CheckpointChoice&) const = default;
 };
 
 struct ChosenCheckpoint {
@@ -27,5 +28,9 @@ struct ChosenCheckpoint {
 // Of the run's folder. Throws Error{kNotFound} (no checkpoint, none marked as the best), kInvalidInput (no such
 // step, with those there are; more than one wish), kDamaged.
 ChosenCheckpoint choose_checkpoint(const std::filesystem::path& run, const CheckpointChoice& choice = {});
+
+// For who was given one checkpoint or a file, where there is nothing to choose. Throws kInvalidInput if something was
+// chosen all the same.
+void refuse_choice(const CheckpointChoice& choice, const std::filesystem::path& given);
 
 }  // namespace muster::trainer

@@ -5,9 +5,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "muster/base/check.h"
+#include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 
@@ -25,81 +29,120 @@ void give_way_to_training() {
   static_cast<void>(::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, last_of_best_effort));
 }
 
+struct Work {
+  TrainingState state;
+  std::optional<double> best_metric;
+};
+
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done,
-                                   std::function<void()> before)
-    : store_(store),
-      done_(std::move(done)),
-      before_(std::move(before)),
-      thread_([this, key = FailpointScope::current()] {
+struct CheckpointWriter::Desk {
+  Desk(CheckpointWriterOptions its_options, model::CheckpointStore its_store)
+      : options(std::move(its_options)), store(std::move(its_store)) {}
+
+  // constant after construction
+  const CheckpointWriterOptions options;
+  // of the writing thread
+  model::CheckpointStore store;
+  // guarded by mutex
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<Work> work;
+  TrainingState spare;
+  std::optional<Clock::Instant> begun;  // what is being written
+  bool stop = false;
+  // Held while `done` is called. Taken before `mutex`, never while holding it.
+  std::mutex telling;
+  bool abandoned = false;  // guarded by telling: nobody is there any more who could be told
+  // own synchronisation
+  std::atomic<bool> unfinished = false;
+
+  bool idle() const { return !work && !begun; }
+  void write(const Work& now);
+};
+
+CheckpointWriter::CheckpointWriter(model::CheckpointStore store, CheckpointWriterOptions options)
+    : desk_(std::make_shared<Desk>(std::move(options), std::move(store))),
+      thread_([desk = desk_, key = FailpointScope::current()] {
         const FailpointScope scope(key);
-        run();
+        run(*desk);
       }) {
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  std::unique_lock lock(desk_->mutex);
+  desk_->stop = true;
+  desk_->changed.notify_all();
+  const Clock::Instant begun = desk_->begun.value_or(system_clock().now());
+  const bool idle = desk_->changed.wait_until(lock, begun + desk_->options.patience, [this] { return desk_->idle(); });
+  lock.unlock();
+  if (idle) {
+    thread_.join();
+  } else {
+    const std::lock_guard telling(desk_->telling);
+    desk_->abandoned = true;
+    thread_.detach();
   }
-  changed_.notify_all();
-  thread_.join();
 }
 
 void CheckpointWriter::submit(TrainingState state, std::optional<double> best_metric) {
-  const std::lock_guard lock(mutex_);
-  MUSTER_CHECK(!work_ && !busy_, "one checkpoint at a time");
-  work_ = Work{std::move(state), best_metric};
-  unfinished_ = true;
-  changed_.notify_all();
+  const std::lock_guard lock(desk_->mutex);
+  MUSTER_CHECK(desk_->idle(), "one checkpoint at a time");
+  desk_->work = Work{std::move(state), best_metric};
+  desk_->unfinished = true;
+  desk_->changed.notify_all();
 }
 
 std::optional<TrainingState> CheckpointWriter::spare(const Deadline& deadline) {
   if (!wait(deadline)) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  return std::move(spare_);
+  const std::lock_guard lock(desk_->mutex);
+  return std::move(desk_->spare);
+}
+
+bool CheckpointWriter::busy() const {
+  return desk_->unfinished.load(std::memory_order_relaxed);
 }
 
 bool CheckpointWriter::wait(Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline.instant(), [this] { return !work_ && !busy_; });
+  std::unique_lock lock(desk_->mutex);
+  return desk_->changed.wait_until(lock, deadline.instant(), [this] { return desk_->idle(); });
 }
 
-void CheckpointWriter::run() {
+void CheckpointWriter::run(Desk& desk) {
   give_way_to_training();
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(desk.mutex);
   while (true) {
-    changed_.wait(lock, [this] { return work_ || stop_; });
-    if (!work_) return;
-    Work work = std::move(*work_);
-    work_.reset();
-    busy_ = true;
+    desk.changed.wait(lock, [&] { return desk.work || desk.stop; });
+    if (!desk.work) return;
+    Work work = std::move(*desk.work);
+    desk.work.reset();
+    desk.begun = system_clock().now();
     lock.unlock();
-    write(work);
+    desk.write(work);
     lock.lock();
-    spare_ = std::move(work.state);
-    busy_ = false;
-    unfinished_ = false;
-    changed_.notify_all();
+    desk.spare = std::move(work.state);
+    desk.begun.reset();
+    desk.unfinished = false;
+    desk.changed.notify_all();
   }
 }
 
-void CheckpointWriter::write(const Work& work) {
+void CheckpointWriter::Desk::write(const Work& now) {
   WrittenCheckpoint written;
-  written.step = work.state.manifest.step;
-  written.path = store_.path_of(written.step);
+  written.step = now.state.manifest.step;
+  written.path = store.path_of(written.step);
   try {
-    before_();
-    store_.save(work.state.content());
-    if (work.best_metric) store_.mark_best(written.step, *work.best_metric);
+    options.before();
+    store.save(now.state.content());
+    if (now.best_metric) store.mark_best(written.step, *now.best_metric);
   } catch (const Error& error) {
     written.failure = error.what();
     written.cause = error.message();
   } catch (const std::exception& error) {
     written.failure = written.cause = error.what();
   }
-  done_(written);
+  const std::lock_guard lock(telling);
+  if (!abandoned) options.done(written);
 }
 
 }  // namespace muster::trainer

@@ -7,10 +7,9 @@
 // happens on a thread of its own.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -28,16 +27,22 @@ struct WrittenCheckpoint {
   std::string cause;    // the failure without the names of files
 };
 
+struct CheckpointWriterOptions {
+  // Both on the writing thread: called before each checkpoint, which is not written if it throws, and after each
+  // attempt. `before` may still be running when the writer is gone, should the disk hang: it owns what it uses.
+  std::function<void()> before = [] {};
+  std::function<void(const WrittenCheckpoint&)> done = [](const WrittenCheckpoint&) {};
+  // For a disk, from the moment at which a checkpoint was begun until its writer is given up.
+  std::chrono::nanoseconds patience = std::chrono::minutes(10);
+};
+
 class CheckpointWriter {
  public:
-  // On the writing thread `before` is called before each checkpoint, which is not written if it throws, and `done`
-  // after each attempt.
-  CheckpointWriter(
-      model::CheckpointStore& store, std::function<void(const WrittenCheckpoint&)> done,
-      std::function<void()> before = [] {});
+  CheckpointWriter(model::CheckpointStore store, CheckpointWriterOptions options);
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
-  // Finishes what was submitted.
+  // Finishes what was submitted. A disk that hangs for longer than `patience` is left alone, with the thread that waits
+  // for it: `done` is not called any more.
   ~CheckpointWriter();
 
   // What was written last, for its memory: capture() fills it anew. Waits until that is written; nothing when the
@@ -46,32 +51,15 @@ class CheckpointWriter {
   // Hands a snapshot over. `best_metric`: this is the best so far. REQUIRES: nothing is being written.
   void submit(TrainingState state, std::optional<double> best_metric);
   // Whether something is being written. Takes no lock, which a thread of low priority might hold for long.
-  bool busy() const { return unfinished_.load(std::memory_order_relaxed); }
+  bool busy() const;
   // Until nothing is being written. False when the deadline passed first.
   bool wait(Deadline deadline);
 
  private:
-  struct Work {
-    TrainingState state;
-    std::optional<double> best_metric;
-  };
-  void run();
-  void write(const Work& work);
+  struct Desk;  // what both threads know
+  static void run(Desk& desk);
 
-  // constant after construction
-  model::CheckpointStore& store_;  // used only by the writing thread while there is work
-  const std::function<void(const WrittenCheckpoint&)> done_;
-  const std::function<void()> before_;
-  // guarded by mutex_
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<Work> work_;
-  TrainingState spare_;
-  bool busy_ = false;
-  bool stop_ = false;
-  // own synchronisation
-  std::atomic<bool> unfinished_ = false;
-
+  const std::shared_ptr<Desk> desk_;
   std::thread thread_;
 };
 

@@ -130,16 +130,22 @@ void check_columns(const Schema& schema, const Job& job) {
       }
     }
   }
-  if (d.target.empty()) return;
   const bool regression = job.loss.task == "regression";
   const auto& [key, wrong] = lists[regression ? 1 : 0];
-  if (contains(*wrong, d.target))
-    throw schema.invalid(key,
-                         fmt::format("column \"{}\" is the target, which {} reads as {}", d.target, job.loss.task,
-                                     regression ? "numbers" : "classes"),
-                         "Remove it here, or change loss.task.");
-  if (contains(d.ignore, d.target))
-    throw schema.invalid("data.ignore", fmt::format("column \"{}\" is the target", d.target), "Remove it here.");
+  std::vector<std::string> targets = d.targets;
+  if (!d.target.empty()) targets.push_back(d.target);
+  for (const std::string& target : targets) {
+    if (contains(*wrong, target))
+      throw schema.invalid(
+          key,
+          fmt::format("column \"{}\" is {}, which {} reads as {}", target,
+                      d.targets.empty() ? "the target" : "a target", job.loss.task, regression ? "numbers" : "classes"),
+          "Remove it here, or change loss.task.");
+    if (contains(d.ignore, target))
+      throw schema.invalid("data.ignore",
+                           fmt::format("column \"{}\" is {}", target, d.targets.empty() ? "the target" : "a target"),
+                           "Remove it here.");
+  }
 }
 
 void check_samples(const Schema& schema, const Job& job) {

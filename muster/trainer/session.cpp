@@ -31,6 +31,8 @@ using Seconds = std::chrono::duration<double>;
 
 // Between the moments at which a signal to all workers reaches the first and the last of them.
 constexpr std::chrono::seconds kSignalsApart{2};
+// Of a fixed group, whose ranks may load for very different times; one that dies is noticed at once.
+constexpr std::chrono::hours kMeetingTimeout{1};
 
 // Adds the time until it goes out of scope to a counter.
 class Stopwatch {
@@ -122,7 +124,7 @@ struct Session::State {
     if (options.supervised)
       agree(*options.supervised->store, "agreement/" + what, options.supervised->seat, mine);
     else
-      agree(options.group, mine, Deadline::after(options.step_timeout));
+      agree(options.group, mine, Deadline::after(kMeetingTimeout));
   }
 
   strategies::StrategyOptions strategy_options(const compute::OptimizerOptions& optimizer_options) const {

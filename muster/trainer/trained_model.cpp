@@ -54,8 +54,10 @@ TrainedModel open_trained(const fs::path& path, const TrainedModelOptions& optio
   }
   TrainedModel trained;
   trained.run = *run;
+  const bool is_checkpoint = fs::exists(path / model::kModelFile);
+  if (is_checkpoint || !fs::is_directory(path)) refuse_choice(options.checkpoint, path);
   if (fs::is_directory(path)) {
-    if (fs::exists(path / model::kModelFile)) {
+    if (is_checkpoint) {
       trained.weights = path / model::kModelFile;
     } else {
       const ChosenCheckpoint checkpoint = choose_checkpoint(*run, options.checkpoint);

@@ -84,7 +84,7 @@ class Training {
       net_->train();
       result.end = loop();
       if (!known_.checkpointed_step || *known_.checkpointed_step != session_.cursor().step) save(std::nullopt);
-      // Long enough for any disk that is alive; a stuck one is left to the caller's grace period.
+      // Long enough for any disk that is alive. What a stuck one has not got by then is lost, and is told as that.
       if (writer_ && !writer_->wait(Deadline::after(kDiskPatience))) warn("the last checkpoint is still being written");
       if (writer_ && left_out_ && !writer_->busy()) write_checkpoint(std::nullopt);
       if (!stopped(result.end)) test(result);
@@ -94,6 +94,7 @@ class Training {
       session_.begin(comm::Activity::kWaiting);
       // Nobody leaves before the leader has written everything: if it is lost another one can.
       session_.members().group.barrier(Deadline::after(2 * kDiskPatience));
+      result.saved = last_checkpoint().has_value();
     });
     return result;
   }
@@ -305,11 +306,11 @@ class Training {
     open_checkpoints();  // once more, where this worker has looked into them before: the one that was lost may have
                          // left one
     report_.open(folder_->metrics_file(), [this](const Error& error) { warn(error.what()); });
-    writer_.emplace(
-        *checkpoints_, [this](const WrittenCheckpoint& written) { checkpoint_attempted(written); },
-        [this] {
-          if (job_.ledger) data::sync_ledger(folder_->ledger());
-        });
+    CheckpointWriterOptions writing;
+    if (job_.ledger) writing.before = [ledger = folder_->ledger()] { data::sync_ledger(ledger); };
+    writing.done = [this](const WrittenCheckpoint& written) { checkpoint_attempted(written); };
+    writing.patience = kDiskPatience;
+    writer_.emplace(*checkpoints_, std::move(writing));
     // What the one before was writing when it was lost is written again.
     const std::vector<std::uint64_t> written = checkpoints_->list();
     if (known_.checkpointed_step && (written.empty() || written.back() != *known_.checkpointed_step))
@@ -687,10 +688,7 @@ class Training {
     const data::Cursor& cursor = session_.cursor();
     result.leads = leads();
     result.run = folder_->path();
-    if (!checkpoints_) open_checkpoints();
-    const std::vector<std::uint64_t> steps = checkpoints_->list();
-    if (std::find(steps.begin(), steps.end(), cursor.step) != steps.end())
-      result.checkpoint = checkpoints_->path_of(cursor.step);
+    result.checkpoint = last_checkpoint().value_or("");
     result.steps = cursor.step;
     result.epochs = cursor.epoch;
     result.best_step = progress_.best_step;
@@ -711,6 +709,15 @@ class Training {
     }
     report_.finished(result, told_bad_samples_);
     tell_counted(result);
+  }
+
+  // That of the committed step, if it is there.
+  std::optional<std::filesystem::path> last_checkpoint() {
+    if (!checkpoints_) open_checkpoints();
+    const std::vector<std::uint64_t> steps = checkpoints_->list();
+    const std::uint64_t step = session_.cursor().step;
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) return std::nullopt;
+    return checkpoints_->path_of(step);
   }
 
   // What servers have counted, where there are some.

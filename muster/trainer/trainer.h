@@ -95,7 +95,8 @@ struct TrainingResult {
   };
   End end = End::kFinished;
   std::filesystem::path run;
-  std::filesystem::path checkpoint;  // the last one; empty if it could not be written
+  std::filesystem::path checkpoint;  // the last one; empty if it could not be written, or not by this worker
+  bool saved = true;                 // every worker that trained knows whether the last one was written
   std::uint64_t steps = 0;
   std::uint64_t epochs = 0;
   Evaluation test;  // not when interrupted

@@ -65,6 +65,7 @@ TEST_F(ChaosTest, TheWeightsOfAnotherJobAreNotTheSame) {
   ASSERT_EQ(other.exit_code, 0) << other.err;
   std::vector<std::string> arguments{"job.toml", "--runs", "others", "--reference", "shaken"};
   arguments.insert(arguments.end(), few.begin(), few.end());
+  const testing::Failpoints slow("arena.commit.before_flip=delay=5");  // else it ends before chaos has seen it
   const Finished result = chaos(arguments);
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   const Json report = rows(result.out).back();
@@ -77,13 +78,16 @@ TEST_F(ChaosTest, TheWeightsOfAnotherJobAreNotTheSame) {
 TEST_F(ChaosTest, ALedgerThatWasDoctoredFails) {
   std::vector<std::string> arguments{"chaos",  "job.toml", "--set", "job.steps=600", "--faults",
                                      "kill=6", "--calm",   "0",     "--json"};
+  const testing::Failpoints slow("arena.commit.before_flip=delay=5");  // else it ends before that
   testing::Program program(folder_.path(), arguments);
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   std::filesystem::path victim;
   while (victim.empty() && !deadline.passed()) {
+    // Folders come and go there: such a look ends early, and the next one finds it.
     std::error_code code;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "runs", code))
-      if (entry.path().extension() == ".ledger" && entry.file_size(code) > 10'000) victim = entry.path();
+    for (std::filesystem::recursive_directory_iterator entry(folder_ / "runs", code), end; entry != end;
+         entry.increment(code))
+      if (entry->path().extension() == ".ledger" && entry->file_size(code) > 10'000) victim = entry->path();
     system_clock().sleep_for(std::chrono::milliseconds(5));
   }
   ASSERT_FALSE(victim.empty());

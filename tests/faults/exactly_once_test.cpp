@@ -155,12 +155,18 @@ TEST_F(ExactlyOnce, WhatIsDoneAgainAfterAResumptionCountsOnce) {
 
 TEST_F(ExactlyOnce, AJobWhoseProcessesAreAllKilledGoesOnWithItsLedger) {
   const std::vector<std::string> longer{"job.epochs=60"};
+  const std::string epoch = "\"epoch\":";
+  int told = 0;  // the last one before a death
   for (int kill = 0; kill < 2; ++kill) {
+    const testing::Failpoints slow("arena.commit.before_flip=delay=5");  // else it ends before it is killed
     Program program(folder_.path(),
                     train_arguments(3, kill == 0 ? longer : std::vector<std::string>{longer[0], "--resume"}));
-    const std::string sign = fmt::format("\"epoch\":{}", 5 * kill + 3);
-    testing::wait_until_printed(program, sign);
-    ASSERT_EQ(testing::kill_everything(program).signal, SIGKILL);
+    testing::wait_until_printed(program, fmt::format("{}{}", epoch, told + 3));
+    const Finished killed = testing::kill_everything(program);
+    ASSERT_EQ(killed.signal, SIGKILL);
+    const std::size_t last = killed.out.rfind(epoch);
+    ASSERT_NE(last, std::string::npos) << killed.err;
+    told = std::atoi(killed.out.c_str() + last + epoch.size());
   }
   const Finished result = train(2, {longer[0], "--resume"});
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -61,7 +61,7 @@ TEST_F(ParameterServers, AWorkerThatIsKilledAnywhereInAStepChangesNoBitOfBsp) {
                            "parameter_server.finish.before_apply=kill@step=3,attempt=0",
                            "parameter_server.finish.before_book=kill@step=5,attempt=0"}) {
     const testing::Failpoints armed(rule);
-    const Finished result = train(2, {"parallel.servers=2"});
+    const Finished result = train(2, {"parallel.servers=2", "parallel.claims=static"});
     expect_same_end(result, expected, rule);
     EXPECT_THAT(result.err, HasSubstr("is lost")) << rule << ": nobody was killed";
   }
@@ -87,8 +87,10 @@ TEST_F(ParameterServers, AServerThatIsKilledChangesNoBitOfBspOverGrpcEither) {
 }
 
 TEST_F(ParameterServers, WhoeverIsKilledUnderAspEveryLaneIsAppliedOnce) {
-  // Who gets a lane of a step is chance; of several steps everybody gets one.
+  // Who gets a lane of a step is chance; of several steps everybody gets one, where the others dawdle at the first.
   std::string rules = "server.push.before_reply=kill@rank=0,attempt=0,call=30";
+  for (const char* others : {"rank=0,step=2", "rank=2,step=2", "rank=1,step=8", "rank=2,step=8"})
+    rules += fmt::format(";parameter_server.push.before=delay=1000@{},call=0", others);
   for (int step = 2; step < 8; ++step)
     rules += fmt::format(";parameter_server.push.before_book=kill@rank=1,step={},attempt=0", step);
   for (int step = 8; step < 16; ++step)
@@ -127,12 +129,13 @@ TEST_F(ParameterServers, WorkersThatServeSurviveTheLossOfOne) {
   expect_same_end(train(3, {"parallel.servers=0", "parallel.copies=2"}), expected, "co-located");
 }
 
-// Which steps a worker has lanes of depends on how fast it is: it is killed in the first of these.
+// Which steps a worker has lanes of depends on how fast it is: it is killed in the first of these, at the beginning of
+// which the other one takes its time.
 std::string in_the_first_step_of(const std::vector<int>& steps) {
-  std::string rules;
+  std::string rules = fmt::format("parameter_server.push.before=delay=1000@rank=0,step={},call=0", steps.front());
   for (const int step : steps)
-    rules += fmt::format("parameter_server.push.before_book=kill@rank=1,step={},attempt=0;", step);
-  return rules.substr(0, rules.size() - 1);
+    rules += fmt::format(";parameter_server.push.before_book=kill@rank=1,step={},attempt=0", step);
+  return rules;
 }
 
 // Its part goes back to what it had written down, and the lanes since then are computed again: every part of the model

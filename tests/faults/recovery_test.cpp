@@ -181,6 +181,7 @@ TEST_F(Recovery, TheStateOutlivesAllWorkers) {
 TEST_F(Recovery, AFounderThatIsLostBeforeItHasMetTheOthersTakesNothingOfTheCheckpointWithIt) {
   const std::vector<std::string> longer{"data.samples=3000"};
   {
+    const testing::Failpoints slow("arena.commit.before_flip=delay=50");  // else the first epoch ends before that
     Program program(folder_.path(), train_arguments(2, longer));
     wait_until_printed(program, "\"checkpoint\"");
     testing::kill_everything(program);
@@ -212,6 +213,8 @@ TEST_F(Recovery, AFounderOfANewRunThatIsLostBeforeItHasMetTheOthersLeavesOneFold
 TEST_F(Recovery, AWorkerThatGivesNoSignOfLifeIsKilledAndReplaced) {
   const std::vector<std::string> longer{"job.epochs=30"};
   const Json expected = undisturbed(longer);
+  // It is held until it is stopped, however long that takes.
+  const testing::Failpoints held("arena.commit.before_flip=delay=600000@rank=1,step=20,attempt=0");
   Program program(folder_.path(), train_arguments(2, {"job.epochs=30", "job.runs=stopped"}));
   wait_until_printed(program, "stopped/hurt");
   const std::vector<pid_t> workers = children_of(program.pid());

@@ -65,7 +65,7 @@ TEST_F(FineTuning, ARunIsResumedWhenTheFileItBeganFromIsGone) {
 TEST_F(FineTuning, ALossInTheEpochThatThawsAPartChangesNothing) {
   const Json expected = train(1);
   const testing::Failpoints armed(
-      "arena.commit.before_flip=kill@rank=2,step=7,attempt=0;arena.finish.before=kill@rank=1,step=8,attempt=0;"
+      "arena.commit.before_flip=kill@rank=2,step=7,attempt=0;arena.arrive.before=kill@rank=1,step=8,attempt=0;"
       "arena.commit.after_arrival=kill@rank=0,step=10,attempt=0");
   const Finished result = run_program(folder_.path(), train_arguments(3, {"parallel.claims=static"}));
   const Json end = end_of(result);

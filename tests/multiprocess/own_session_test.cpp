@@ -37,6 +37,17 @@ class OwnSession : public ::testing::Test {
     const std::size_t last = lines.find("weights ");
     return last == std::string::npos ? lines : lines.substr(0, lines.find('\n', last) + 1);
   }
+  // Until the job can be commanded and has done a step.
+  void wait_for_step(const Program& program) const {
+    const Deadline deadline = Deadline::after(std::chrono::seconds(100));
+    const TemporaryFolder elsewhere;  // for what the command prints
+    for (;;) {
+      const Finished status =
+          run_program(elsewhere.path(), {"status", "own_session", "--runs", (folder_ / "runs").string(), "--json"});
+      if (status.exit_code == 0 && testing::rows(status.out).back().at("step") > 0) return;
+      ASSERT_FALSE(deadline.passed()) << status.out << status.err << program.err();
+    }
+  }
   const TemporaryFolder folder_;
 };
 
@@ -90,7 +101,7 @@ TEST_F(OwnSession, AnEvaluationSurvivesTheLossOfItsLeader) {
   }
 }
 
-// Until the job can be commanded and trains.
+// Until it trains.
 void wait_for_checkpoint(const std::filesystem::path& folder, const Program& program) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(100));
   std::error_code ignored;
@@ -104,6 +115,7 @@ void wait_for_checkpoint(const std::filesystem::path& folder, const Program& pro
 TEST_F(OwnSession, StoppingKeepsEveryStepUpToTheEnd) {
   Program program(folder_.path(), arguments(2, "long"));
   wait_for_checkpoint(folder_ / "kept", program);
+  wait_for_step(program);
   const TemporaryFolder elsewhere;  // for what the command prints
   const Finished stop = run_program(elsewhere.path(), {"stop", "own_session", "--runs", (folder_ / "runs").string()});
   EXPECT_EQ(stop.exit_code, 0) << stop.err;
@@ -121,10 +133,7 @@ TEST_F(OwnSession, StoppingKeepsEveryStepUpToTheEnd) {
 
 TEST_F(OwnSession, StoppingAProgramWithoutCheckpointsSaysThatThereIsNone) {
   Program program(folder_.path(), arguments(2, "unkept"));
-  const Deadline deadline = Deadline::after(std::chrono::seconds(100));
-  while (!std::filesystem::exists(folder_ / "runs") && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(5));
-  system_clock().sleep_for(std::chrono::milliseconds(500));
+  wait_for_step(program);
   program.signal(SIGTERM);
   const Finished result = program.wait();
   EXPECT_NE(result.exit_code, 0);

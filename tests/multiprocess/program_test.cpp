@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -270,7 +271,7 @@ void wait_for_steps(const Program& program, const TemporaryFolder& folder) {
 }
 
 TEST_F(ProgramTest, StopsOnSignalsWithACheckpointAndResumesToTheSameBits) {
-  const std::vector<std::string> endless{"--set", "job.epochs=400", "--json"};
+  const std::vector<std::string> endless{"--set", "job.epochs=100000", "--json"};
   const auto with = [&](std::vector<std::string> arguments, const std::vector<std::string>& more) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
@@ -291,7 +292,7 @@ TEST_F(ProgramTest, StopsOnSignalsWithACheckpointAndResumesToTheSameBits) {
     // On to a few steps more, and the same from the start without a stop.
     const std::string steps = "job.steps=" + std::to_string(at + 5);
     const Finished resumed =
-        muster({"train", "job.toml", "--set", "job.epochs=400", "--resume", "--set", steps, "--json"});
+        muster({"train", "job.toml", "--set", "job.epochs=100000", "--resume", "--set", steps, "--json"});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(rows(resumed.out).front().at("first_step"), at);
     const Finished straight = muster({"train", "job.toml", "--set", "job.runs=straight", "--set", steps, "--json"});
@@ -350,28 +351,38 @@ TEST_F(ProgramTest, ARateThatExplodesSkipsStepsAndThenSaysWhatToDo) {
 
 TEST_F(ProgramTest, AWorkersLogIsReadableWhileItTrains) {
   Program program(folder_.path(), {"train", "job.toml", "--set", "job.epochs=100000", "--json"});
-  wait_until_printed(program, "\"validation\"");
+  wait_until_printed(program, "\"epoch\":2");  // when it tells of an epoch, the one before is in the log
   EXPECT_THAT(testing::slurp(only_run() / "log.txt"), AllOf(HasSubstr("usable cores"), HasSubstr("epoch 1, step 8")));
   testing::kill_everything(program);
 }
 
 TEST_F(ProgramTest, AFullDiskDoesNotEndTrainingButIsAFailureIfItLasts) {
-  Program program(folder_.path(), {"train", "job.toml", "--set", "job.epochs=8", "--json"});
-  wait_until_printed(program, "started");
-  // From now on nothing larger than 8 KiB can be written: checkpoints fail, training goes on and says so.
-  const rlimit limit{8192, 8192};
-  const std::vector<pid_t> workers = children_of(program.pid());
-  ASSERT_EQ(workers.size(), 1U);
-  ASSERT_EQ(::prlimit(workers[0], RLIMIT_FSIZE, &limit, nullptr), 0);
-  const Finished result = program.wait();
-  EXPECT_EQ(result.exit_code, 1) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("was not written"), HasSubstr("the last checkpoint could not be written"),
-                                HasSubstr("--resume"), Not(HasSubstr("is lost:"))));
-  EXPECT_EQ(rows(result.out).back().at("event"), "finished");
-  EXPECT_THAT(muster({"status", "small"}).out, HasSubstr("failed"));
-  const Finished resumed = muster({"train", "job.toml", "--set", "job.epochs=8", "--json", "--resume"});
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(result.out).back().at("weights"));
+  for (const std::size_t workers : {1U, 2U}) {
+    const std::vector<std::string> arguments = testing::train_arguments(
+        static_cast<int>(workers), {"job.epochs=8", "job.lanes=2", "parallel.liveness_seconds=600"});
+    std::optional<testing::Failpoints> armed("arena.commit.before_flip=stop@rank=0,step=1");
+    Program program(folder_.path(), arguments);
+    const pid_t stopped = testing::wait_until_one_stops(program);
+    armed.reset();
+    // From now on nothing larger than 8 KiB can be written: checkpoints fail, training goes on and says so.
+    const rlimit limit{8192, 8192};
+    const std::vector<pid_t> processes = children_of(program.pid());
+    ASSERT_EQ(processes.size(), workers);
+    for (const pid_t process : processes)
+      ASSERT_EQ(::prlimit(process, RLIMIT_FSIZE, &limit, nullptr), 0);
+    ASSERT_EQ(::kill(stopped, SIGCONT), 0);
+    const Finished result = program.wait();
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("was not written"), HasSubstr("the last checkpoint could not be written"),
+                                  HasSubstr("--resume"), Not(HasSubstr("is lost:"))));
+    EXPECT_EQ(rows(result.out).back().at("event"), "finished");
+    EXPECT_THAT(muster({"status", "small"}).out, HasSubstr("failed"));
+    std::vector<std::string> again = arguments;
+    again.emplace_back("--resume");
+    const Finished resumed = muster(again);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(result.out).back().at("weights"));
+  }
 }
 
 TEST_F(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
@@ -460,12 +471,14 @@ TEST_F(ProgramTest, AKilledLauncherLeavesNoWorkerOfAFixedGroupBehind) {
 TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFrom) {
   const Finished straight = muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--json"});
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
+  std::optional<testing::Failpoints> slow("arena.commit.before_flip=delay=5");  // else it ends before it is told to
   Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2", "--set",
                                    "job.epochs=400", "--set", "job.name=stopped", "--json"});
   wait_until_printed(program, "runs/stopped");  // the file still has what the run before printed
   wait_until_printed(program, "\"validation\"");
   program.signal(SIGINT);
   const Finished stopped = program.wait();
+  slow.reset();
   ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
   const Finished resumed = muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--set",
                                    "job.name=stopped", "--resume", "--json"});

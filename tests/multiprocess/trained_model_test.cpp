@@ -159,6 +159,14 @@ TEST_F(TrainedModel, IsTheBestCheckpointForEveryCommandUnlessToldOtherwise) {
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, AllOf(HasSubstr("7777"), HasSubstr(std::to_string(steps[2]))));
   EXPECT_NE(muster({"evaluate", run_, "--best", "--last"}).exit_code, 0);
+  // One checkpoint leaves nothing to choose.
+  const std::string one = fmt::format("{}/checkpoints/step-{:012}", run_, steps[0]);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"evaluate", one, "--last"}, {"model", "convert", one, "one.pth", "--step", "3"}}) {
+    const Finished refused = muster(command);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("choose among the checkpoints of a run"));
+  }
 }
 
 TEST_F(TrainedModel, AnOldFileOfPredictionsStaysUntilTheNewOneIsWhole) {
@@ -270,8 +278,10 @@ TEST_F(TrainedModel, PredictionsThatAreStoppedLeaveNothingBehind) {
   testing::spill(folder_ / "points.csv", points(200, 1, true));
   train(kPoints);
   testing::spill(folder_ / "many.csv", points(400000, 3, false));
+  std::vector<std::string> arguments{"predict", run_, "--out", "answers.csv", "--data"};
+  arguments.resize(arguments.size() + 20, "many.csv");  // again and again: it has to last until it is stopped
   for (const int signal : {SIGINT, SIGTERM}) {
-    testing::Program program(folder_.path(), {"predict", run_, "--data", "many.csv", "--out", "answers.csv"});
+    testing::Program program(folder_.path(), arguments);
     const auto leftovers = [&] {
       std::size_t count = 0;
       for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))

@@ -97,14 +97,18 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-// The program first, so that it cannot replace its workers, which would go on without it.
+// The program first, so that it cannot replace its workers, which would go on without it; and stopped before they are
+// looked for, so that it starts no others after that.
 inline Finished kill_everything(Program& program) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  program.signal(SIGSTOP);
+  while (state_of(process_of(program.pid())) == ProcessState::kRunning && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(1));
   const std::vector<pid_t> workers = children_of(program.pid());
   program.signal(SIGKILL);
   const Finished end = program.wait();
   for (const pid_t worker : workers)
     ::kill(worker, SIGKILL);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
   for (const pid_t worker : workers)
     while (state_of(process_of(worker)) != ProcessState::kGone && process_of(worker).start_time != 0 &&
            !deadline.passed())
@@ -112,18 +116,21 @@ inline Finished kill_everything(Program& program) {
   return end;
 }
 
-// The end of everything at the moment at which a worker stops itself, by a failpoint. REQUIRES: a liveness time that is
+// The worker that has stopped itself, by a failpoint, once one has; 0 if none does. REQUIRES: a liveness time that is
 // longer than the test.
-inline Finished kill_everything_when_one_stops(Program& program) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  const auto stopped = [&] {
+inline pid_t wait_until_one_stops(const Program& program) {
+  for (const Deadline deadline = Deadline::after(std::chrono::seconds(60)); !deadline.passed();) {
     for (const pid_t worker : children_of(program.pid()))
-      if (state_of(process_of(worker)) == ProcessState::kStopped) return true;
-    return false;
-  };
-  while (!stopped() && !deadline.passed())
+      if (state_of(process_of(worker)) == ProcessState::kStopped) return worker;
     system_clock().sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(stopped()) << "no worker has stopped: " << program.err();
+  }
+  ADD_FAILURE() << "no worker has stopped: " << program.err();
+  return 0;
+}
+
+// The end of everything at that moment.
+inline Finished kill_everything_when_one_stops(Program& program) {
+  wait_until_one_stops(program);
   return kill_everything(program);
 }
 

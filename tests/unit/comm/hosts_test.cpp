@@ -135,16 +135,15 @@ class TwoHosts : public ::testing::Test {
   }
 
   // Starts rank `rank` on a host; `body` returns its exit code.
-  Child start(const std::string& name, int rank, int size, int host, std::function<int(Group)> body,
-              std::chrono::nanoseconds timeout = 20s) {
-    return Child([this, name, rank, size, host, body = std::move(body), timeout] {
+  Child start(const std::string& name, int rank, int size, int host, std::function<int(Group)> body) {
+    return Child([this, name, rank, size, host, body = std::move(body)] {
       if (!enter_network_of(hosts_[static_cast<std::size_t>(host)].pid())) return 96;
       GroupOptions options;
       options.rank = rank;
       options.size = size;
       options.name = name;
       options.store = make_file_store(store_ / "store");
-      options.timeout = timeout;
+      options.timeout = 20s;
       options.interface = "eth0";
       return body(make_group(options));
     });
@@ -188,7 +187,7 @@ int expect_loss_of(Group group, const std::string& lost, std::chrono::nanosecond
   try {
     for (;;) {
       last = system_clock().now();
-      group.all_reduce(std::span(data));
+      group.all_reduce(std::span(data), Reduction::kSum, Deadline::after(timeout));
     }
   } catch (const Error& error) {
     EXPECT_TRUE(error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout) << error.what();
@@ -224,15 +223,12 @@ TEST_F(TwoHosts, AKilledRankIsNamedOnBothHosts) {
 TEST_F(TwoHosts, AStoppedRankIsNamedOnBothHosts) {
   std::vector<Child> ranks;
   for (int rank = 0; rank < 4; ++rank)
-    ranks.push_back(start(
-        "group", rank, 4, rank / 2,
-        [](Group group) {
-          group.barrier(Deadline::after(20s));
-          if (group.rank() != 3) return expect_loss_of(group, "3", 2s);
-          ::raise(SIGSTOP);
-          return 0;
-        },
-        2s));
+    ranks.push_back(start("group", rank, 4, rank / 2, [](Group group) {
+      group.barrier();
+      if (group.rank() != 3) return expect_loss_of(group, "3", 2s);
+      ::raise(SIGSTOP);
+      return 0;
+    }));
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(ranks[static_cast<std::size_t>(rank)].wait(), 0) << rank;
 }
@@ -241,15 +237,12 @@ TEST_F(TwoHosts, AStoppedRankIsNamedOnBothHosts) {
 TEST_F(TwoHosts, ARankThatWaitsForTheOtherHostIsNotBlamedByItsOwn) {
   std::vector<Child> ranks;
   for (int rank = 0; rank < 4; ++rank)
-    ranks.push_back(start(
-        "group", rank, 4, rank / 2,
-        [](Group group) {
-          group.barrier(Deadline::after(20s));
-          if (group.rank() == 3) system_clock().sleep_for(700ms);
-          if (group.rank() == 1) arm_failpoints("shm.round.after_wait=stop");
-          return expect_loss_of(group, group.rank() < 2 ? "1" : "01", 2s);
-        },
-        2s));
+    ranks.push_back(start("group", rank, 4, rank / 2, [](Group group) {
+      group.barrier();
+      if (group.rank() == 3) system_clock().sleep_for(700ms);
+      if (group.rank() == 1) arm_failpoints("shm.round.after_wait=stop");
+      return expect_loss_of(group, group.rank() < 2 ? "1" : "01", 2s);
+    }));
   for (const std::size_t rank : {0U, 2U, 3U})
     EXPECT_EQ(ranks[rank].wait(), 0) << rank;
 }
@@ -257,14 +250,11 @@ TEST_F(TwoHosts, ARankThatWaitsForTheOtherHostIsNotBlamedByItsOwn) {
 TEST_F(TwoHosts, ACutLinkIsATimeOut) {
   std::vector<Child> ranks;
   for (int rank = 0; rank < 4; ++rank)
-    ranks.push_back(start(
-        "group", rank, 4, rank / 2,
-        [this](Group group) {
-          group.barrier(Deadline::after(20s));
-          if (group.rank() == 0) testing::spill(store_ / "ready", "1");
-          return expect_loss_of(group, group.rank() < 2 ? "23" : "01", 2s);
-        },
-        2s));
+    ranks.push_back(start("group", rank, 4, rank / 2, [this](Group group) {
+      group.barrier();
+      if (group.rank() == 0) testing::spill(store_ / "ready", "1");
+      return expect_loss_of(group, group.rank() < 2 ? "23" : "01", 2s);
+    }));
   const Deadline deadline = Deadline::after(20s);
   while (!std::filesystem::exists(store_ / "ready") && !deadline.passed())
     system_clock().sleep_for(5ms);

@@ -293,7 +293,8 @@ int abort_group(const MpiWorld& world, Transport& transport) {
 }
 
 int run_scene(const std::string& scene) {
-  auto runtime = start_mpi(std::chrono::seconds(1));
+  // Where all come to the end they are waited for.
+  auto runtime = start_mpi(std::chrono::seconds(scene == "abort" ? 60 : 1));
   const MpiWorld world = mpi_world(*runtime);
   const auto transport = make_mpi_transport(runtime, everyone(*runtime), "scene");
   if (scene == "stop") return meet_stopped_peer(world, *transport);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +20,6 @@
 namespace muster::comm {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::run_ranks;
 
@@ -219,23 +219,24 @@ TEST_F(NetworkBackendTest, TellsEveryRankWhoCalledWhat) {
 }
 
 TEST_F(NetworkBackendTest, TellsMismatchWithARankThatIsMissing) {
+  std::latch others_gone(2);
   run_ranks(3, [&](int rank) {
     Group group = make_group(rank, 3);
-    const Deadline deadline = Deadline::after(milliseconds(300));
+    // Rank 1 waits for rank 2 first: rank 0 has to have called by the end of that, on a busy machine too.
+    const Deadline deadline = Deadline::after(seconds(2));
     std::vector<float> data(3);
     if (rank == 0) expect_mismatch(group, [&](Group& g) { g.barrier(deadline); }, {"rank 2: has not called"});
     if (rank == 1)
       expect_mismatch(group, [&](Group& g) { g.all_reduce(std::span(data), Reduction::kSum, deadline); },
                       {"rank 0: barrier", "rank 1: all_reduce #1 of 3 float", "rank 2: has not called"});
-    if (rank == 2) {
-      // It comes too late: the others have gone, and it is told why.
-      try {
-        system_clock().sleep_for(milliseconds(600));
-        group.barrier();
-        ADD_FAILURE() << "nobody was there";
-      } catch (const Error& error) {
-        EXPECT_TRUE(error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout) << error.what();
-      }
+    if (rank < 2) return others_gone.count_down();
+    // It comes too late: the others have given up, and it is told why.
+    others_gone.wait();
+    try {
+      group.barrier();
+      ADD_FAILURE() << "nobody was there";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout) << error.what();
     }
   });
 }

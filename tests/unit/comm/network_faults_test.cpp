@@ -254,7 +254,8 @@ TEST_F(NetworkFaults, ADeathBetweenDataMessagesIsNamedInEveryOperation) {
 }
 
 TEST_F(NetworkFaults, AStoppedRankIsNamedAtTheDeadlineInEveryOperation) {
-  run(1, 14, SIGSTOP, ErrorKind::kTimeout, seconds(2));
+  // Longer than the calls before take, many at once and on a busy machine.
+  run(1, 14, SIGSTOP, ErrorKind::kTimeout, seconds(5));
 }
 
 TEST_F(NetworkFaults, ADeathAtAnyMomentIsNamed) {
@@ -369,7 +370,11 @@ TEST_F(NetworkFaults, AGroupIsRebuiltFiftyTimesWithoutALeak) {
     }
   }
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  // One that has been joined may stand there for a moment more.
+  for (const Deadline deadline = Deadline::after(seconds(20)); entries("/proc/self/task") > threads;) {
+    ASSERT_FALSE(deadline.passed()) << entries("/proc/self/task") << " threads, and there were " << threads;
+    system_clock().sleep_for(milliseconds(1));
+  }
   // Less than the smallest thing that a group could leave behind each time.
   EXPECT_LT(live_bytes, memory + 40 * 64);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "npy_files.h"
+#include "support/bmp_file.h"
 
 namespace muster::data {
 namespace {
@@ -195,6 +196,16 @@ TEST_F(Inspect, KnowsFoldersByTheirFiles) {
     std::filesystem::create_directories((folder.path() / file).parent_path());
     testing::spill(folder.path() / file, "x");
     EXPECT_EQ(inspect(folder.path()).options.source, source);
+  }
+}
+
+TEST_F(Inspect, PicturesGetAShapeByTheirSize) {
+  for (const auto& [side, wanted] :
+       std::vector<std::pair<std::uint32_t, std::int64_t>>{{28, 32}, {88, 96}, {300, 224}}) {
+    const TemporaryFolder folder;
+    testing::spill_bmp(folder.path() / "cat/1.bmp", 40, side);
+    testing::spill_bmp(folder.path() / "dog/1.bmp", 200, side);
+    EXPECT_EQ(inspect(folder.path()).options.shape, (std::vector<std::int64_t>{3, wanted, wanted}));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "support/memory_groups.h"
+#include "support/sandbox.h"
 
 namespace muster::launch {
 namespace {
@@ -47,16 +48,27 @@ class MemoryRunsOut : public ::testing::Test {
   }
   // A process that enters the group by itself, waits to be seen there, and then does as it is told.
   Command enter_and(const std::string& what) const {
-    return {
-        "sh", {"-c", fmt::format("echo $$ > {}/cgroup.procs; sleep 0.1; {}", group_->group().path.string(), what)}, {}};
+    return {"sh",
+            {"-c", fmt::format("echo $$ > {}/cgroup.procs; while ! test -e {}/$$; do sleep 0.01; done; {}",
+                               group_->group().path.string(), seen_.path().string(), what)},
+            {}};
+  }
+  void see(const ChildProcess& child, DeathReasons& reasons) const {
+    const Deadline deadline = Deadline::after(30s);
+    while (memory_group_of(child.pid()) != group_->group() && !deadline.passed())
+      system_clock().sleep_for(1ms);
+    reasons.look_at(child.pid());
+    muster::testing::spill(seen_ / std::to_string(child.pid()), "");
   }
 
+  const muster::testing::TemporaryFolder seen_;  // a file for each, by its number
   std::optional<TemporaryMemoryGroup> group_;
 };
 
 TEST_F(MemoryRunsOut, TheReasonNamesTheGroupItsLimitAndWhatToDo) {
   DeathReasons reasons;
   ChildProcess child(enter_and("exec tail /dev/zero"));  // tail keeps the last line, which never ends
+  see(child, reasons);
   const Ending ending = wait_for(child, reasons);
   ASSERT_EQ(ending.signal, SIGKILL);
   EXPECT_THAT(reasons.explain(child.pid(), ending),
@@ -69,6 +81,7 @@ TEST_F(MemoryRunsOut, TheReasonNamesTheGroupItsLimitAndWhatToDo) {
 TEST_F(MemoryRunsOut, TheReasonIsKnownToOneWhoLooksAtTheDead) {
   DeathReasons reasons;
   ChildProcess child(enter_and("exec tail /dev/zero"));
+  see(child, reasons);
   const Deadline deadline = Deadline::after(30s);
   siginfo_t dead{};
   while (dead.si_pid == 0 && !deadline.passed()) {
@@ -84,8 +97,10 @@ TEST_F(MemoryRunsOut, TheReasonIsKnownToOneWhoLooksAtTheDead) {
 TEST_F(MemoryRunsOut, AnEarlierKillInTheSameGroupIsNotTheReasonOfALaterOne) {
   DeathReasons reasons;
   ChildProcess hungry(enter_and("exec tail /dev/zero"));
+  see(hungry, reasons);
   ASSERT_EQ(wait_for(hungry, reasons).signal, SIGKILL);
   ChildProcess other(enter_and("kill -9 $$"));
+  see(other, reasons);
   const Ending ending = wait_for(other, reasons);
   ASSERT_EQ(ending.signal, SIGKILL);
   EXPECT_EQ(reasons.explain(other.pid(), ending), "killed by signal 9 (Killed)");

@@ -10,6 +10,7 @@
 //   busy-start        the second process on a seat computes for a while before it looks for the arena
 //   idle-start        the second process on a seat does nothing at all
 //   late-joiner       the first process that looks for the arena of another one does not get to it
+//   gives-up          the first process on the second seat ends with exit code 3 once the other one is ready
 //   hungry            SIGUSR1: it takes memory until there is none
 //   crash             it crashes before it takes its seat
 //   crash-as-member   it crashes as soon as it was let in
@@ -97,7 +98,6 @@ void run(const std::string& mode) {
   if (mode == "leave" && world.rank == 1) ::_exit(0);
   if (mode == "stops" && world.rank == 0 && world.attempt == 0) ::raise(SIGSTOP);
   if (mode == "shell-says-killed" && world.rank == 1 && world.attempt == 0) ::_exit(137);
-  if (mode == "gives-up" && world.rank == 1 && world.attempt == 0) ::_exit(3);
   if (mode == "crash") ::raise(SIGSEGV);
   const bool stubborn = mode == "stubborn";
   ::signal(
@@ -120,6 +120,14 @@ void run(const std::string& mode) {
   if (mode == "refused" && world.rank == 1) {
     store->set(launch::kRefusedKey, "1");
     ::_exit(2);
+  }
+  if (mode == "gives-up" && world.rank == 1 && world.attempt == 0) {
+    // When the other one is ready, and its supervisor in charge, nobody waits for this one's replacement.
+    while (!arena.board().occupant(0) || arena.take_charge(this_process())) {
+      arena.leave_charge(this_process());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::_exit(3);
   }
   std::optional<comm::RegionServer> server(std::in_place, *arena.region());
   const std::string address = comm::ArenaAddress{server->address(), kJobNonce}.text();

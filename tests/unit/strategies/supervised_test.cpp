@@ -331,9 +331,9 @@ TEST_F(SupervisedSync, ADeathAnywhereInAStepChangesNeitherBitsNorOutcomes) {
 }
 
 TEST_F(SupervisedSync, AStepThatWasCommittedAfterAllIsAccountedForOnce) {
-  // The first has arrived and sleeps while another one flips the version and dies.
+  // The first has arrived and sleeps while another one flips the version and dies, and the next generation begins.
   SupervisedJob job(2,
-                    "arena.commit.after_arrival=delay=300@rank=0,step=5,attempt=0;"
+                    "arena.commit.after_arrival=delay=2000@rank=0,step=5,attempt=0;"
                     "arena.commit.after_flip=kill@rank=1,step=5,attempt=0",
                     expected_);
   job.run();

@@ -127,6 +127,9 @@ TEST(JobRules, AColumnIsOfOneKind) {
   EXPECT_EQ(error_of(job("target = \"y\"\ncategorical = [\"y\"]")), "no error");
   EXPECT_THAT(error_of(job("target = \"y\"\ncategorical = [\"y\"]", "regression")), HasSubstr("numbers"));
   EXPECT_THAT(error_of(job("target = \"y\"\nignore = [\"y\"]")), HasSubstr("data.ignore"));
+  for (const char* list : {"categorical", "ignore"})
+    EXPECT_THAT(error_of(job(fmt::format("targets = [\"x\", \"y\"]\n{} = [\"y\"]", list), "regression")),
+                AllOf(HasSubstr(fmt::format("job.toml:7: data.{}", list)), HasSubstr("\"y\" is a target")));
   EXPECT_EQ(error_of(job("numeric = [\"age\"]\ncategorical = [\"size\"]\nignore = [\"id\"]")), "no error");
 }
 

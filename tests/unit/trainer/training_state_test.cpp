@@ -1,11 +1,10 @@
 #include "muster/trainer/training_state.h"
 
 #include <cstring>
-#include <future>
 
 #include <gtest/gtest.h>
 
-#include "muster/trainer/checkpoint_writer.h"
+#include "muster/trainer/session.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
 
@@ -89,32 +88,6 @@ TEST(TrainingState, HoldsEveryTensorUnderItsName) {
   EXPECT_EQ(find(content.model, "norm.num_batches_tracked")->dtype, model::Dtype::kI64);
   EXPECT_EQ(content.model.size(), 6U + 3U);
   EXPECT_EQ(content.optimizer.size(), 6U * 3U);
-}
-
-TEST(CheckpointWriter, ADiskThatHangsIsWaitedForUntilTheDeadlineAndNoLonger) {
-  const testing::TemporaryFolder folder;
-  auto net = testing::make_net<testing::BatchNormNet>(1);
-  Session session(net, compute::Sgd{.lr = 0.1}, {.batch = 16});
-  const auto soon = [] { return Deadline::after(std::chrono::seconds(60)); };
-  model::CheckpointStore store(folder.path());
-  std::promise<void> disk;  // answers when its value is set
-  std::shared_future<void> answer = disk.get_future().share();
-  int written = 0;
-  CheckpointWriter writer(
-      store, [&](const WrittenCheckpoint& one) { written += one.failure.empty() ? 1 : 0; }, [&] { answer.wait(); });
-  std::optional<TrainingState> memory = writer.spare(soon());
-  ASSERT_TRUE(memory);
-  writer.submit(capture(session, std::move(*memory)), std::nullopt);
-  EXPECT_TRUE(writer.busy());
-  EXPECT_FALSE(writer.spare(Deadline::after(std::chrono::nanoseconds(0))));
-  EXPECT_FALSE(writer.wait(Deadline::after(std::chrono::milliseconds(1))));
-  disk.set_value();
-  memory = writer.spare(soon());
-  ASSERT_TRUE(memory);
-  EXPECT_EQ(written, 1);
-  writer.submit(capture(session, std::move(*memory)), std::nullopt);
-  EXPECT_TRUE(writer.wait(soon()));
-  EXPECT_EQ(written, 2);
 }
 
 }  // namespace
