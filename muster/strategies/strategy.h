@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -112,6 +113,8 @@ struct Supervised {
   int attempt = 0;       // how many processes were on this seat before
   // How long to wait for somebody to decide on members while no supervisor lives; one that lives is waited for.
   std::chrono::nanoseconds patience = std::chrono::seconds(60);
+  // Called now and then while it waits for its first generation; what it throws ends the wait.
+  std::function<void()> interruption = [] {};
 };
 
 // Those who train together now.

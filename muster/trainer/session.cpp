@@ -135,6 +135,13 @@ struct Session::State {
     made.local_sgd = options.local_sgd;
     made.parameter_server = options.parameter_server;
     made.supervised = options.supervised;
+    if (made.supervised) {
+      // Before the first step there is nothing to finish.
+      made.supervised->interruption = [this] {
+        if (stop_signal && stop_signal->number() != 0)
+          throw Error(ErrorKind::kInterrupted, "stopped before the first step");
+      };
+    }
     made.optimizer = optimizer_options;
     made.rules = rules;
     return made;

@@ -10,6 +10,7 @@
 //   long           so many epochs that somebody has to stop it; checkpoints into "kept" after each epoch
 //   resume         goes on from "kept", says from which step on, and ends
 //   unkept         as long, without checkpoints
+//   late           the second worker takes for ever to load; the first one says when it waits
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ int run(const std::string& mode, int argc, char** argv) {
   source.samples = mode == "data" && second ? 300 : 320;
   source.test_samples = 64;
   const auto data = muster::open_source(source);
+  while (mode == "late" && second)
+    ::pause();
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
   muster::SessionOptions options;
   options.batch = mode == "batch" && second ? 20 : 16;
@@ -49,6 +52,7 @@ int run(const std::string& mode, int argc, char** argv) {
     std::printf("%s %lu\n", found ? "resumed at" : "nothing at", session.cursor().step);
     return 0;
   }
+  if (mode == "late") std::fprintf(stderr, "waiting\n");
   session.meet(data.train);
   if (mode == "write-later") write();
   const bool endless = mode == "long" || mode == "unkept";

@@ -131,6 +131,17 @@ TEST_F(OwnSession, StoppingKeepsEveryStepUpToTheEnd) {
   EXPECT_EQ(count(resumed.out, "resumed at " + std::to_string(step)), 2U) << resumed.out;
 }
 
+TEST_F(OwnSession, StoppingWhileTheOthersAreStillLoadingEndsTheJobBeforeTheGraceIsOver) {
+  Program program(folder_.path(), arguments(2, "late"));
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (program.err().find("waiting") == std::string::npos && !deadline.passed())
+    system_clock().sleep_for(std::chrono::milliseconds(2));
+  program.signal(SIGINT);
+  const Finished result = program.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopped before the first step")) << "killed when its grace was over";
+}
+
 TEST_F(OwnSession, StoppingAProgramWithoutCheckpointsSaysThatThereIsNone) {
   Program program(folder_.path(), arguments(2, "unkept"));
   wait_for_step(program);

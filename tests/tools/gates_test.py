@@ -40,15 +40,15 @@ def load_script():
 
 
 class Turn(unittest.TestCase):
-    def test_consecutive_numbers_of_commits_see_every_sanitizer(self):
+    def test_consecutive_numbers_of_commits_see_every_gate(self):
         gates = load_script()
-        seen = [gates.turn_of(100 + i, "ab" * 20)[0] for i in range(len(gates.ROTATING))]
-        self.assertEqual(sorted(seen), sorted(gates.ROTATING))
+        seen = [gates.turn_of(100 + i, "ab" * 20)[0] for i in range(len(gates.TURNS))]
+        self.assertEqual(sorted(seen), sorted(gates.TURNS))
         self.assertEqual(gates.turn_of(7, "ab" * 20), gates.turn_of(7, "cd" * 20))
 
     def test_without_history_the_commit_decides(self):
         gates = load_script()
-        names = list(gates.ROTATING)
+        names = list(gates.TURNS)
         for head, index in {"00000000": 0, "00000001": 1 % len(names)}.items():
             name, reason = gates.turn_of(1, head + "0" * 32)
             self.assertEqual(name, names[index])
@@ -110,19 +110,21 @@ class Gates(unittest.TestCase):
     def calls_of(self, run, name):
         return [call for call in run.calls if call.startswith(name + " ")]
 
-    def test_a_landing_runs_one_sanitizer_and_says_which(self):
-        trees = set()
-        for _ in range(2):
+    def test_a_landing_runs_one_long_gate_and_says_which(self):
+        turns = set()
+        for i in range(3):
+            (self.tree / "muster/base/b.cpp").write_text(f"// {i}\n")
             self.commit()
-            run = self.run_gates()
+            run = self.run_gates("--since", "HEAD~1")
             self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertEqual(len(self.calls_of(run, "clang++")), 2, "threads, always")
             tests = self.calls_of(run, "ctest")
-            self.assertEqual(len(tests), 1)
-            tree = tests[0].split()[2]
-            trees.add(tree)
-            self.assertIn(f"whose turn it is: {Path(tree).name.removeprefix('gate-')}", run.stdout)
-            self.assertIn("MUSTER_TORCH=OFF", " ".join(self.calls_of(run, "cmake")))
-        self.assertEqual(len(trees), 2)
+            turn = Path(tests[0].split()[2]).name.removeprefix("gate-") if tests else "tidy"
+            self.assertEqual(len(tests) + (1 if turn == "tidy" else 0), 1)
+            self.assertEqual(bool(self.calls_of(run, "clang-tidy")), turn == "tidy")
+            self.assertIn(f"whose turn it is: {turn} ", run.stdout)
+            turns.add(turn)
+        self.assertEqual(turns, {"tidy", "asan-ubsan", "tsan"})
 
     def test_all_runs_every_gate_whatever_the_first_found(self):
         run = self.run_gates("--all", CLANG_FAILS="a.cpp", TESTS_FAIL="gate-tsan")

@@ -132,6 +132,7 @@ std::chrono::nanoseconds HostMembers::abandoned_for() const {
 // Others may take long to get ready: as long as somebody is in charge this one waits.
 void HostMembers::enter_next() {
   for (Deadline deadline = Deadline::after(supervised_->patience);;) {
+    if (first_generation_ == 0) supervised_->interruption();
     try {
       return arena_.enter_next(
           Deadline::after(std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
