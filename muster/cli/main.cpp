@@ -39,7 +39,7 @@ std::vector<CommandGroup> command_groups(const std::vector<std::string>& argumen
   };
   return {
       {"Train and look", {add_init, add_check, add_train_with, with(add_run), add_evaluate, add_predict, add_generate}},
-      {"Models and data", {add_model, add_models, add_data}},
+      {"Models and data", {add_model, add_data}},
       {"Running jobs", {add_status, add_logs, add_scale, add_set, add_stop, with(add_attach), with(add_ledger)}},
       {"Measure", {add_info, add_bench, with(add_chaos)}},
       {"", {add_server}},  // jobs start it, not users
@@ -63,6 +63,8 @@ void refuse_unknown_command(CLI::App& app, const std::vector<std::string>& argum
   for (const CLI::App* command : app.get_subcommands({}))
     names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  if (const std::string hint = renamed_command_hint(word); !hint.empty())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("no command \"{}\"", word), {}, hint);
   throw Error(ErrorKind::kInvalidInput, fmt::format("no command \"{}\"{}", word, did_you_mean(word, names)), {},
               fmt::format("Commands are {}.", join_words(names)));
 }
