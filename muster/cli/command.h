@@ -1,4 +1,5 @@
-// The commands of the program. Each adds itself to the command line and does its work when it was called.
+// The commands of the program. Each adds itself to the command line and does its work when it was called; main.cpp has
+// the list of them as users see it.
 #pragma once
 
 #include <string>
@@ -28,7 +29,7 @@ void add_ledger(CLI::App& app, Outcome& outcome);
 void add_chaos(CLI::App& app, Outcome& outcome);
 void add_data(CLI::App& app);
 void add_model(CLI::App& app);
-void add_models(CLI::App& app);
+void add_model_list(CLI::App& model);  // a part of add_model, in a file of its own
 void add_init(CLI::App& app);
 void add_evaluate(CLI::App& app);
 void add_predict(CLI::App& app);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,8 @@
 
 namespace muster::cli {
 namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kRenamedCommands{{{"models", "model list"}}};
 
 // "job.epochs" for "epochs" or "job.epochs", if there is such a key.
 std::string key_named(const std::string& word) {
@@ -41,6 +45,13 @@ std::string flag_hint(const std::vector<std::string>& arguments) {
     else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"))
       value = arguments[i + 1];
     return fmt::format("A key of the job is set with --set {}={}", key, value);
+  }
+  return {};
+}
+
+std::string renamed_command_hint(std::string_view word) {
+  for (const auto& [was, is] : kRenamedCommands) {
+    if (word == was) return fmt::format("muster {} is muster {} now, with the same flags.", was, is);
   }
   return {};
 }

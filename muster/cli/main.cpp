@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,59 @@
 #include "muster/cli/exit_code.h"
 #include "muster/cli/flag_hint.h"
 
+namespace muster::cli {
 namespace {
+
+// A line of `muster --help`: adds its command to the program.
+using AddCommand = std::function<void(CLI::App&)>;
+
+struct CommandGroup {
+  std::string title;  // in `muster --help`; empty: its commands are not shown there
+  std::vector<AddCommand> commands;
+};
+
+// Every command there is, in groups as `muster --help` shows them, and in a group as a user meets them.
+std::vector<CommandGroup> command_groups(const std::vector<std::string>& arguments, Outcome& outcome) {
+  const AddCommand add_train_with = [&](CLI::App& app) { add_train(app, arguments, outcome); };
+  const auto with = [&outcome](void (*add)(CLI::App&, Outcome&)) {
+    return [add, &outcome](CLI::App& app) { add(app, outcome); };
+  };
+  return {
+      {"Train and look", {add_init, add_check, add_train_with, with(add_run), add_evaluate, add_predict, add_generate}},
+      {"Models and data", {add_model, add_data}},
+      {"Running jobs", {add_status, add_logs, add_scale, add_set, add_stop, with(add_attach), with(add_ledger)}},
+      {"Measure", {add_info, add_bench, with(add_chaos)}},
+      {"", {add_server}},  // jobs start it, not users
+  };
+}
+
+void add_commands(CLI::App& app, const std::vector<std::string>& arguments, Outcome& outcome) {
+  for (const CommandGroup& group : command_groups(arguments, outcome)) {
+    for (const AddCommand& add : group.commands) {
+      add(app);
+      app.get_subcommands({}).back()->group(group.title);
+    }
+  }
+}
+
+// CLI11 would say only that the argument was not expected.
+void refuse_unknown_command(CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front().starts_with('-')) return;
+  const std::string& word = arguments.front();
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({}))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  if (const std::string hint = renamed_command_hint(word); !hint.empty())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("no command \"{}\"", word), {}, hint);
+  throw Error(ErrorKind::kInvalidInput, fmt::format("no command \"{}\"{}", word, did_you_mean(word, names)), {},
+              fmt::format("Commands are {}.", join_words(names)));
+}
 
 int run(int argc, char** argv) {
   CLI::App app{"Distributed deep-learning training for C++ and LibTorch."};
   app.name("muster");
-  app.set_version_flag("--version", muster::version());
+  app.set_version_flag("--version", version());
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
@@ -37,49 +85,23 @@ int run(int argc, char** argv) {
       "  muster status                                 the jobs that run here\n"
       "  muster scale fashion 3                        the same job with 3 workers\n"
       "\nmuster COMMAND --help tells more.");
-  muster::cli::Outcome outcome;
+  Outcome outcome;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  muster::cli::add_train(app, arguments, outcome);
-  muster::cli::add_run(app, outcome);
-  muster::cli::add_status(app);
-  muster::cli::add_scale(app);
-  muster::cli::add_stop(app);
-  muster::cli::add_set(app);
-  muster::cli::add_attach(app, outcome);
-  muster::cli::add_server(app);
-  muster::cli::add_logs(app);
-  muster::cli::add_ledger(app, outcome);
-  muster::cli::add_chaos(app, outcome);
-  muster::cli::add_data(app);
-  muster::cli::add_model(app);
-  muster::cli::add_models(app);
-  muster::cli::add_init(app);
-  muster::cli::add_evaluate(app);
-  muster::cli::add_predict(app);
-  muster::cli::add_generate(app);
-  muster::cli::add_check(app);
-  muster::cli::add_info(app);
-  muster::cli::add_bench(app);
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({}))
-    names.push_back(command->get_name());
-  if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
-    throw muster::Error(muster::ErrorKind::kInvalidInput,
-                        fmt::format("no command \"{}\"{}", argv[1], muster::did_you_mean(argv[1], names)), {},
-                        fmt::format("Commands are {}.", muster::join_words(names)));
-  }
+  add_commands(app, arguments, outcome);
+  refuse_unknown_command(app, arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 has codes of its own; a wrong command line is a user's mistake like any other.
     if (app.exit(error) == 0) return 0;
-    if (const std::string hint = muster::cli::flag_hint(arguments); !hint.empty()) fmt::print(stderr, "{}\n", hint);
+    if (const std::string hint = flag_hint(arguments); !hint.empty()) fmt::print(stderr, "{}\n", hint);
     return 2;
   }
   return outcome.exit_code;
 }
 
 }  // namespace
+}  // namespace muster::cli
 
 int main(int argc, char** argv) {
   // A file-size limit is a full disk to us: an error to report, not a signal that ends training.
@@ -88,6 +110,6 @@ int main(int argc, char** argv) {
   return muster::cli::exit_code_of([&] {
     // For tests of what happens when a process dies at a given place.
     if (const char* rules = std::getenv("MUSTER_FAILPOINTS")) muster::arm_failpoints(rules);
-    return run(argc, argv);
+    return muster::cli::run(argc, argv);
   });
 }

@@ -1,4 +1,4 @@
-// muster model: look into files of weights, and turn one format into another.
+// muster model: look into files of weights, and turn one format into another; the zoo is in model_list.cpp.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -166,9 +166,16 @@ void add_convert(CLI::App& model) {
 }  // namespace
 
 void add_model(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("model", "Files of weights: look into them, convert them.");
+  CLI::App* command =
+      app.add_subcommand("model", "The models there are; files of weights: look into them, convert them.");
   command->require_subcommand(1);
-  command->footer("Examples:\n  muster model show resnet18.pth\n  muster model convert A.pth B.safetensors");
+  command->footer(
+      "Examples:\n"
+      "  muster model list\n"
+      "  muster model list resnet50 --batch 64\n"
+      "  muster model show resnet18.pth\n"
+      "  muster model convert A.pth B.safetensors");
+  add_model_list(*command);
   add_show(*command);
   add_convert(*command);
 }

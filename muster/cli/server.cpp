@@ -57,7 +57,6 @@ void watch_the_job(const ProcessId& owner, const std::string& store, const std::
 
 void add_server(CLI::App& app) {
   CLI::App* command = app.add_subcommand("server", "A parameter server of a job; muster train starts it.");
-  command->group("");  // not in the list of commands
   command->callback([] {
     const launch::World world = launch::detect_world();
     if (world.store.empty())

@@ -37,7 +37,7 @@ struct ModelOptions {
 struct ModelEntry {
   std::string name;
   std::string help;
-  ModelOptions typical;              // what it is usually given: for benchmarks, tests and `muster models`
+  ModelOptions typical;              // what it is usually given: for benchmarks, tests and `muster model list`
   std::vector<std::string> options;  // those of ModelOptions that it has
 };
 

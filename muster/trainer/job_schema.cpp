@@ -108,8 +108,8 @@ Schema job_schema(Job& job) {
   Section& m = schema.section("model", "What is trained.");
   m.field(
       "name", &job.model.name,
-      "Model of the zoo (muster models lists them), or of the library. Not set: cnn; for the source csv mlp, for the "
-      "task language transformer.");
+      "Model of the zoo (muster model list shows them), or of the library. Not set: cnn; for the source csv mlp, for "
+      "the task language transformer.");
   m.field("script", &job.model.script,
           "Instead of name: a TorchScript file, trained from the weights in it. It is code: use files you trust.");
   m.field("library", &job.model.library,

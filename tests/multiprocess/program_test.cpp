@@ -235,6 +235,28 @@ TEST_F(ProgramTest, HelpHelpsEverywhere) {
   EXPECT_THAT(muster({"--version"}).out, HasSubstr("."));
 }
 
+TEST_F(ProgramTest, HelpShowsTheCommandsInGroups) {
+  const std::string help = muster({"--help"}).out;
+  const std::vector<std::pair<std::string, std::vector<std::string>>> groups{
+      {"Train and look", {"init", "check", "train", "run", "evaluate", "predict", "generate"}},
+      {"Models and data", {"model", "data"}},
+      {"Running jobs", {"status", "logs", "scale", "set", "stop", "attach", "ledger"}},
+      {"Measure", {"info", "bench", "chaos"}},
+  };
+  std::size_t at = 0;
+  const auto expect_next = [&](const std::string& text) {
+    at = help.find(text, at);
+    EXPECT_NE(at, std::string::npos) << text << " is not there, or not in its place:\n" << help;
+  };
+  for (const auto& [title, commands] : groups) {
+    expect_next("\n" + title + ":\n");
+    for (const std::string& command : commands)
+      expect_next("\n  " + command + " ");
+  }
+  EXPECT_THAT(help, Not(HasSubstr("ubcommands:"))) << "a command in no group";
+  EXPECT_THAT(help, Not(HasSubstr("\n  server "))) << "jobs start it, not users";
+}
+
 TEST_F(ProgramTest, CheckPrintsTheJobWithEveryDefault) {
   const Finished text = muster({"check", "job.toml"});
   ASSERT_EQ(text.exit_code, 0) << text.err;

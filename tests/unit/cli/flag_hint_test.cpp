@@ -21,5 +21,11 @@ TEST(FlagHint, IsSilentOtherwise) {
   EXPECT_EQ(flag_hint({"status", "--epochs"}), "");
 }
 
+TEST(RenamedCommandHint, SaysTheNewCommandForAnOldNameOnly) {
+  EXPECT_EQ(renamed_command_hint("models"), "muster models is muster model list now, with the same flags.");
+  for (const char* word : {"", "model", "model list", "Models", "modelss", "train"})
+    EXPECT_EQ(renamed_command_hint(word), "") << word;
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -1,4 +1,4 @@
-// muster bench ps: see bench_ps.cpp. No torch here.
+// muster bench ps: see ps.cpp. No torch here.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 
 #include <time.h>
 
@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "muster/cli/bench_memory.h"
-#include "muster/cli/bench_ps.h"
+#include "muster/cli/bench/memory.h"
+#include "muster/cli/bench/ps.h"
 #include "muster/cli/command.h"
 
 namespace muster::cli {

@@ -10,7 +10,7 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/random.h"
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 #include "muster/compute/threads.h"
 #include "muster/data/sources.h"
 #include "muster/model/make_model.h"

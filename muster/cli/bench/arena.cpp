@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "muster/base/clock.h"
-#include "muster/cli/bench.h"
-#include "muster/cli/rank_processes.h"
+#include "muster/cli/bench/bench.h"
+#include "muster/cli/bench/rank_processes.h"
 #include "muster/comm/shm_backend.h"
 #include "muster/comm/store.h"
 #include "muster/strategies/shared_sync/shared_sync.h"

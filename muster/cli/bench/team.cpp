@@ -1,4 +1,4 @@
-#include "muster/cli/bench_team.h"
+#include "muster/cli/bench/team.h"
 
 #include <fcntl.h>
 #include <poll.h>

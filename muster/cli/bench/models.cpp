@@ -11,9 +11,9 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
-#include "muster/cli/bench.h"
-#include "muster/cli/bench_team.h"
-#include "muster/cli/torch_peer.h"
+#include "muster/cli/bench/bench.h"
+#include "muster/cli/bench/team.h"
+#include "muster/cli/bench/torch_peer.h"
 #include "muster/compute/threads.h"
 #include "muster/model/make_model.h"
 

@@ -1,4 +1,4 @@
-#include "muster/cli/rank_processes.h"
+#include "muster/cli/bench/rank_processes.h"
 
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 // Peak is the largest sum, over the job's processes, of what each has for itself and its share of what they share
 // (PSS), looked at every few milliseconds. Pages of libraries are counted once for the job and in full: with their PSS
 // the figure would depend on who else on this host runs a program that uses LibTorch.
-#include "muster/cli/bench_memory.h"
+#include "muster/cli/bench/memory.h"
 
 #include <fcntl.h>
 
@@ -17,7 +17,7 @@
 #include "muster/base/process_memory.h"
 #include "muster/base/temporary_folder.h"
 #include "muster/base/text.h"
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 #include "muster/cli/workers.h"
 #include "muster/launch/child_process.h"
 

@@ -12,7 +12,7 @@
 
 #include "muster/base/files.h"
 #include "muster/base/json.h"
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::cli {

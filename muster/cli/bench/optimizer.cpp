@@ -8,7 +8,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/clock.h"
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 #include "muster/comm/region.h"
 #include "muster/compute/module_binding.h"
 #include "muster/compute/slice_update.h"

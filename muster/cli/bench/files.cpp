@@ -5,7 +5,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/clock.h"
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 #include "muster/compute/threads.h"
 #include "muster/data/sources.h"
 #include "muster/model/make_model.h"

@@ -1,7 +1,7 @@
 // PyTorch DDP over Gloo as the peer of `muster bench step --against ddp`: the program that python3 runs.
 //
 // The same model, batch, threads and optimizer, on tensors that are ready in memory; the same lines on standard input
-// and output as a team of Muster's (bench_workers.cpp).
+// and output as a team of Muster's (workers.cpp).
 #pragma once
 
 #include <string_view>

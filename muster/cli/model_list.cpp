@@ -1,4 +1,4 @@
-// muster models: the zoo, and what one of its models costs.
+// muster model list: the zoo, and what one of its models costs.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -21,7 +21,7 @@
 namespace muster::cli {
 namespace {
 
-struct ModelsCommand {
+struct ModelListFlags {
   std::string name;
   std::string input;
   std::optional<std::int64_t> classes;
@@ -50,24 +50,24 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   }
 }
 
-model::ModelOptions options_of(const ModelsCommand& command, const model::ModelEntry& entry) {
+model::ModelOptions options_of(const ModelListFlags& flags, const model::ModelEntry& entry) {
   model::ModelOptions options = entry.typical;
-  if (!command.input.empty()) {
+  if (!flags.input.empty()) {
     if (!options.columns.empty())
       throw Error(ErrorKind::kInvalidInput, fmt::format("the columns of {} come from a table", entry.name), "--input");
-    options.input_shape = parse_shape(command.input);
+    options.input_shape = parse_shape(flags.input);
   }
-  if (command.vocabulary) {
+  if (flags.vocabulary) {
     if (!options.vocabulary)
       throw Error(ErrorKind::kInvalidInput, fmt::format("{} does not read tokens", entry.name), "--vocabulary");
-    options.vocabulary = command.vocabulary;
-    options.classes = *command.vocabulary;
+    options.vocabulary = flags.vocabulary;
+    options.classes = *flags.vocabulary;
   }
-  if (command.classes) {
-    options.classes = *command.classes;
+  if (flags.classes) {
+    options.classes = *flags.classes;
     options.each_position = false;  // of whole sequences, where the model reads sequences
   }
-  options.recompute = command.recompute;
+  options.recompute = flags.recompute;
   return options;
 }
 
@@ -79,7 +79,7 @@ void list_models(bool json) {
   }
   for (const model::ModelEntry& entry : model::models())
     fmt::print("{:<17}{}\n", entry.name, entry.help);
-  fmt::print("\nmuster models NAME tells what one costs.\n");
+  fmt::print("\nmuster model list NAME tells what one costs.\n");
 }
 
 // "4.09 G".
@@ -120,14 +120,14 @@ void print_layers(const std::vector<model::LayerProfile>& layers) {
   }
 }
 
-void show_model(const ModelsCommand& command) {
-  const model::ModelEntry entry = model::find_model(command.name);
-  const model::ModelOptions options = options_of(command, entry);
+void show_model(const ModelListFlags& flags) {
+  const model::ModelEntry entry = model::find_model(flags.name);
+  const model::ModelOptions options = options_of(flags, entry);
   compute::set_threads(1);
   const model::ModelProfile profile = model::profile_model(options);
-  const auto activations = model::measure_step_memory(options).of(static_cast<std::uint64_t>(command.batch));
+  const auto activations = model::measure_step_memory(options).of(static_cast<std::uint64_t>(flags.batch));
   const std::uint64_t step = 2 * profile.parameter_bytes + profile.buffer_bytes + activations;
-  if (command.json) {
+  if (flags.json) {
     Json row{{"name", entry.name},
              {"help", entry.help},
              {"options", entry.options},
@@ -135,7 +135,7 @@ void show_model(const ModelsCommand& command) {
              {"classes", options.classes},
              {"parameters", profile.parameters},
              {"multiply_adds", profile.multiply_adds},
-             {"batch", command.batch},
+             {"batch", flags.batch},
              {"memory",
               {{"parameters", profile.parameter_bytes},
                {"gradients", profile.parameter_bytes},
@@ -155,8 +155,8 @@ void show_model(const ModelsCommand& command) {
              human_bytes(profile.parameter_bytes));
   fmt::print("multiply-adds  {} a sample, forward\n", human_count(profile.multiply_adds));
   fmt::print("memory         {} for a batch of {}: parameters {}, gradients {}, buffers {}, activations {}\n",
-             human_bytes(step), command.batch, human_bytes(profile.parameter_bytes),
-             human_bytes(profile.parameter_bytes), human_bytes(profile.buffer_bytes), human_bytes(activations));
+             human_bytes(step), flags.batch, human_bytes(profile.parameter_bytes), human_bytes(profile.parameter_bytes),
+             human_bytes(profile.buffer_bytes), human_bytes(activations));
   fmt::print("               and the optimizer's state: {} for SGD with momentum, {} for Adam\n",
              human_bytes(profile.parameter_bytes), human_bytes(2 * profile.parameter_bytes));
   fmt::print("options        {}\n\n", join_words(entry.options));
@@ -165,34 +165,34 @@ void show_model(const ModelsCommand& command) {
 
 }  // namespace
 
-void add_models(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("models", "The models of the zoo, and what one costs.");
-  auto m = std::make_shared<ModelsCommand>();
-  command->add_option("name", m->name, "Model to look at; without it all are listed");
-  command->add_option("--batch", m->batch, "Samples of a step, for its memory")
+void add_model_list(CLI::App& model) {
+  CLI::App* command = model.add_subcommand("list", "The models of the zoo, and what one costs.");
+  auto flags = std::make_shared<ModelListFlags>();
+  command->add_option("name", flags->name, "Model to look at; without it all are listed");
+  command->add_option("--batch", flags->batch, "Samples of a step, for its memory")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--input", m->input,
+  command->add_option("--input", flags->input,
                       "Shape of a sample, as 3x224x224 (64 for 64 tokens). Default: the usual one");
-  command->add_option("--classes", m->classes, "Scores of a sample. Default: the usual number")
+  command->add_option("--classes", flags->classes, "Scores of a sample. Default: the usual number")
       ->check(CLI::Range(1, 100'000'000));
-  command->add_option("--vocabulary", m->vocabulary, "Tokens there are, for models of text")
+  command->add_option("--vocabulary", flags->vocabulary, "Tokens there are, for models of text")
       ->check(CLI::Range(1, 100'000'000));
-  command->add_flag("--recompute", m->recompute, "As with model.recompute = true");
-  command->add_flag("--json", m->json, "As JSON: one object, or one a line for the list");
+  command->add_flag("--recompute", flags->recompute, "As with model.recompute = true");
+  command->add_flag("--json", flags->json, "As JSON: one object, or one a line for the list");
   command->footer(
       "Multiply-adds are counted while a sample goes through the model; memory is measured on two small batches and "
       "scaled.\n"
       "Several lanes at once take as much each, in activations and gradients.\n"
       "\nExamples:\n"
-      "  muster models\n"
-      "  muster models resnet50 --batch 64\n"
-      "  muster models wrn-16-4 --input 3x32x32 --classes 100 --json");
-  command->callback([m] {
-    if (m->name.empty())
-      list_models(m->json);
+      "  muster model list\n"
+      "  muster model list resnet50 --batch 64\n"
+      "  muster model list wrn-16-4 --input 3x32x32 --classes 100 --json");
+  command->callback([flags] {
+    if (flags->name.empty())
+      list_models(flags->json);
     else
-      show_model(*m);
+      show_model(*flags);
   });
 }
 

@@ -2,7 +2,7 @@
 //
 // Dense: every worker pushes a gradient of all parameters, by which the servers take a step of SGD, and pulls the
 // result. Sparse: the same with rows of a table for batches of random keys. No torch here.
-#include "muster/cli/bench_ps.h"
+#include "muster/cli/bench/ps.h"
 
 #include <algorithm>
 #include <memory>
@@ -16,8 +16,8 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/random.h"
-#include "muster/cli/bench.h"
-#include "muster/cli/rank_processes.h"
+#include "muster/cli/bench/bench.h"
+#include "muster/cli/bench/rank_processes.h"
 #include "muster/comm/region.h"
 #include "muster/comm/shm_backend.h"
 #include "muster/comm/store.h"

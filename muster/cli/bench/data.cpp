@@ -7,7 +7,7 @@
 #include "muster/base/clock.h"
 #include "muster/base/deadline.h"
 #include "muster/base/text.h"
-#include "muster/cli/bench.h"
+#include "muster/cli/bench/bench.h"
 #include "muster/cli/data_flags.h"
 #include "muster/data/loader.h"
 #include "muster/data/permutation.h"

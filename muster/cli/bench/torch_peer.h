@@ -1,7 +1,7 @@
 // Python's torch and torchvision as the peer of `muster bench models --against torch`: the program that python3 runs.
 //
 // The nets of muster/model/zoo as a Python user would write them, torchvision's own where it has them. Each line on
-// standard input is a turn, answered by one line of JSON (bench_team.h).
+// standard input is a turn, answered by one line of JSON (team.h).
 #pragma once
 
 #include <string_view>
