@@ -137,10 +137,10 @@ function(muster_test name)
   if(ARG_TORCH)
     muster_use_torch(${name})
     muster_unity(${name} 4)
-  elseif(MUSTER_SANITIZE)
-    # Compiling is most of what a sanitizer's gate takes, and the time of a test goes into the libraries.
+  else()
     muster_unity(${name} 6)
-    target_compile_options(${name} PRIVATE -O0)
+    # Compiling takes longer than running, whose time goes into the libraries; most of all with a sanitizer.
+    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${MUSTER_SANITIZE}>,-O0,-O1>)
   endif()
   if(ARG_ONE_BY_ONE)
     set_source_files_properties(${ARG_ONE_BY_ONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
