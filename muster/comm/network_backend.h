@@ -1,4 +1,5 @@
-// Collectives over any transport (Gloo, MPI): algorithms of ours, because theirs would give other bits (DESIGN 1).
+// Collectives over any transport (Gloo, MPI): algorithms of ours, because theirs sum in an order of their own, and the
+// bits of a result must not depend on the backend.
 //
 // Every collective starts with the agreement: each rank sends its Call to every other and compares all of them. Data
 // moves only between ranks that agree, so sizes always fit; ranks that do not agree all get kMismatch with the list of

@@ -1,5 +1,6 @@
 // A transport: point-to-point messages between ranks on several hosts, the only thing that Gloo and MPI are asked for.
-// The collectives above it are ours (network_backend.h), because their reductions would give other bits (DESIGN 1).
+// The collectives above it are ours (network_backend.h): theirs sum in an order of their own, which gives other bits
+// (docs/collectives.md).
 //
 // Thread safety: one call at a time, but for abort().
 #pragma once

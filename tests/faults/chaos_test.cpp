@@ -43,7 +43,7 @@ class ChaosTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-// The short form of the soak that docs/fault-tolerance.md describes.
+// The short form of the soak in docs/performance.md.
 TEST_F(ChaosTest, AJobThatIsKilledAndStoppedKeepsEveryPromise) {
   // Memory groups are for root; the other faults are for everybody.
   const bool root = ::geteuid() == 0 && std::filesystem::exists("/sys/fs/cgroup/memory");

@@ -1,4 +1,4 @@
-// shared_sync: synchronous data parallelism over one copy of the model per host (DESIGN: lanes and the host arena).
+// shared_sync: synchronous data parallelism over one copy of the model per host (docs/arena.md).
 //
 // All workers of the group are on this host and share one arena (comm/arena.h). A worker reduces and updates its slice,
 // whole blocks, of every step. The bits are the same for any number of workers, because lanes, blocks and the tree do
