@@ -73,8 +73,8 @@ struct View {
   View() = default;
   View(ElementType element, void* memory, std::size_t elements) : type(element), data(memory), count(elements) {}
   template <typename T, std::size_t N>
-  requires(!std::is_const_v<T>) View(std::span<T, N> span)
-      : View(element_type<T>(), span.data(), span.size()) {}  // NOLINT: spans are views
+  requires(!std::is_const_v<T>) View(std::span<T, N> span)  // NOLINT: spans are views
+      : View(element_type<T>(), span.data(), span.size()) {}
 
   std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data), count * size_of(type)}; }
 
@@ -89,8 +89,8 @@ struct ConstView {
       : type(element), data(memory), count(elements) {}
   ConstView(const View& view) : ConstView(view.type, view.data, view.count) {}  // NOLINT: as spans
   template <typename T, std::size_t N>
-  ConstView(std::span<T, N> span)
-      : ConstView(element_type<T>(), span.data(), span.size()) {}  // NOLINT: spans are views
+  ConstView(std::span<T, N> span)  // NOLINT: spans are views
+      : ConstView(element_type<T>(), span.data(), span.size()) {}
 
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data), count * size_of(type)}; }
 

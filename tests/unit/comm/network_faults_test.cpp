@@ -31,6 +31,8 @@ std::atomic<std::int64_t> live_bytes{0};
 
 }  // namespace
 
+// The address sanitizer has its own, which know of more, and looks for leaks itself.
+#ifndef __SANITIZE_ADDRESS__
 // Not inlined: the compiler would take free() for a mistake where it sees both.
 __attribute__((noinline)) void* operator new(std::size_t size) {
   void* const memory = std::malloc(size);
@@ -45,6 +47,7 @@ __attribute__((noinline)) void operator delete(void* memory) noexcept {
 __attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
   operator delete(memory);
 }
+#endif
 
 namespace muster::comm {
 namespace {

@@ -98,7 +98,10 @@ void run(const std::string& mode) {
   if (mode == "leave" && world.rank == 1) ::_exit(0);
   if (mode == "stops" && world.rank == 0 && world.attempt == 0) ::raise(SIGSTOP);
   if (mode == "shell-says-killed" && world.rank == 1 && world.attempt == 0) ::_exit(137);
-  if (mode == "crash") ::raise(SIGSEGV);
+  if (mode == "crash") {
+    ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would end it in another way
+    ::raise(SIGSEGV);
+  }
   const bool stubborn = mode == "stubborn";
   ::signal(
       SIGUSR1, stubborn ? SIG_IGN : [](int) { ::_exit(3); });

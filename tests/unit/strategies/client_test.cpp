@@ -1,8 +1,9 @@
 // Clients of parameter servers and connections that answer as a test says.
 #include "muster/strategies/parameter_server/client.h"
 
-#include <cstring>
+#include <algorithm>
 #include <deque>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -51,7 +52,7 @@ class FakeConnection final : public Connection {
     const auto [status, body, id, version] = servers_.answers.front();
     servers_.answers.pop_front();
     auto [header, reply] = calls_.at(call);
-    std::memcpy(reply.data(), body.data(), body.size());
+    std::ranges::copy(std::as_bytes(std::span(body)), reply.begin());
     header.status = status;
     header.id = id;
     header.version = version;

@@ -37,9 +37,9 @@ struct BmpOptions {
 inline Bytes to_bmp(std::uint32_t width, std::uint32_t height, const std::vector<std::vector<std::uint8_t>>& rows,
                     const BmpOptions& options = {}) {
   Bytes bytes;
-  const auto put = [&](std::uint64_t value, int count) {
-    for (int i = 0; i < count; ++i)
-      bytes.push_back(static_cast<std::byte>(value >> (8 * i)));
+  const auto put = [&bytes](std::uint64_t value, int count) {
+    for (int i = 0; i < count; ++i, value >>= 8)
+      bytes.push_back(static_cast<std::byte>(value));
   };
   put('B' | 'M' << 8, 2);
   put(0, 8);
