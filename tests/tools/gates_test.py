@@ -112,7 +112,8 @@ class Gates(unittest.TestCase):
 
     def test_a_landing_runs_one_long_gate_and_says_which(self):
         turns = set()
-        for i in range(3):
+        expected = set(load_script().TURNS)
+        for i in range(len(expected)):
             (self.tree / "muster/base/b.cpp").write_text(f"// {i}\n")
             self.commit()
             run = self.run_gates("--since", "HEAD~1")
@@ -124,7 +125,7 @@ class Gates(unittest.TestCase):
             self.assertEqual(bool(self.calls_of(run, "clang-tidy")), turn == "tidy")
             self.assertIn(f"whose turn it is: {turn} ", run.stdout)
             turns.add(turn)
-        self.assertEqual(turns, {"tidy", "asan-ubsan", "tsan"})
+        self.assertEqual(turns, expected)
 
     def test_all_runs_every_gate_whatever_the_first_found(self):
         run = self.run_gates("--all", CLANG_FAILS="a.cpp", TESTS_FAIL="gate-tsan")
