@@ -111,6 +111,20 @@ struct JobService::State {
     record->take_over(this_process());
   }
 
+  // Of a run that this process has begun or resumes. Throws if somebody else was faster: the run is not this job's
+  // then.
+  void take_lead(const std::string& run) {
+    try {
+      take_over(run);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kMismatch) throw;
+      taken = true;
+      const std::lock_guard lock(mutex);
+      run_folder.clear();
+      throw;
+    }
+  }
+
   void begin(const std::string& run) {
     control::JobIdentity identity;
     identity.name = options.name;
@@ -284,6 +298,7 @@ struct JobService::State {
   Log log;
   std::optional<control::JobRecord> record;
   bool given_up = false;
+  bool taken = false;  // the run is another process's
   bool serves = false;
   std::uint64_t earlier_generations = 0;  // of lives of the run before this one; constant once the record is open
   // guarded by mutex
@@ -346,13 +361,14 @@ void JobService::report(const launch::SupervisorReport& report) {
           const std::lock_guard lock(state.mutex);
           state.run_folder = run;
         }
-        state.take_over(run);
+        state.take_lead(run);
         state.begin(run);
       }
       state.serve(state.run_folder);
       members_changed = true;  // since the record was opened
     } catch (const Error& error) {
       state.given_up = true;
+      if (state.taken) throw;
       state.options.warn(fmt::format("muster status and other commands cannot reach this job: {}", error.what()));
       return;
     }

@@ -43,6 +43,7 @@ class JobService {
   JobService& operator=(const JobService&) = delete;
   ~JobService();
 
+  // Throws kMismatch, once the run is known, if another process coordinates it: two have resumed it at the same moment.
   void report(const launch::SupervisorReport& report);
   // A line for the supervisor's log in the run's folder, also before that folder is known.
   void note(const std::string& line);

@@ -168,9 +168,11 @@ int run_job(const SupervisedJob& job, JobService& service, const SignalWatch& si
     return code != 0 && signals.exit_code() != 0 ? signals.exit_code() : code;
   } catch (const Error& error) {
     service.end(control::JobPhase::kFailed, error.message());
-    if (error.kind() != ErrorKind::kPeerLost || !error.remedy().empty() || job.text.empty()) throw;
+    if (error.kind() != ErrorKind::kPeerLost || !(job.text.empty() || error.remedy().empty())) throw;
+    // What goes on from a checkpoint, and how, a program of a user's own decides.
     throw Error(error.kind(), error.message(), error.where(),
-                "Nothing that was committed to a checkpoint is lost: start again with --resume.");
+                job.text.empty() ? "What the workers said is above; what the program has kept is where it left it."
+                                 : "Nothing that was committed to a checkpoint is lost: start again with --resume.");
   }
 }
 

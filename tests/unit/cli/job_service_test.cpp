@@ -1,18 +1,23 @@
 #include "muster/cli/job_service.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 #include "muster/base/json.h"
+#include "muster/base/process.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_client.h"
 #include "muster/control/store.h"
 #include "muster/trainer/run_changes.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 
 namespace muster::cli {
@@ -223,6 +228,18 @@ TEST_F(JobServiceTest, ALostRecordLosesNoChange) {
   service_->report(with_note(report(1, 5), run()));
   EXPECT_EQ(control::ControlClient(folder_.path()).set("optimizer.lr=0.02", soon()).number, 2U);
   EXPECT_EQ(trainer::RunChanges(folder_.path()).asked()[0].assignment, "optimizer.lr=0.01");
+}
+
+// Two that resume one run at the same moment.
+TEST_F(JobServiceTest, ARunThatAnotherProcessCoordinatesIsLeftAlone) {
+  control::JobRecord winner = record();
+  winner.take_over(process_of(::getppid()));
+  const Error error = testing::error_of([&] { service_->report(with_note(report(1, 5), run())); });
+  EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+  EXPECT_THAT(error.what(), HasSubstr(fmt::format("process {} coordinates the job and runs", ::getppid())));
+  service_->end(JobPhase::kFailed, error.message());
+  EXPECT_EQ(record().lease()->holder, process_of(::getppid()));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "metrics.jsonl")) << "a failure of the other's run";
 }
 
 TEST_F(JobServiceTest, AFolderThatCannotHoldTheRecordCostsAWarningAndNoMore) {
