@@ -218,7 +218,7 @@ void add_evaluate(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  muster evaluate runs/fashion-20260101-120000\n"
-      "  muster evaluate runs/adult-20260101-120000 --data adult.test --out report");
+      "  muster evaluate runs/adult-20260101-120000 --data newer.csv --out report");
   command->callback([flags] { run_evaluate(*flags); });
 }
 
