@@ -125,7 +125,7 @@ function(muster_test name)
     return()
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   if(MUSTER_SANITIZE)  # slower by that much

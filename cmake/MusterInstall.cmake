@@ -10,7 +10,7 @@ include(CMakePackageConfigHelpers)
 # Made of the layers' objects and not of their archives: nothing inside refers to what only users call, and a linker
 # drops from an archive what nobody refers to. The archives are linked as well, for the libraries they bring along.
 add_library(muster_shared SHARED)
-foreach(layer base observe compression comm data model compute control launch strategies tuning plan dashboard trainer)
+foreach(layer base observe compression comm data model compute control launch coordinator strategies tuning plan dashboard trainer)
   if(TARGET muster_${layer})
     target_sources(muster_shared PRIVATE $<TARGET_OBJECTS:muster_${layer}>)
     if(TARGET muster_${layer}_torch)
@@ -57,8 +57,39 @@ if(TARGET muster)
     INSTALL_RPATH "$ORIGIN/${muster_bin_to_lib}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS muster)
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/muster DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "muster/cli" EXCLUDE)
+# The public line: the C++ face, what its pages name beside it (models in shared objects and the blocks they are made of,
+# the models of the zoo that muster.h does not bring, decorators of data sets, servers in processes), and what these
+# include in turn. Everything else is ours to change.
+set(muster_public_headers)
+set(headers_to_read
+  muster/muster.h
+  muster/data/augment/augmentation.h
+  muster/data/pack.h
+  muster/data/tolerant.h
+  muster/model/block.h
+  muster/model/recompute.h
+  muster/model/user_models.h
+  muster/model/zoo/fbnet.h
+  muster/model/zoo/recurrent.h
+  muster/model/zoo/wide_deep.h
+  muster/model/zoo/wide_resnet.h
+  muster/strategies/parameter_server/server.h)
+while(headers_to_read)
+  list(POP_FRONT headers_to_read header)
+  list(APPEND muster_public_headers ${header})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include \"muster/")
+  foreach(include ${includes})
+    string(REGEX REPLACE "^#include \"(.+)\".*$" "\\1" included ${include})
+    if(NOT included IN_LIST muster_public_headers AND NOT included IN_LIST headers_to_read)
+      list(APPEND headers_to_read ${included})
+    endif()
+  endforeach()
+endwhile()
+foreach(header ${muster_public_headers})
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(muster_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Muster)

@@ -24,6 +24,12 @@
 #include "muster/model/zoo/mlp.h"
 #include "muster/model/zoo/resnet.h"
 #include "muster/model/zoo/transformer.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
+#include "muster/strategies/local_sgd/local_sgd.h"
+#include "muster/strategies/parameter_server/local_servers.h"
+#include "muster/strategies/parameter_server/parameter_client.h"
+#include "muster/strategies/parameter_server/parameter_server.h"
+#include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/synchronize.h"
 #include "muster/trainer/worker.h"
@@ -42,6 +48,13 @@ using data::SampleSpec;
 using model::load_script;
 using model::SyncBatchNorm2d;
 using model::synchronize_batch_norm;
+using strategies::AllReduce;
+using strategies::LocalServers;
+using strategies::LocalSgd;
+using strategies::ParameterClient;
+using strategies::ParameterServer;
+using strategies::ServerPlan;
+using strategies::SharedSync;
 using trainer::evaluate;
 using trainer::Evaluation;
 using trainer::join;

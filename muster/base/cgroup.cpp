@@ -1,3 +1,5 @@
+// Finds this process's group in /proc/self/cgroup and gives its folder and those above it: a limit may stand on any of
+// them, and the smallest one holds.
 #include "muster/base/cgroup.h"
 
 #include <charconv>

@@ -1,3 +1,5 @@
+// Out of line, so that a check costs its caller a compare and a branch. It writes straight to standard error: whatever
+// is broken may be the log itself.
 #include "muster/base/check.h"
 
 #include <cstdio>

@@ -1,3 +1,5 @@
+// The two clocks.
+// FakeClock is one atomic number, so that several threads may sleep on it and move it.
 #include "muster/base/clock.h"
 
 #include <fmt/chrono.h>

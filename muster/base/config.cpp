@@ -1,3 +1,5 @@
+// One template for each thing that can be done with a value (name its type, print it, read it), over all types that a
+// field may have. A new type of field is an overload of each.
 #include "muster/base/config.h"
 
 #include <algorithm>
@@ -209,6 +211,22 @@ std::string mismatch(const TomlValue& value) {
   return "found " + found_text(value);
 }
 
+bool takes_text(const FieldTarget& target) {
+  return std::holds_alternative<std::string*>(target) || std::holds_alternative<std::optional<std::string>*>(target);
+}
+
+// For a key that takes a text and was given a number or a boolean.
+std::string advice_on_text(const TomlEntry& entry) {
+  std::string text;
+  if (const auto* const flag = entry.value.get<bool>())
+    text = *flag ? "true" : "false";
+  else if (const auto* const integer = entry.value.get<std::int64_t>())
+    text = fmt::format("{}", *integer);
+  else if (const auto* const number = entry.value.get<double>())
+    text = number_text(*number);
+  return text.empty() ? "" : fmt::format(" Text stands in quotes: {} = \"{}\".", entry.key, text);
+}
+
 std::string place(const TomlEntry& entry, const std::string& name) {
   return entry.value.line == 0 ? name : fmt::format("{}:{}", name, entry.value.line);
 }
@@ -390,7 +408,8 @@ void Schema::load_text(std::string_view text, const std::string& name) {
         throw Error(ErrorKind::kInvalidInput, fmt::format("{} is not a key{}", path, did_you_mean(entry.key, keys)),
                     where, fmt::format("Keys of [{}] are {}.", section_name, join_words(keys)));
       }
-      const std::string expected = fmt::format("Expected {}.", field->allowed());
+      const std::string expected =
+          fmt::format("Expected {}.{}", field->allowed(), takes_text(field->target_) ? advice_on_text(entry) : "");
       std::visit(
           [&](auto* target) {
             if (assign(entry.value, *target)) return;
@@ -422,7 +441,14 @@ void Schema::set(const std::string& assignment) {
   if (!bare(section) || !bare(key)) {
     throw Error(ErrorKind::kInvalidInput, "not of the form section.key=value", name, "For example --set job.epochs=3.");
   }
-  const std::string value = assignment.substr(equals + 1);
+  std::string value = assignment.substr(equals + 1);
+  // Shells take quotes away: what looks like a number is a text where one belongs.
+  const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
+  const Section* const known = find_section(section);
+  if (known != nullptr && !quoted && std::any_of(known->fields_.begin(), known->fields_.end(), [&](const Field& field) {
+        return field.key() == key && takes_text(field.target_);
+      }))
+    value = quote(value);
   const std::string file = file_;
   std::string text = fmt::format("[{}]\n{} = {}\n", section, key, value);
   try {

@@ -126,6 +126,10 @@ class Schema {
   // enough to tell what somebody chose.
   bool changed(std::string_view path) const;
 
+  // Whether somebody gave "section.key" a value, be it the default. Empty texts and arrays are none; in a resolved job,
+  // which names every key, only what differs from the default counts, and so it does in --set.
+  bool chosen(std::string_view path) const;
+
   // An Error{kInvalidInput} about one key, for conditions that involve several: names where it was set, or the file.
   Error invalid(std::string_view path, const std::string& message, const std::string& remedy = {}) const;
 
@@ -142,5 +146,16 @@ class Schema {
   std::deque<Section> sections_;
   std::string file_;
 };
+
+// What `parse` says of a key's value, as an error about that key.
+template <typename Parse>
+void check_value(const Schema& schema, std::string_view key, const Parse& parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    const std::string where = error.where().empty() ? "" : error.where() + " ";
+    throw schema.invalid(key, where + error.message(), error.remedy());
+  }
+}
 
 }  // namespace muster

@@ -1,3 +1,5 @@
+// The smallest of affinity mask and the quotas of both generations of cgroups, up to the root. decide_cores() is pure,
+// so that machines which nobody has at hand can be tested.
 #include "muster/base/cores.h"
 
 #include <sched.h>

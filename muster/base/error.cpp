@@ -1,3 +1,5 @@
+// Which kind can be tried again and which exit code it has is decided here and nowhere else; docs/errors.md has the
+// same table for people, and tools/check_docs compares the two.
 #include "muster/base/error.h"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// Points find themselves in a section of the program that the linker gathers, so that their names can be listed before
+// any was hit. What is armed is one state that is never destroyed: threads may hit a point while the program ends.
 #include "muster/base/failpoint.h"
 
 #include <signal.h>

@@ -1,3 +1,5 @@
+// The order of write, fsync, rename and fsync of the folder is the whole point here: each one less loses a file in some
+// crash. Names that somebody else may have laid (pipes, links) are refused, never waited for or written through.
 #include "muster/base/files.h"
 
 #include <fcntl.h>

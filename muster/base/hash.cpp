@@ -1,3 +1,5 @@
+// OpenSSL's digest behind a value: its context is freed by its owner, and every refusal of the library (which a healthy
+// program never sees) stops the process.
 #include "muster/base/hash.h"
 
 #include <openssl/evp.h>

@@ -1,3 +1,5 @@
+// glibc gives large blocks back to the kernel at once, and a training step takes the same blocks again and again:
+// zeroing their pages would be a good part of a small step.
 #include "muster/base/heap.h"
 
 #include <malloc.h>

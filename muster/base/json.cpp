@@ -1,3 +1,5 @@
+// Builds the tree from the library's events instead of taking its own: limits hold while it grows, a repeated name is
+// an error, and an object of many members takes linear time.
 #include "muster/base/json.h"
 
 #include <algorithm>

@@ -1,9 +1,14 @@
+// spdlog behind our own face, flushed with every line:
+// there are few lines, and somebody may be waiting for each.
 #include "muster/base/log.h"
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/dist_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <filesystem>
+#include <system_error>
 
 #include "muster/base/error.h"
 
@@ -46,6 +51,11 @@ Log::Log(LogLevel console_level) : sinks_(std::make_unique<Sinks>()) {
 Log::~Log() = default;
 
 void Log::open_file(const std::filesystem::path& path) {
+  // A pipe would hold the program up until somebody reads it.
+  std::error_code unknown;
+  const std::filesystem::file_type type = std::filesystem::status(path, unknown).type();
+  if (type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::socket)
+    throw Error(ErrorKind::kInvalidInput, "is a pipe or a socket, and a log is a file", path.string(), "Remove it.");
   try {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
     file->set_pattern("%Y-%m-%dT%H:%M:%S.%e %P %l: %v");

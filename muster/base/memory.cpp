@@ -1,3 +1,5 @@
+// The least of what the machine and every control group above this process leave. decide_memory() is pure, so that
+// machines which nobody has at hand can be tested.
 #include "muster/base/memory.h"
 
 #include <algorithm>

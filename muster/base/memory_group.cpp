@@ -1,3 +1,5 @@
+// Both generations of cgroups behind one face: where the limit and the count of kills stand differs, what they mean
+// does not. A group that cannot be seen has no limit and no kills.
 #include "muster/base/memory_group.h"
 
 #include <sys/stat.h>

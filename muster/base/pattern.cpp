@@ -1,3 +1,5 @@
+// Matching without recursion: on a mismatch it goes back to the last star only, so that no pattern of a user takes
+// longer than its length times that of the name.
 #include "muster/base/pattern.h"
 
 #include <algorithm>

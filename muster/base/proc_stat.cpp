@@ -1,3 +1,5 @@
+// Fields are counted from behind the program's name, which stands in parentheses and may itself hold spaces and
+// parentheses.
 #include "muster/base/proc_stat.h"
 
 #include <fcntl.h>

@@ -1,13 +1,19 @@
+// A number of a process is used again after its end, so identity is number and start time. A zombie counts as gone only
+// when its last thread has ended: until then it has its memory and its locks.
 #include "muster/base/process.h"
 
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "muster/base/hash.h"
 #include "muster/base/proc_stat.h"
 
 namespace muster {
@@ -42,6 +48,17 @@ ProcessId this_process() {
 ProcessId process_of(std::int32_t pid) {
   const std::optional<ProcStat> status = read_status(pid);
   return {pid, status ? status->start_time : 0};
+}
+
+std::string process_space() {
+  std::array<char, 64> space{};
+  const ssize_t length = ::readlink("/proc/self/ns/pid", space.data(), space.size());
+  std::string text(space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  boot >> id;
+  text += " " + id;
+  return sha256(std::as_bytes(std::span(text))).substr(0, 16);
 }
 
 ProcessState state_of(const ProcessId& process) {

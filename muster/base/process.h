@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace muster {
@@ -23,6 +24,10 @@ void outlive_parent();
 ProcessId this_process();
 // The process that has this number now; start time 0 if there is none.
 ProcessId process_of(std::int32_t pid);
+
+// Where the numbers of processes mean what they mean here: this machine since it was started, and this pid namespace.
+// 16 hexadecimal digits.
+std::string process_space();
 
 // A zombie is gone: it executes nothing any more. A process that cannot be looked at (another pid namespace, no /proc)
 // counts as running: an observer that cannot see judges nobody.

@@ -1,3 +1,5 @@
+// Reads what /proc says of a process. The proportional figure counts a shared page once over all who have it, so that
+// the figures of a job's processes can be added up.
 #include "muster/base/process_memory.h"
 
 #include <fstream>

@@ -1,3 +1,5 @@
+// Counters of /proc, summed over threads and over all that a process has started. They are not read at one moment: what
+// ends or is forbidden meanwhile is left out, never an error.
 #include "muster/base/process_signs.h"
 
 #include <dirent.h>

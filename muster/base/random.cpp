@@ -1,3 +1,5 @@
+// Philox and what is drawn from it. Every constant and the order of draws are part of the result of a training: a
+// change here changes the bits of every run.
 #include "muster/base/random.h"
 
 #include <cmath>

@@ -22,6 +22,7 @@ enum class Purpose : std::uint64_t {
   kMixup = 8,
   kPartition = 9,  // which shards go where
   kGenerate = 10,  // text that a trained model writes
+  kBlock = 11,     // what a model draws inside one of its blocks
 };
 
 struct StreamKey {

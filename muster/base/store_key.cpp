@@ -1,3 +1,5 @@
+// One rule for keys of all stores, because keys become names of files and rows of a table: what is allowed here is safe
+// as either.
 #include "muster/base/store_key.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// The lock is what tells a living folder from an abandoned one: it is held by a descriptor that exec does not close, so
+// it is free only when the last process that was started from here has ended.
 #include "muster/base/temporary_folder.h"
 
 #include <fcntl.h>

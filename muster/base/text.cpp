@@ -1,3 +1,5 @@
+// Pure functions on words. The nearest name is found by edits including swaps of neighbours, within a third of the
+// letters: advice that is far-fetched is worse than none.
 #include "muster/base/text.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Guesses from the line alone what its writer meant. It is asked only after the parser has refused the file, so a wrong
+// guess costs a remark and no value.
 #include "muster/base/toml_advice.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// parse_toml with toml11 3, whose errors are drawings in text: reason and line are found in them.
+// parse_toml with toml11 3, whose errors are drawings in text: reason and line are found in them. Its twin is
+// toml_parser_4.cpp; CMake takes the one that fits what is installed.
 #include <algorithm>
 #include <sstream>
 #include <tuple>

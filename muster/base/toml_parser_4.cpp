@@ -1,4 +1,5 @@
-// parse_toml with toml11 4, whose errors carry a title and the places it is about.
+// parse_toml with toml11 4, whose errors carry a title and the places it is about. Its twin is toml_parser_3.cpp; CMake
+// takes the one that fits what is installed.
 #include <fmt/format.h>
 #include <toml.hpp>
 

@@ -1,3 +1,5 @@
+// One pass that keeps only where it stands: line, open brackets, and counts of what the parser would walk again.
+// Comments are taken out here, because the parser's search for them is what takes its time.
 #include "muster/base/toml_text.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The only source that depends on the version:
+// a new one compiles this file and no other.
 #include "muster/base/version.h"
 
 namespace muster {

@@ -1,3 +1,5 @@
+// Reads the directory at the end, then each member by it. Sizes in the archive are claims: they are held against the
+// file's length before anything is allocated, and a member that unpacks to more than it promised is refused.
 #include "muster/base/zip.h"
 
 #include <algorithm>

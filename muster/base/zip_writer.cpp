@@ -1,3 +1,5 @@
+// Two records describe each member, one before its content and one in the directory; describe() writes what they have
+// in common, so that they cannot disagree.
 #include "muster/base/zip_writer.h"
 
 #include <zlib.h>

@@ -1,4 +1,5 @@
-// muster check: is this job file right, and what does it say with every default?
+// muster check: is this job file right, and what does it say with every default? It asks the functions that the start
+// of a run asks (trainer/job_check.h), and writes nothing.
 #include <cstdio>
 #include <memory>
 #include <optional>

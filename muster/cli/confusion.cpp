@@ -1,3 +1,5 @@
+// Counts first, three forms of printing them after; recall and precision come from rows and columns of the same counts.
+// Texts only: files are the caller's affair.
 #include "muster/cli/confusion.h"
 
 #include <algorithm>

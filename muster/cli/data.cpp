@@ -1,4 +1,5 @@
-// muster data: what data there is, what is in it, and packing it for speed.
+// muster data: what data there is, what is in it, and packing it for speed. Everything opens data as a job does, by the
+// same keys, so that what is shown is what would be trained on.
 #include <unistd.h>
 
 #include <algorithm>

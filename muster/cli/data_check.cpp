@@ -1,4 +1,5 @@
-// muster data check: reads every sample of a source and lists those that cannot be used.
+// muster data check: reads every sample of a source and lists those that cannot be used. The list is on standard
+// output, and the exit code says whether it is empty.
 #include <unistd.h>
 
 #include <algorithm>

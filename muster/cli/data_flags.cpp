@@ -1,3 +1,5 @@
+// Flags become lines of a job file and go through its schema:
+// one description of the keys, one set of messages.
 #include "muster/cli/data_flags.h"
 
 #include <algorithm>

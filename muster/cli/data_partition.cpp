@@ -1,4 +1,5 @@
-// muster data partition: a picture of which lane, and so which worker, holds what. By the functions that training uses.
+// muster data partition: a picture of which lane, and so which worker, holds what. By the functions that training uses:
+// it shows what a job would do, and needs no job to run.
 #include <algorithm>
 #include <memory>
 #include <string>

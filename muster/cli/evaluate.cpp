@@ -1,4 +1,5 @@
-// muster evaluate: the metrics of a trained model, its confusion matrix and the samples it does worst on.
+// muster evaluate: the metrics of a trained model, its confusion matrix and the samples it does worst on. The figures
+// come from the function by which training validates, so both agree to the last digit.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

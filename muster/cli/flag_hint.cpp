@@ -1,3 +1,5 @@
+// Looks at what the parser of flags refused and guesses what was meant, by the job file's own keys. It is asked only
+// when the command has failed already.
 #include "muster/cli/flag_hint.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// muster generate: lets a trained language model write.
+// muster generate: lets a trained language model write. Every token goes through the whole net again with the last
+// tokens of the context: simple, and fast enough for the models of the zoo.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

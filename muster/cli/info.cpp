@@ -1,4 +1,5 @@
-// muster info: what this build and this machine offer.
+// muster info: what this build and this machine offer. Says also why something is not there, because that is what
+// people look for here.
 #include <cstdio>
 #include <memory>
 #include <string>

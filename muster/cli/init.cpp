@@ -1,4 +1,5 @@
-// muster init: looks at a user's data and writes a job file that works.
+// muster init: looks at a user's data and writes a job file that works. What was seen, and so why a key is what it is,
+// stands in the file as comments, to be changed by whoever knows better.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,5 @@
-// muster scale, stop and set: commands to a job that runs. Each is stored by the coordinator before it is acknowledged.
+// muster scale, stop and set: commands to a job that runs. Each is stored by the coordinator before it is acknowledged,
+// so that what was said here survives the coordinator.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -9,9 +10,11 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/cli/command.h"
-#include "muster/cli/job_changes.h"
 #include "muster/cli/runs.h"
+#include "muster/control/access_token.h"
+#include "muster/control/commands_folder.h"
 #include "muster/control/control_client.h"
+#include "muster/trainer/job_changes.h"
 #include "muster/trainer/run_folder.h"
 
 namespace muster::cli {
@@ -39,7 +42,9 @@ void run_scale(const CommandFlags& flags) {
   if (!flags.scaling.workers && !flags.scaling.servers)
     throw Error(ErrorKind::kInvalidInput, "how many workers, or how many servers?", {},
                 "muster scale JOB WORKERS, or muster scale JOB --servers N.");
-  const control::ControlClient client(find_run(flags.job, flags.runs));
+  const std::filesystem::path run = find_commanded(flags.job, flags.runs);
+  require_running(run, flags.runs);
+  const control::ControlClient client(run);
   const control::WantedState wanted = client.scale(flags.scaling, Deadline::after(kCommandTime));
   const auto tell = [](int count, std::string_view what) {
     fmt::print("The job wants {} {}{} from now on.\n", count, what, count == 1 ? "" : "s");
@@ -49,12 +54,18 @@ void run_scale(const CommandFlags& flags) {
 }
 
 void run_set(const CommandFlags& flags) {
-  const trainer::RunFolder run = trainer::RunFolder::open(find_run(flags.job, flags.runs));
+  const std::filesystem::path found = find_commanded(flags.job, flags.runs);
+  require_running(found, flags.runs);
+  std::error_code code;
+  if (!std::filesystem::exists(found / "job.toml", code))
+    throw Error(ErrorKind::kUnsupported, "its workers are a program of their own, which has no keys of a job file",
+                found.string(), "muster scale and muster stop work for it.");
+  const trainer::RunFolder run = trainer::RunFolder::open(found);
   const control::ControlClient client(run.path());
   std::vector<std::string> earlier;
   for (const control::Change& change : client.record().changes())
     earlier.push_back(change.assignment);
-  check_change(run.job(), earlier, flags.assignment);
+  trainer::check_change(run.job(), earlier, flags.assignment);
   const control::Change change = client.set(flags.assignment, Deadline::after(kCommandTime));
   fmt::print("Change {} is stored: {}. It takes effect at the next step, and again when the run is resumed.\n",
              change.number, change.assignment);
@@ -70,7 +81,7 @@ control::Standing wait_for_end(const control::ControlClient& client, const Deadl
     const control::JobStatus status =
         client.status(Deadline::after(std::min<std::chrono::nanoseconds>(kAnswerTime, deadline.remaining())));
     const auto running = std::count_if(status.members.begin(), status.members.end(),
-                                       [](const control::MemberStatus& member) { return member.state == "running"; });
+                                       [](const control::Worker& member) { return member.member(); });
     std::string line =
         fmt::format("{}: step {}, {} worker{} left", status.state, status.step, running, running == 1 ? "" : "s");
     if (line != told) fmt::print(stderr, "{}\n", line);
@@ -81,13 +92,17 @@ control::Standing wait_for_end(const control::ControlClient& client, const Deadl
 }
 
 void run_stop(const CommandFlags& flags) {
-  const std::filesystem::path run = find_run(flags.job, flags.runs);
+  const std::filesystem::path run = find_commanded(flags.job, flags.runs);
+  std::error_code code;
+  if (!std::filesystem::exists(control::store_file(control::commands_folder(run)), code))
+    require_running(run, flags.runs);
   const control::ControlClient client(run);
   const control::Standing before = client.record().standing();
   if (is_over(before.phase) && !is_alive(client.record())) {
     fmt::print("The job is over already: {}.\n", to_string(before.phase));
     return;
   }
+  require_running(run, flags.runs);
   client.stop(Deadline::after(kCommandTime));
   if (flags.no_wait) {
     fmt::print("The job has been told to stop; it writes a checkpoint first.\n");
@@ -142,7 +157,7 @@ void add_set(CLI::App& app) {
       fmt::format("Keys that can change: {}.\n"
                   "\nExamples:\n"
                   "  muster set fashion optimizer.lr=0.01",
-                  join_words(changeable_keys())));
+                  join_words(trainer::changeable_keys())));
   command->callback([flags] { run_set(*flags); });
 }
 

@@ -1,4 +1,5 @@
-// muster ledger check: proves from a run's ledger that every sample was used exactly once.
+// muster ledger check: proves from a run's ledger that every sample was used exactly once. The proof is
+// data/ledger_check.h; here it is held against the newest checkpoint, which the ledger must reach.
 #include <algorithm>
 #include <cstdio>
 #include <memory>

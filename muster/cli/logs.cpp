@@ -1,4 +1,5 @@
-// muster logs: what a worker of a job has written down, also while it goes on.
+// muster logs: what a worker of a job has written down, also while it goes on. Following is reading from where it
+// stopped before, until nothing of the job lives any more, and then once more.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -15,13 +16,15 @@
 #include "muster/base/text.h"
 #include "muster/cli/command.h"
 #include "muster/cli/runs.h"
+#include "muster/control/access_token.h"
+#include "muster/control/commands_folder.h"
+#include "muster/control/job_record.h"
 #include "muster/trainer/run_folder.h"
 
 namespace muster::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kLookInterval{200};
-constexpr int kMostRanks = 1024;
 
 struct LogsFlags {
   std::string job;
@@ -31,14 +34,42 @@ struct LogsFlags {
   bool follow = false;
 };
 
-std::filesystem::path log_of(const trainer::RunFolder& run, int rank) {
+// Workers that have a log here. On several hosts each has those of its own workers, and others' numbers are theirs.
+std::vector<int> logged_ranks(const trainer::RunFolder& run) {
+  std::vector<int> ranks;
   std::error_code code;
-  if (std::filesystem::exists(run.log_file(rank), code)) return run.log_file(rank);
-  std::vector<std::string> ranks;
-  for (int other = 0; other < kMostRanks; ++other)
-    if (std::filesystem::exists(run.log_file(other), code)) ranks.push_back(fmt::format("{}", other));
-  throw Error(ErrorKind::kNotFound, fmt::format("worker {} has no log", rank), run.path().string(),
-              ranks.empty() ? "No worker has one yet." : fmt::format("Ranks with a log: {}.", join_words(ranks)));
+  for (const auto& entry : std::filesystem::directory_iterator(run.path(), code)) {
+    const std::string name = entry.path().filename().string();
+    int rank = name == "log.txt" ? 0 : -1;
+    if (std::sscanf(name.c_str(), "log.%d.txt", &rank) < 0 || rank < 0) continue;
+    if (run.log_file(rank).filename() == name) ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+// No rank: that of the first worker of this host.
+std::filesystem::path log_of(const trainer::RunFolder& run, std::optional<int> rank) {
+  const std::vector<int> ranks = logged_ranks(run);
+  if (!rank && !ranks.empty()) return run.log_file(ranks.front());
+  if (std::binary_search(ranks.begin(), ranks.end(), rank.value_or(0))) return run.log_file(rank.value_or(0));
+  std::vector<std::string> names;
+  for (const int one : ranks)
+    names.push_back(fmt::format("{}", one));
+  throw Error(ErrorKind::kNotFound, fmt::format("worker {} has no log", rank.value_or(0)), run.path().string(),
+              ranks.empty() ? "No worker has one yet." : fmt::format("Ranks with a log: {}.", join_words(names)));
+}
+
+// That this host's part is not all, on standard error.
+void tell_of_other_hosts(const std::filesystem::path& run) {
+  if (control::commands_folder(run) == run) return;
+  const auto coordinator =
+      control::JobRecord(
+          control::make_sqlite_store(control::store_file(control::commands_folder(run)), {.create = false}))
+          .identity();
+  if (!coordinator || coordinator->elsewhere.empty()) return;
+  fmt::print(stderr, "muster: this is what workers of this host have written; the run of the host that leads is {}\n",
+             coordinator->elsewhere);
 }
 
 // Prints from `offset` to the end as it is now; gives the new offset.
@@ -57,7 +88,7 @@ std::uint64_t print_from(const std::filesystem::path& path, std::uint64_t offset
 
 // Who came, who was lost and why, as the process that watches the workers has seen it.
 std::filesystem::path supervisors_log(const std::filesystem::path& run) {
-  const std::filesystem::path path = run / "log.supervisor.txt";
+  const std::filesystem::path path = control::commands_folder(run) / "log.supervisor.txt";
   std::error_code code;
   if (!std::filesystem::exists(path, code))
     throw Error(ErrorKind::kNotFound, "the supervisor has no log yet", run.string(), "It comes with the first step.");
@@ -71,11 +102,12 @@ std::filesystem::path chosen_log(const std::filesystem::path& run, const LogsFla
     throw Error(ErrorKind::kNotFound, "the workers of a program under muster run have no logs of ours", run.string(),
                 "They print where muster run was started. Without a rank, muster logs shows what its supervisor saw.");
   if (own_program || flags.supervisor) return supervisors_log(run);
-  return log_of(trainer::RunFolder::open(run), flags.rank.value_or(0));
+  return log_of(trainer::RunFolder::open(run), flags.rank);
 }
 
 void run_logs(const LogsFlags& flags) {
   const std::filesystem::path run = find_newest_run(flags.job, flags.runs);
+  tell_of_other_hosts(run);
   const std::filesystem::path path = chosen_log(run, flags);
   std::uint64_t offset = print_from(path, 0);
   // Ends with the job: what it wrote before its last process went is read once more.
@@ -92,12 +124,13 @@ void add_logs(CLI::App& app) {
   CLI::App* command = app.add_subcommand("logs", "The log of a job's worker.");
   auto flags = std::make_shared<LogsFlags>();
   command->add_option("job", flags->job, "A run's folder, its name, or the beginning of it")->required();
-  command->add_option("rank", flags->rank, "The worker; the first one if not given")
-      ->check(CLI::Range(0, kMostRanks - 1));
+  command->add_option("rank", flags->rank, "The worker; the first one if not given")->check(CLI::NonNegativeNumber);
   command->add_flag("--supervisor", flags->supervisor, "The log of the process that watches the workers");
   command->add_flag("--follow,-f", flags->follow, "Go on until the job is over");
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   command->footer(
+      "Of a job of several hosts each host has the logs of its own workers; without a rank, that of the first one "
+      "here.\n"
       "The workers of a program under muster run print where it was started; of such a job the supervisor's log is "
       "shown.\n"
       "\nExamples:\n"

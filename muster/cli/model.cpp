@@ -1,4 +1,5 @@
-// muster model: look into files of weights, and turn one format into another; the zoo is in model_list.cpp.
+// muster model: look into files of weights, and turn one format into another; the zoo is in model_list.cpp. No torch
+// here, but for TorchScript, which model_script.cpp writes.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "muster/cli/checkpoint_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/model_files.h"
+#include "muster/cli/output_file.h"
 
 namespace muster::cli {
 namespace {
@@ -104,6 +106,16 @@ void run_convert(const ConvertFlags& flags) {
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("is {}, not {}", to_string(file.weights.format), flags.from_format), file.path.string());
   }
+  // What is read is mapped, not copied: writing over it would destroy both.
+  const std::filesystem::path inputs[] = {file.path, file.checkpoint ? file.checkpoint->path : file.path};
+  for (const std::string& out : {flags.to, flags.optimizer})
+    refuse_overwriting(out, inputs, "");
+  const auto whole = [](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
+  if (!flags.optimizer.empty() && whole(flags.optimizer) == whole(flags.to))
+    throw Error(ErrorKind::kInvalidInput, "weights and optimizer's state would be written to the same file", flags.to,
+                "Name another file for --optimizer.");
   const model::WeightsFormat format =
       flags.to_format.empty() ? model::weights_format_of(flags.to) : model::parse_weights_format(flags.to_format);
   if (!flags.optimizer.empty() && !file.checkpoint) {

@@ -1,3 +1,5 @@
+// One way in for all that has weights, so that show and convert need not know what they were given. Orders differ (a
+// checkpoint has the flat layout's, files the model's) and are made the same here.
 #include "muster/cli/model_files.h"
 
 #include <algorithm>
@@ -91,6 +93,7 @@ void export_optimizer(const model::LoadedCheckpoint& checkpoint, const std::file
   std::map<std::pair<bool, double>, model::TorchGroup> groups;  // by exemption and factor of the rate
   const auto& entries = checkpoint.optimizer.header().tensors;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->name.starts_with(model::kExtraPrefix)) continue;  // torch.optim has no place for it
     state.push_back({entry->name, entry->dtype, entry->shape, checkpoint.optimizer.data(*entry)});
     constexpr std::string_view kUpdates = "updates/";
     if (!entry->name.starts_with(kUpdates)) continue;

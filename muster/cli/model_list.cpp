@@ -1,4 +1,5 @@
-// muster model list: the zoo, and what one of its models costs.
+// muster model list: the zoo, and what one of its models costs. Costs are measured on the model itself
+// (model/profile.h), so they are those of the options that were given.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>

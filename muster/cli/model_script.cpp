@@ -1,4 +1,5 @@
-// The one part of `muster model` that needs torch: writing TorchScript.
+// The one part of `muster model` that needs torch: writing TorchScript. A file of its own, so that the rest of the
+// command stays on this side of the wall.
 #include <memory>
 
 #include "muster/base/error.h"

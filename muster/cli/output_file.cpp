@@ -1,3 +1,5 @@
+// While a file is being written signals end the process through end_process(), which removes the draft first. Links are
+// followed to the file they mean, and a pipe or a device is written as it is.
 #include "muster/cli/output_file.h"
 
 #include <unistd.h>

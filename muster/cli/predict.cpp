@@ -1,4 +1,5 @@
-// muster predict: what a trained model says about files, as a CSV file that is there when all of it is.
+// muster predict: what a trained model says about files, as a CSV file that is there when all of it is. Samples that
+// cannot be read have no row where they may be skipped: the answer for another would be taken for theirs.
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -1,3 +1,5 @@
+// A line is made of parts that each know how badly they are wanted, and as many as fit are shown. What is written where
+// there is no terminal is rate-limited by the clock it was given.
 #include "muster/cli/progress.h"
 
 #include <sys/ioctl.h>
@@ -257,14 +259,17 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
     emit(fmt::format("stopped at step {}; {}", grouped(r.steps),
                      r.checkpoint.empty() ? "no checkpoint could be written" : "checkpoint " + r.checkpoint.string()));
     emit(fmt::format("resume with: {}", resume_command));
-    json({{"event", "interrupted"},
-          {"step", r.steps},
-          {"checkpoint", r.checkpoint.string()},
-          {"resume", resume_command}});
+    Json row{{"event", r.saved ? "interrupted" : "failed"},
+             {"step", r.steps},
+             {"checkpoint", r.checkpoint.string()},
+             {"resume", resume_command}};
+    if (!r.saved) row["reason"] = kNotSaved;
+    json(row);
     return;
   }
   if (r.end == End::kEarly) emit("stopped early: the validation loss no longer improves");
-  emit(fmt::format("done: {} steps in {} of training, {} samples/s{}", grouped(r.steps),
+  emit(fmt::format("{}: {} steps in {} of training, {} samples/s{}", r.saved ? "done" : "trained, and not saved",
+                   grouped(r.steps),
                    human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
                    grouped(static_cast<std::uint64_t>(r.samples_per_s)),
                    r.skipped > 0 ? fmt::format(", {} steps skipped (gradient not finite)", r.skipped) : ""));
@@ -274,7 +279,7 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
                    r.checkpoint.empty() ? "not written" : r.checkpoint.string(), r.best_step, r.best_loss));
   emit(fmt::format("test {} (step {}, the last)", describe(r.test), grouped(r.steps)));
   if (!r.counted.empty()) emit(describe_servers(Json::parse(r.counted)));
-  Json row{{"event", "finished"},
+  Json row{{"event", r.saved ? "finished" : "failed"},
            {"run", r.run.string()},
            {"checkpoint", r.checkpoint.string()},
            {"step", r.steps},
@@ -291,6 +296,10 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
   for (const trainer::Metric& metric : r.test.metrics)
     row["test_" + metric.name] = number(metric.value);
   if (!r.counted.empty()) row["servers"] = Json::parse(r.counted);
+  if (!r.saved) {
+    row["reason"] = kNotSaved;
+    row["resume"] = resume_command;
+  }
   json(row);
 }
 

@@ -9,12 +9,17 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "muster/base/clock.h"
 #include "muster/base/json.h"
 #include "muster/trainer/trainer.h"
 
 namespace muster::cli {
+
+// Why a run that came to its end has failed all the same.
+constexpr std::string_view kNotSaved =
+    "the last checkpoint could not be written: what was trained since the one before is lost";
 
 enum class ProgressStyle { kLive, kPlain, kJson, kQuiet };
 
@@ -32,6 +37,7 @@ class ProgressView final : public trainer::TrainingObserver {
   void validated(const Validation& validation) override;
   void checkpoint_written(std::uint64_t step, const std::filesystem::path& path) override;
   void warned(const std::string& message) override;
+  // The last that is told. Of a result that was not saved: that the run has failed, with the figures it came to.
   void finished(const trainer::TrainingResult& result, const std::string& resume_command);
   // Whether it has been told of a start.
   bool active() const { return active_; }

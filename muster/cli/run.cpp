@@ -1,5 +1,6 @@
-// muster run: N processes of a user's program as the workers of one job.
-#include <algorithm>
+// muster run: N processes of a user's program as the workers of one job. From the program's name on all words are the
+// program's, so flags of ours come before it.
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,70 +11,102 @@
 
 #include "muster/base/config.h"
 #include "muster/base/error.h"
+#include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
+#include "muster/cli/program_job.h"
 #include "muster/cli/workers.h"
 #include "muster/trainer/run_folder.h"
 
 namespace muster::cli {
 namespace {
 
-constexpr std::chrono::seconds kGrace{30};
 constexpr std::int64_t kMostWorkers = 64;
+constexpr std::int64_t kMostHosts = 1024;
+constexpr const char* kHostsByDefault = "2";
+// Lanes are the program's own affair. Hosts share these by speed, and the program's in the same proportion.
+constexpr std::size_t kSharesOfHosts = 1024;
 
 struct RunFlags {
   std::string workers;
   std::string runs = "runs";
-  double liveness_seconds = 2;
-  double hang_seconds = 10;
-  double start_seconds = 600;
-  int threads = 1;
+  ProgramJob job;
+  std::string hosts;
+  double host_seconds = 5;
+  ClusterFlags cluster;
 };
 
-IntegerRange parse_workers(const std::string& text) {
+IntegerRange parse_range(const std::string& flag, const std::string& text, std::int64_t most) {
   // One number is a range too.
   const bool number = text.find(':') == std::string::npos;
   const std::optional<IntegerRange> range = parse_integer_range(number ? text + ":" + text : text);
-  if (!range || range->least < 1 || range->most < range->least || range->most > kMostWorkers)
+  if (!range || range->least < 1 || range->most < range->least || range->most > most)
     throw Error(ErrorKind::kInvalidInput,
-                fmt::format("--workers {}: it takes a number from 1 to {}, or a range of them", text, kMostWorkers), {},
-                "muster run --workers 4 ./my_program, or --workers 1:4");
+                fmt::format("{} {}: it takes a number from 1 to {}, or a range of them", flag, text, most), {},
+                fmt::format("muster run {} 4 ./my_program, or {} 1:4", flag, flag));
   return *range;
 }
 
-// A name that can be a folder's.
-std::string job_name(const std::string& program) {
-  std::string name = std::filesystem::path(program).filename().string();
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '_'; }, '_');
-  return name;
+std::optional<coordinator::JobHosts> hosts_of(const RunFlags& flags, const ProgramJob& program) {
+  if (flags.cluster.listen.empty()) {
+    if (flags.hosts.empty()) return std::nullopt;
+    throw Error(ErrorKind::kInvalidInput, fmt::format("--hosts {}: other hosts have to find this one", flags.hosts), {},
+                "Start it with --listen ADDRESS:PORT, and on the others: muster agent --join ADDRESS:PORT.");
+  }
+  const IntegerRange range = parse_range("--hosts", flags.hosts.empty() ? kHostsByDefault : flags.hosts, kMostHosts);
+  if (range.most == 1)
+    throw Error(ErrorKind::kInvalidInput, "--hosts 1: nobody could join by --listen", {},
+                "Give the number of hosts, or a range as 1:4.");
+  coordinator::JobHosts hosts;
+  hosts.least = static_cast<std::size_t>(range.least);
+  hosts.most = static_cast<std::size_t>(range.most);
+  hosts.lanes = kSharesOfHosts;
+  hosts.patience =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags.host_seconds));
+  hosts.interface = flags.cluster.interface;
+  hosts.listen = listen_by(flags.cluster);
+  hosts.program = program.to_text();
+  return hosts;
 }
 
 }  // namespace
 
 void add_run(CLI::App& app, Outcome& outcome) {
-  CLI::App* command = app.add_subcommand("run", "Start a LibTorch program as several workers on this machine.");
+  CLI::App* command =
+      app.add_subcommand("run", "Start a LibTorch program as several workers, on this machine and on others.");
   auto flags = std::make_shared<RunFlags>();
-  command->add_option("-n,--workers", flags->workers, "Worker processes: 4, or a range as 1:4 for muster scale")
+  command
+      ->add_option("-n,--workers", flags->workers,
+                   "Worker processes, on each host: 4, or a range as 1:4 for muster scale")
       ->required();
   command->add_option("--runs", flags->runs, "Folder for the record of a job that commands can reach")
       ->capture_default_str();
   command
-      ->add_option("--liveness", flags->liveness_seconds, "Seconds without a sign of life until a worker is replaced")
+      ->add_option("--liveness", flags->job.liveness_seconds,
+                   "Seconds without a sign of life until a worker is replaced")
       ->check(CLI::Range(0.5, 3600.0))
       ->capture_default_str();
-  command->add_option("--hang", flags->hang_seconds, "Seconds in one lane until a worker is taken for hung")
+  command->add_option("--hang", flags->job.hang_seconds, "Seconds in one lane until a worker is taken for hung")
       ->check(CLI::Range(0.5, 86400.0))
       ->capture_default_str();
   command
-      ->add_option("--start", flags->start_seconds,
+      ->add_option("--start", flags->job.start_seconds,
                    "Seconds in which a replacement neither computes nor reads nor writes until it is taken for hung")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
   command
-      ->add_option("--threads", flags->threads,
+      ->add_option("--threads", flags->job.threads,
                    "Threads of LibTorch and the BLAS in each worker; a session sets its own")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command->add_option(
+      "--hosts", flags->hosts,
+      fmt::format("With --listen, hosts that train together: a number, or a range as 1:4. None: {}", kHostsByDefault));
+  command
+      ->add_option("--host-seconds", flags->host_seconds,
+                   "Seconds in which nothing is heard of a host until it is given up")
+      ->check(CLI::Range(0.5, 3600.0))
+      ->capture_default_str();
+  add_listen_flags(*command, flags->cluster);
   // Everything from the program's name on is the program's.
   command->prefix_command();
   command->footer(
@@ -86,25 +119,31 @@ void add_run(CLI::App& app, Outcome& outcome) {
       "of its own (worker.group(), all_reduce_gradients) ends with the first worker that is lost: the others get\n"
       "peer_lost, and are ended after 5 s if they do not end by themselves.\n"
       "The exit code is that of the first worker that ended badly.\n"
+      "\n"
+      "With --listen the agents of other hosts start the same program, which has to be at the same path there, with "
+      "the\n"
+      "same arguments.\n"
       "\nExamples:\n"
       "  muster run -n 4 ./my_program --epochs 3\n"
-      "  muster run --workers 1:4 ./my_program         starts 4; muster scale my_program 2");
+      "  muster run --workers 1:4 ./my_program         starts 4; muster scale my_program 2\n"
+      "  muster run -n 2 --listen 127.0.0.1:7400 ./my_program     and on another host: muster agent --join "
+      "127.0.0.1:7400");
   command->callback([command, flags, &outcome] {
     const std::vector<std::string> words = command->remaining();
     if (words.empty()) throw Error(ErrorKind::kInvalidInput, "no program to run", {}, "muster run -n 4 ./my_program");
-    const IntegerRange workers = parse_workers(flags->workers);
-    SupervisedJob job;
-    job.name = job_name(words.front());
-    job.least_workers = static_cast<int>(workers.least);
-    job.most_workers = static_cast<int>(workers.most);
-    job.grace = kGrace;
-    job.liveness = std::chrono::duration<double>(flags->liveness_seconds);
-    job.hang = std::chrono::duration<double>(flags->hang_seconds);
-    job.start = std::chrono::duration<double>(flags->start_seconds);
+    ProgramJob program = flags->job;
+    program.program = words.front();
+    program.arguments = {words.begin() + 1, words.end()};
+    program.workers = parse_range("--workers", flags->workers, kMostWorkers);
+    program.interface = flags->cluster.interface;
+    // Agents have folders of their own.
+    const bool is_path = program.program.find('/') != std::string::npos;
+    if (is_path && !flags->cluster.listen.empty())
+      program.program = std::filesystem::absolute(program.program).lexically_normal().string();
+    coordinator::CoordinatedJob job = coordinated_job(program);
+    job.hosts = hosts_of(*flags, program);
     job.make_run = [runs = flags->runs, name = job.name] { return trainer::RunFolder::make(runs, name).string(); };
-    const std::vector<std::string> arguments(words.begin() + 1, words.end());
-    outcome.exit_code =
-        supervise_workers({words.front(), arguments, {{"MUSTER_THREADS", fmt::format("{}", flags->threads)}}}, job);
+    outcome.exit_code = supervise_workers(std::move(job));
   });
 }
 

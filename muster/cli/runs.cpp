@@ -1,3 +1,5 @@
+// From what a person typed to one folder: whole names before beginnings, the newest before older ones. An answer that
+// is not certain lists what was possible.
 #include "muster/cli/runs.h"
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
+#include "muster/control/commands_folder.h"
 #include "muster/model/checkpoint.h"
 #include "muster/trainer/run_failure.h"
 
@@ -66,6 +69,28 @@ std::optional<FoundModel> newest_run_of(const std::string& job, const std::files
   return FoundModel{*newest};
 }
 
+// Those of `all` that `job` can mean, in their order.
+std::vector<std::filesystem::path> matches_of(const std::string& job, const std::vector<std::filesystem::path>& all) {
+  std::vector<std::filesystem::path> matches;
+  for (const std::filesystem::path& run : all) {
+    if (run.filename() == job) return {run};
+    if (!job.empty() && run.filename().string().starts_with(job)) matches.push_back(run);
+  }
+  // A whole name means that job, whatever others begin with it.
+  const auto is_whole = [&](const std::filesystem::path& run) { return is_run_of(job, run.filename().string()); };
+  if (std::any_of(matches.begin(), matches.end(), is_whole)) std::erase_if(matches, std::not_fn(is_whole));
+  return matches;
+}
+
+// A record that cannot be read says nothing.
+bool may_be_alive(const std::filesystem::path& run) {
+  try {
+    return is_alive(run);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> list_runs(const std::filesystem::path& runs) {
@@ -93,12 +118,12 @@ bool is_alive(const control::JobRecord& record) {
   if (lease && lives(lease->holder)) return true;
   const auto members = record.membership().members;
   return std::any_of(members.begin(), members.end(),
-                     [&](const control::Member& member) { return lives(member.process); });
+                     [&](const control::Worker& member) { return lives(member.process); });
 }
 
 bool is_alive(const std::filesystem::path& run) {
   std::error_code code;
-  const std::filesystem::path store = control::store_file(run);
+  const std::filesystem::path store = control::store_file(control::commands_folder(run));
   if (!std::filesystem::exists(store, code)) return false;
   return is_alive(control::JobRecord(control::make_sqlite_store(store, {.create = false})));
 }
@@ -106,14 +131,7 @@ bool is_alive(const std::filesystem::path& run) {
 std::filesystem::path find_run(const std::string& job, const std::filesystem::path& runs) {
   if (is_run(job)) return std::filesystem::path(job);
   const std::vector<std::filesystem::path> all = list_runs(runs);
-  std::vector<std::filesystem::path> matches;
-  for (const std::filesystem::path& run : all) {
-    if (run.filename() == job) return run;
-    if (!job.empty() && run.filename().string().starts_with(job)) matches.push_back(run);
-  }
-  // A whole name means that job, whatever others begin with it.
-  const auto is_whole = [&](const std::filesystem::path& run) { return is_run_of(job, run.filename().string()); };
-  if (std::any_of(matches.begin(), matches.end(), is_whole)) std::erase_if(matches, std::not_fn(is_whole));
+  const std::vector<std::filesystem::path> matches = matches_of(job, all);
   if (matches.size() == 1) return matches.front();
   if (matches.size() > 1) {
     std::vector<std::filesystem::path> alive;
@@ -127,6 +145,34 @@ std::filesystem::path find_run(const std::string& job, const std::filesystem::pa
   throw Error(ErrorKind::kNotFound, fmt::format("there is no run \"{}\"", excerpt(job, 100)), runs.string(),
               all.empty() ? "Name a run's folder, or the folder of the runs with --runs."
                           : fmt::format("Runs there: {}.", some_of(all)));
+}
+
+namespace {
+
+// For whoever meant a job that runs.
+std::string names_of_running(const std::filesystem::path& runs) {
+  std::vector<std::filesystem::path> running = list_runs(runs);
+  std::erase_if(running, [](const std::filesystem::path& run) { return !may_be_alive(run); });
+  if (running.empty())
+    return fmt::format("No job runs under {}; muster status --all shows those that are over.", runs.string());
+  return fmt::format("Running under {}: {}.", runs.string(), some_of(running));
+}
+
+}  // namespace
+
+std::filesystem::path find_commanded(const std::string& job, const std::filesystem::path& runs) {
+  if (is_run(job)) return std::filesystem::path(job);
+  const std::vector<std::filesystem::path> matches = matches_of(job, list_runs(runs));
+  if (matches.empty())
+    throw Error(ErrorKind::kNotFound, fmt::format("nothing runs under the name \"{}\"", excerpt(job, 100)), {},
+                names_of_running(runs));
+  const bool any = std::any_of(matches.begin(), matches.end(), may_be_alive);
+  return any ? find_run(job, runs) : matches.front();
+}
+
+void require_running(const std::filesystem::path& run, const std::filesystem::path& runs) {
+  if (is_alive(run)) return;
+  throw Error(ErrorKind::kNotFound, "does not run any more", run.string(), names_of_running(runs));
 }
 
 std::filesystem::path find_newest_run(const std::string& job, const std::filesystem::path& runs) {

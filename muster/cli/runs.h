@@ -22,6 +22,12 @@ bool is_alive(const std::filesystem::path& run);
 // kInvalidInput (which ones it could be).
 std::filesystem::path find_run(const std::string& job, const std::filesystem::path& runs);
 
+// For commands: the same, of several the one that is alive, or the newest where none is. Throws kNotFound where there
+// is no such run, with the names of those that run.
+std::filesystem::path find_commanded(const std::string& job, const std::filesystem::path& runs);
+// Throws kNotFound, with the names of those below `runs` that run, if nobody of this run lives.
+void require_running(const std::filesystem::path& run, const std::filesystem::path& runs);
+
 // For those who only look: the same, but by a job's whole name the one that is alive, or the newest of its runs.
 std::filesystem::path find_newest_run(const std::string& job, const std::filesystem::path& runs);
 

@@ -13,13 +13,16 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/process.h"
 #include "muster/cli/command.h"
 #include "muster/cli/signals.h"
 #include "muster/comm/store.h"
 #include "muster/comm/supervisor_sign.h"
 #include "muster/launch/environment.h"
+#include "muster/launch/worker_words.h"
 #include "muster/strategies/parameter_server/job_transport.h"
+#include "muster/strategies/parameter_server/parameter_server.h"
 #include "muster/strategies/parameter_server/server.h"
 #include "muster/strategies/parameter_server/server_watch.h"
 
@@ -39,7 +42,8 @@ bool any_worker_lives(const std::string& store) {
   return false;
 }
 
-// Until the job is over although nobody has ended this process, or `stop`.
+// Until the job is over although nobody has ended this process, or `stop`. Who coordinates may be another one than who
+// started this process: the store knows.
 void watch_the_job(const ProcessId& owner, const std::string& store, const std::function<void()>& over,
                    const std::stop_token& stop) {
   std::mutex mutex;
@@ -47,10 +51,38 @@ void watch_the_job(const ProcessId& owner, const std::string& store, const std::
   std::unique_lock lock(mutex);
   int alone = 0;
   while (!stopped.wait_for(lock, stop, kLook, [&] { return stop.stop_requested(); })) {
-    const bool kept = state_of(owner) != ProcessState::kGone || any_worker_lives(store);
+    const bool kept =
+        state_of(owner) != ProcessState::kGone || comm::supervisor_lives(store) || any_worker_lives(store);
     alone = kept ? 0 : alone + 1;
     if (alone == kLooks) return over();
   }
+}
+
+void serve(const launch::World& world) {
+  MUSTER_FAILPOINT("server.start");
+  strategies::ServerOptions options;
+  options.number = static_cast<std::uint32_t>(world.rank);
+  options.attempt = static_cast<std::uint32_t>(world.attempt);
+  options.store = comm::make_file_store(world.store);
+  options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
+  // The plan says how calls travel; the job's first worker leaves it, once it has opened its data.
+  const strategies::ServerPlan plan = comm::wait_while_supervised(
+      world.store, options.patience,
+      [&](const Deadline& deadline) { return strategies::get_plan(*options.store, deadline); });
+  const strategies::JobTransport transport =
+      strategies::job_transport(*options.store, plan, Deadline::after(options.patience));
+  options.make_inbox = transport.make_inbox;
+  options.connect = transport.connect;
+  const ProcessId owner = process_of(::getppid());
+  strategies::Server server(std::move(options));
+  // From here on whoever takes over finds it in the store.
+  outlive_parent();
+  const std::jthread watch([&](const std::stop_token& stop) {
+    watch_the_job(
+        owner, world.store, [&] { server.stop(); }, stop);
+  });
+  const strategies::ServerWatch heartbeat(server);
+  server.run();
 }
 
 }  // namespace
@@ -60,32 +92,18 @@ void add_server(CLI::App& app) {
   command->callback([] {
     const launch::World world = launch::detect_world();
     if (world.store.empty())
-      throw Error(ErrorKind::kInvalidInput, "a parameter server belongs to a job", {},
-                  "Set parallel.strategy = \"parameter_server\" and parallel.servers in a job file, and start muster "
-                  "train.");
-    strategies::ServerOptions options;
-    options.number = static_cast<std::uint32_t>(world.rank);
-    options.attempt = static_cast<std::uint32_t>(world.attempt);
-    options.store = comm::make_file_store(world.store);
-    options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
-    // The plan says how calls travel; the job's first worker leaves it, once it has opened its data.
-    const strategies::ServerPlan plan = comm::wait_while_supervised(
-        world.store, options.patience,
-        [&](const Deadline& deadline) { return strategies::get_plan(*options.store, deadline); });
-    const strategies::JobTransport transport =
-        strategies::job_transport(*options.store, plan, Deadline::after(options.patience));
-    options.make_inbox = transport.make_inbox;
-    options.connect = transport.connect;
-    const ProcessId owner = process_of(::getppid());
-    strategies::Server server(std::move(options));
-    // From here on whoever takes over finds it in the store.
-    outlive_parent();
-    const std::jthread watch([&](const std::stop_token& stop) {
-      watch_the_job(
-          owner, world.store, [&] { server.stop(); }, stop);
-    });
-    const strategies::ServerWatch heartbeat(server);
-    server.run();
+      throw Error(
+          ErrorKind::kInvalidInput, "a parameter server belongs to a job", {},
+          fmt::format("Set parallel.strategy = \"{}\" and parallel.servers in a job file, and start muster train.",
+                      strategies::ParameterServer::kName));
+    // Whoever keeps the servers says it when it gives up.
+    try {
+      serve(world);
+    } catch (const std::exception& error) {
+      launch::leave_server_reason(world.store, static_cast<std::uint32_t>(world.rank),
+                                  static_cast<std::uint32_t>(world.attempt), error.what());
+      throw;
+    }
   });
 }
 

@@ -1,3 +1,5 @@
+// A handler can only post to a semaphore; a thread waits there and does the rest. The state that the handler reaches is
+// the process's and belongs to the one watch that lives.
 #include "muster/cli/signals.h"
 
 #include <semaphore.h>

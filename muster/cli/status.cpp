@@ -1,4 +1,5 @@
-// muster status: the jobs that run here, or one job in full.
+// muster status: the jobs that run here, or one job in full. Asks the coordinator where one lives, and the job's record
+// where none does; a run that cannot be read does not hide the others.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
+#include "muster/cli/run_standing.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/status_view.h"
 #include "muster/control/control_client.h"
@@ -27,8 +29,9 @@ struct StatusFlags {
 control::JobStatus status_of(const std::filesystem::path& run) {
   const control::ControlClient client(run);
   control::JobStatus status = client.status(Deadline::after(kAnswerTime));
-  status.changes = client.record().changes();
+  if (status.changes.empty()) status.changes = client.record().changes();
   status.run = run.string();  // as seen from here, not from where the coordinator was started
+  if (!status.live) correct_by_files(status, read_standing(run));
   return status;
 }
 
@@ -71,7 +74,7 @@ void add_status(CLI::App& app) {
   command->add_flag("--all", flags->all, "Also jobs that are over");
   command->add_flag("--json", flags->json, "One JSON object a line for each job");
   command->footer(
-      "Without a coordinator the run's record answers, and says so.\n"
+      "Without a coordinator the run's record and files answer, and say so.\n"
       "\nExamples:\n"
       "  muster status\n"
       "  muster status fashion\n"

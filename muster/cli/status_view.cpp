@@ -1,3 +1,5 @@
+// Texts from a status and nothing else:
+// no clock, no files. What is not known is a dash, never a zero.
 #include "muster/cli/status_view.h"
 
 #include <algorithm>
@@ -39,8 +41,15 @@ std::string steps(const control::JobStatus& status) {
 }
 
 std::string workers(const control::JobStatus& status) {
+  if (!status.hosts.empty()) {
+    int all = 0;
+    for (const control::HostStatus& host : status.hosts)
+      all += host.workers;
+    return fmt::format("{} on {} host{}, {} wanted on each", all, status.hosts.size(),
+                       status.hosts.size() == 1 ? "" : "s", status.target_workers);
+  }
   const auto running = std::count_if(status.members.begin(), status.members.end(),
-                                     [](const control::MemberStatus& member) { return member.state == "running"; });
+                                     [](const control::Worker& member) { return member.member(); });
   std::string text = fmt::format("{} of {}", running, status.target_workers);
   if (status.min_workers != status.max_workers)
     text += fmt::format(" (may be {} to {})", status.min_workers, status.max_workers);
@@ -60,7 +69,9 @@ std::string rate(const control::JobStatus& status) {
 
 std::string coordinator(const control::JobStatus& status) {
   if (status.coordinator_pid == 0) return "none";
-  return fmt::format("pid {}{}", status.coordinator_pid, status.live ? "" : ", does not answer");
+  return fmt::format("pid {}{}{}", status.coordinator_pid,
+                     status.coordinator_host.empty() ? "" : " on " + status.coordinator_host,
+                     status.live ? "" : ", does not answer");
 }
 
 std::string alarms(const control::JobStatus& status, const std::string& indent) {
@@ -72,6 +83,11 @@ std::string alarms(const control::JobStatus& status, const std::string& indent) 
 
 std::string optional_number(const std::optional<std::uint64_t>& number) {
   return number ? fmt::format("{}", *number) : "-";
+}
+
+std::string lanes(const control::HostStatus& host) {
+  if (host.first_lane == host.last_lane) return "-";
+  return fmt::format("{} to {}", host.first_lane, host.last_lane - 1);
 }
 
 std::string duration(double seconds) {
@@ -105,17 +121,25 @@ std::string job_page(const control::JobStatus& status) {
   }
   facts.push_back({"workers", workers(status)});
   if (status.max_servers > 0) facts.push_back({"servers", servers(status)});
-  facts.push_back({"generation", fmt::format("{}", status.generation)});
+  facts.push_back({"generation", fmt::format("{}", status.hosts.empty() ? status.generation : status.job_generation)});
   facts.push_back({"coordinator", coordinator(status)});
   text += table(facts, "  ");
+  if (!status.hosts.empty()) {
+    std::vector<Row> rows{{"HOST", "NUMBER", "WORKERS", "LANES", "STEP", "HEARD OF", "RUN FOLDER", "CHECKPOINT"}};
+    for (const control::HostStatus& host : status.hosts)
+      rows.push_back({host.name, fmt::format("{}", host.number), fmt::format("{}", host.workers), lanes(host),
+                      fmt::format("{}", host.step), fmt::format("{} ago", duration(host.silent_seconds)),
+                      host.place.empty() ? "-" : host.place, optional_number(host.checkpoint)});
+    text += "\n" + table(rows, "  ");
+  }
   if (!status.members.empty()) {
     std::vector<Row> rows{{"RANK", "PID", "STATE", "RESTARTS", "STEP", "LANE", "WAITS FOR"}};
-    for (const control::MemberStatus& member : status.members) {
+    for (const control::Worker& member : status.members) {
       std::string waits = member.waits_for.empty() ? "-" : member.waits_for;
       if (!member.waits_for.empty() && member.seconds > 0) waits += " for " + duration(member.seconds);
-      rows.push_back({fmt::format("{}", member.rank), fmt::format("{}", member.process.pid), member.state,
-                      fmt::format("{}", member.restarts), optional_number(member.step), optional_number(member.lane),
-                      waits});
+      rows.push_back({fmt::format("{}", member.rank), fmt::format("{}", member.process.pid),
+                      std::string(to_string(member.state)), fmt::format("{}", member.restarts),
+                      optional_number(member.step), optional_number(member.lane), waits});
     }
     text += "\n" + table(rows, "  ");
   }

@@ -1,4 +1,5 @@
-// muster train: a job file to a trained model.
+// muster train: a job file to a trained model. The same command is launcher and worker: with a rank in its environment
+// it is one of the job's workers, else it starts them and supervises.
 #include <unistd.h>
 
 #include <atomic>
@@ -16,17 +17,20 @@
 
 #include "muster/base/error.h"
 #include "muster/base/memory.h"
+#include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
+#include "muster/control/leader_note.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/worker_words.h"
+#include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/trainer.h"
-#include "muster/trainer/worker.h"
+#include "muster/trainer/worker_place.h"
 
 namespace muster::cli {
 namespace {
@@ -40,6 +44,7 @@ struct TrainFlags {
   bool json = false;
   double verify = 0;
   bool ignore_memory = false;
+  ClusterFlags cluster;
 };
 
 std::string resume_command(const TrainFlags& flags, const std::string& run) {
@@ -50,9 +55,7 @@ std::string resume_command(const TrainFlags& flags, const std::string& run) {
 }
 
 // What the host has left before the job takes anything: workers are told by the process that starts them, because when
-// they look they have taken some of it already. "BYTES REASON".
-constexpr const char* kMemoryVariable = "MUSTER_MEMORY";
-
+// they look they have taken some of it already.
 std::optional<Memory> usable_before() {
   const char* const told = std::getenv(kMemoryVariable);
   if (told == nullptr) return std::nullopt;
@@ -61,11 +64,6 @@ std::optional<Memory> usable_before() {
   if (!(words >> memory.usable_bytes)) return std::nullopt;
   std::getline(words >> std::ws, memory.reason);
   return memory;
-}
-
-// Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
-bool replaces_workers(const trainer::Job& job) {
-  return job.parallel.strategy == "shared_sync" || job.parallel.strategy == "parameter_server";
 }
 
 // This process as one of the job's workers.
@@ -84,12 +82,25 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   trainer::TrainingOptions options;
   options.resume = flags.resume || !flags.run.empty();
   options.run = flags.run;
-  if (replaces_workers(resolved.job)) {
+  // Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
+  const std::filesystem::path of_the_job = std::filesystem::path(world.store).parent_path();
+  if (resolved.job.parallel.chosen().traits().replaces_workers) {
     options.supervised = trainer::supervised_worker(world);
+    // On several hosts nobody but a coordinator decides on members.
+    if (options.supervised->host)
+      options.supervised->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
+          std::chrono::duration<double>(resolved.job.parallel.orphan_seconds));
+    options.begun = control::LeaderNote::read(launch::read_note(of_the_job)).run;
   } else {
-    options.group = trainer::connect_worker(world).group();
-    options.note = [&](const std::string& note) { launch::leave_note(world.store, note); };
+    const std::shared_ptr<trainer::WorkerPlace> worker = trainer::connect_worker(world);
+    options.group = worker->group();
+    options.met = worker->met();
   }
+  options.note = [&](const std::string& note) {
+    launch::leave_note(world.store, note);
+    // Who founds the job anew if this worker is lost has another store.
+    if (options.supervised) launch::leave_note(of_the_job, note);
+  };
   options.verify_rate = flags.verify;
   if (!flags.ignore_memory) options.usable_memory = usable_before();
   options.stop_requested = [&] {
@@ -97,14 +108,16 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
     return signals.stop_requested();
   };
   const trainer::TrainingResult result = trainer::train(resolved, options, view, log);
-  const std::string resume = resume_command(flags, result.run.string());
+  std::string resume = resume_command(flags, result.run.string());
+  // Where the first host listens, and what protects it, workers do not know.
+  if (!world.cluster.empty()) resume += " --listen ADDRESS:PORT";
   if (result.leads) view.finished(result, resume);
-  if (!result.saved) {
-    throw Error(ErrorKind::kIo,
-                "the last checkpoint could not be written: what was trained since the one before is lost",
-                result.run.string(), fmt::format("Make room there; then {} trains it again.", resume));
-  }
-  if (result.end == trainer::TrainingResult::End::kInterrupted) outcome.exit_code = signals.exit_code();
+  if (!result.saved)
+    throw Error(ErrorKind::kIo, std::string(kNotSaved), result.run.string(),
+                fmt::format("Make room there; then {} trains it again.", resume));
+  // It may have learned from the others that all of them are to stop before a signal came to itself.
+  if (result.end == trainer::TrainingResult::End::kInterrupted)
+    outcome.exit_code = signals.stop_requested() ? signals.exit_code() : 128 + SIGTERM;
   if (result.end != trainer::TrainingResult::End::kAbandoned) return;
   outcome.exit_code = 1;
   // Who made it cannot remove it any more.
@@ -128,14 +141,40 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
   }
 }
 
+// What the workers of other hosts are started with beside the job: where a run is kept is the first host's affair.
+std::vector<std::string> arguments_elsewhere(const TrainFlags& flags) {
+  std::vector<std::string> arguments{"--quiet"};
+  if (flags.resume || !flags.run.empty()) arguments.emplace_back("--resume");
+  if (flags.verify > 0) arguments.insert(arguments.end(), {"--verify", fmt::format("{}", flags.verify)});
+  if (flags.ignore_memory) arguments.emplace_back("--ignore-memory");
+  return arguments;
+}
+
+std::optional<coordinator::JobHosts> job_hosts(const TrainFlags& flags, const trainer::ResolvedJob& resolved) {
+  const auto& parallel = resolved.job.parallel;
+  if (flags.cluster.listen.empty()) {
+    if (parallel.hosts.least == 1) return std::nullopt;
+    throw resolved.invalid("parallel.hosts", fmt::format("{} hosts have to find this one", parallel.hosts.least),
+                           "Start it with --listen ADDRESS:PORT, and on the others: muster agent --join ADDRESS:PORT.");
+  }
+  if (parallel.hosts.most == 1)
+    throw resolved.invalid("parallel.hosts", "is 1: nobody could join by --listen",
+                           "Set it to the number of hosts, or to a range as \"1:4\".");
+  coordinator::JobHosts hosts = hosts_of(resolved);
+  if (!flags.cluster.interface.empty()) hosts.interface = flags.cluster.interface;
+  hosts.listen = listen_by(flags.cluster);
+  hosts.arguments = arguments_elsewhere(flags);
+  return hosts;
+}
+
 // This process as the parent of the job's workers, which are this same program with the same arguments.
 void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
                  const std::vector<std::string>& arguments, Outcome& outcome) {
-  const Memory memory = usable_memory();
-  launch::Command command{
-      own_program(), arguments, {{kMemoryVariable, fmt::format("{} {}", memory.usable_bytes, memory.reason)}}};
-  // The first ones as copies of this process; those of a job with servers meet threads of ours.
-  if (resolved.job.parallel.strategy != "parameter_server") {
+  launch::Command command{own_program(), arguments, {{kMemoryVariable, memory_for_workers()}}};
+  coordinator::CoordinatedJob job = coordinated_job(resolved);
+  job.hosts = job_hosts(flags, resolved);
+  // The first ones as copies of this process; those of a job with servers or other hosts meet threads of ours.
+  if (!resolved.job.parallel.chosen().traits().needs_servers && !job.hosts) {
     command.copy = [&] {
       return exit_code_of([&] {
         Outcome of_worker;
@@ -144,7 +183,8 @@ void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
       });
     };
   }
-  outcome.exit_code = supervise_workers(command, supervised_job(resolved));
+  job.command = std::move(command);
+  outcome.exit_code = supervise_workers(std::move(job));
 }
 
 // The run to be resumed, if there is one and somebody trains it still: its workers may have lost their coordinator.
@@ -168,7 +208,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
                 "Start it once: muster train starts parallel.workers processes by itself.");
   if (world.launcher != "muster") {
     if (const auto run = living_run(flags, resolved.job)) {
-      outcome.exit_code = take_over_workers(*run);
+      outcome.exit_code = take_over_workers(*run, flags.cluster);
       return;
     }
   }
@@ -196,6 +236,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
       ->check(CLI::Range(0.0, 1.0));
   command->add_flag("--ignore-memory", flags->ignore_memory,
                     "Start a job even if it seems to need more memory than this host has");
+  add_listen_flags(*command, flags->cluster);
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "
       "checkpoints/.\n"
@@ -206,7 +247,9 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
       "  muster train job.toml --set optimizer.lr=0.05 --set job.epochs=3\n"
       "  muster train job.toml --set parallel.workers=4     the same result, sooner\n"
       "  muster train job.toml --resume\n"
-      "  muster train job.toml --json | jq .accuracy");
+      "  muster train job.toml --json | jq .accuracy\n"
+      "  muster train job.toml --listen 127.0.0.1:7400      waits for parallel.hosts: muster agent --join, on each\n"
+      "  muster train job.toml --listen 10.0.0.1:7400 --certs coordinator   with certificates: muster certs create");
   command->callback([flags, arguments, &outcome] { run_train(*flags, arguments, outcome); });
 }
 

@@ -1,40 +1,47 @@
+// Puts supervisor, service and signals together for every command that has workers. Whoever presses Ctrl-C is told what
+// follows from it before it does.
 #include "muster/cli/workers.h"
 
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/memory.h"
+#include "muster/base/process.h"
 #include "muster/base/text.h"
-#include "muster/cli/job_service.h"
+#include "muster/cli/job_training.h"
 #include "muster/cli/signals.h"
-#include "muster/control/access_token.h"
-#include "muster/control/server_map.h"
-#include "muster/control/store.h"
-#include "muster/launch/supervisor.h"
-#include "muster/launch/worker_words.h"
-#include "muster/trainer/datasets.h"
-#include "muster/trainer/session_note.h"
+#include "muster/control/control_client.h"
+#include "muster/coordinator/coordinator.h"
+#include "muster/strategies/strategy_traits.h"
 
 namespace muster::cli {
 namespace {
+
+using coordinator::CoordinatedJob;
+using coordinator::Coordinator;
 
 constexpr std::chrono::milliseconds kLiveInterval{500};
 constexpr std::chrono::seconds kPlainInterval{10};
 // Workers outlive this process unless it kills them first.
 constexpr std::chrono::milliseconds kLongestKill{3000};
+constexpr std::chrono::seconds kAgentDeath{30};
+constexpr std::chrono::milliseconds kAgentPoll{20};
+constexpr std::chrono::seconds kCoordinatorAnswer{5};
 
 // One line about a job that was taken over: rewritten on a terminal, repeated now and then elsewhere.
 class TakeOverView {
  public:
-  explicit TakeOverView(const JobService& service) : service_(service), live_(::isatty(STDERR_FILENO) != 0) {}
+  explicit TakeOverView(const Coordinator& coordinator)
+      : coordinator_(coordinator), live_(::isatty(STDERR_FILENO) != 0) {}
   ~TakeOverView() {
     if (live_) fmt::print(stderr, "\r\033[K");
   }
@@ -42,7 +49,7 @@ class TakeOverView {
   void show() {
     const auto now = system_clock().now();
     if (shown_ && now - *shown_ < (live_ ? std::chrono::nanoseconds(kLiveInterval) : kPlainInterval)) return;
-    const control::JobStatus status = service_.status();
+    const control::JobStatus status = coordinator_.status();
     fmt::print(stderr, "{}muster: {} {}: step {} of {}, {} workers, {} samples/s{}", live_ ? "\r\033[K" : "",
                shown_ ? "watching" : "took over", status.job, grouped(status.step), grouped(status.total_steps),
                status.members.size(), grouped(static_cast<std::uint64_t>(status.samples_per_second)),
@@ -51,203 +58,191 @@ class TakeOverView {
   }
 
  private:
-  const JobService& service_;
+  const Coordinator& coordinator_;
   const bool live_;
   std::optional<Clock::Instant> shown_;
 };
 
-}  // namespace
-
-std::string own_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
+// What a signal that ends the job leads to, in words.
+std::string consequence(const Coordinator& coordinator) {
+  const double grace = coordinator.job().grace.count();
+  if (!coordinator.job().training->ours())
+    return fmt::format("the workers are told to end (at most {:.0f} s; again to stop at once)", grace);
+  if (!coordinator.trains()) return "ending; nothing was trained yet";
+  return fmt::format("finishing the step and writing a checkpoint (at most {:.0f} s; again to stop at once)", grace);
 }
 
-namespace {
+int run_aloud(Coordinator& coordinator, const std::function<void()>& look) {
+  // The workers have a grace period of their own: this process only makes sure that nothing outlives it by much.
+  const SignalWatch signals(
+      coordinator.job().grace + std::chrono::seconds(5),
+      [&](const std::string& signal) { coordinator.note(fmt::format("{}: {}", signal, consequence(coordinator))); },
+      kLongestKill);
+  coordinator::Audience audience;
+  audience.look = look;
+  audience.requested_signal = [&signals] {
+    if (signals.insisted()) return SIGKILL;
+    return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128;
+  };
+  const int code = coordinator.run(audience);
+  // Whatever a user's program returns then.
+  return code != 0 && signals.exit_code() != 0 ? signals.exit_code() : code;
+}
+
+launch::Command server_command() {
+  return {own_program(), {"server"}, {}};
+}
+
+// Nobody may think that it supervises workers that another one has taken over: it is killed, and its death awaited.
+void end_agent(const control::JobRecord& record, const std::filesystem::path& run) {
+  const std::optional<control::Lease> lease = record.lease();
+  if (!lease || lease->holder.pid == 0 || state_of(lease->holder) == ProcessState::kGone) return;
+  tell(fmt::format("the agent of this host (process {}) is ended; its workers are taken over", lease->holder.pid));
+  launch::ChildProcess agent = launch::ChildProcess::adopt(lease->holder);
+  agent.kill(SIGKILL);
+  for (const Deadline deadline = Deadline::after(kAgentDeath); state_of(lease->holder) != ProcessState::kGone;) {
+    if (deadline.passed())
+      throw Error(ErrorKind::kTimeout, fmt::format("the agent (process {}) does not die", lease->holder.pid),
+                  run.string(), "Look at what it hangs in; then try again.");
+    system_clock().sleep_for(kAgentPoll);
+  }
+}
+
+// This host becomes the coordinator's: its agent goes, its workers stay.
+void move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags, coordinator::JobHosts& hosts,
+                     coordinator::RecordedJob& recorded) {
+  if (flags.listen.empty())
+    throw Error(ErrorKind::kInvalidInput, "this host has an agent of the job; where should the others find it?",
+                run.string(), "Add --listen ADDRESS:PORT, one that the agents were given by --join.");
+  const control::ControlClient client(run);
+  if (client.status(Deadline::after(kCoordinatorAnswer)).live)
+    throw Error(ErrorKind::kMismatch, fmt::format("its coordinator answers, at {}", recorded.cluster->listen),
+                run.string(), "Only a job whose coordinator is lost can be taken over.");
+  ClusterFlags before = flags;
+  before.join = recorded.cluster->listen;
+  for (const control::ClusterTarget& target : targets_of(before))
+    if (target.address != flags.listen) hosts.before.push_back(target);
+  end_agent(client.record(), run);
+  // The file of the agent goes with it; the run has the same.
+  std::vector<std::string>& arguments = recorded.job.command.arguments;
+  if (arguments.size() > 1) arguments[1] = std::filesystem::absolute(run / "job.toml").string();
+}
+
+}  // namespace
 
 // On a terminal the line that a progress bar stands in is cleared first.
 void tell(const std::string& message) {
   fmt::print(stderr, "{}muster: {}\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", message);
 }
 
-JobServiceOptions service_options(const launch::Command& command, const SupervisedJob& job) {
-  JobServiceOptions options;
-  options.name = job.name;
-  options.job_text = job.text;
-  options.least_workers = job.least_workers;
-  options.most_workers = job.most_workers;
-  if (job.servers > 0) {
-    options.least_servers = job.copies;
-    options.most_servers = control::most_servers(job.servers);
-    options.servers = job.servers;
-  }
-  options.make_run = job.make_run;
-  options.warn = tell;
-  options.launch.program = command.program;
-  options.launch.arguments = command.arguments;
-  options.launch.folder = command.folder.empty() ? std::filesystem::current_path().string() : command.folder;
-  options.launch.liveness_seconds = job.liveness.count();
-  options.launch.hang_seconds = job.hang.count();
-  options.launch.start_seconds = job.start.count();
-  options.launch.grace_seconds = job.grace.count();
-  return options;
+std::string memory_for_workers() {
+  const Memory memory = usable_memory();
+  return fmt::format("{} {}", memory.usable_bytes, memory.reason);
 }
 
-// For the error when a lane has killed two workers. A user's program says by a note how its lanes are made.
-std::string samples_of_lane(const SupervisedJob& job, const JobService& service, std::uint64_t step, int lane) {
-  if (job.describe_lane) return job.describe_lane(step, lane);
-  const std::optional<trainer::SessionNote> note = trainer::SessionNote::from_text(service.leaders_note());
-  if (!note) return {};
-  return fmt::format("samples {}", fmt::join(note->samples_of(step, static_cast<std::size_t>(lane)), ", "));
+std::string own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
-launch::SupervisorOptions supervisor_options(const SupervisedJob& job, const SignalWatch& signals,
-                                             JobService& service) {
-  launch::SupervisorOptions options;
-  options.seats = job.most_workers;
-  options.liveness = std::chrono::duration_cast<std::chrono::nanoseconds>(job.liveness);
-  options.hang = std::chrono::duration_cast<std::chrono::nanoseconds>(job.hang);
-  options.start = std::chrono::duration_cast<std::chrono::nanoseconds>(job.start);
-  options.describe_lane = [&job, &service](std::uint64_t step, int lane) {
-    return samples_of_lane(job, service, step, lane);
+launch::WorkerWatchOptions watch_options(double liveness_seconds, double hang_seconds, double start_seconds) {
+  const auto time = [](double seconds) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
   };
-  options.servers = job.servers;
-  options.server_command = {own_program(), {"server"}, {}};
-  options.workers_serve = job.workers_serve;
-  options.tell = [&service](const std::string& message) {
-    tell(message);
-    service.note(message);
-  };
-  options.requested_signal = [&signals] {
-    if (signals.insisted()) return SIGKILL;
-    return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128;
-  };
-  options.wishes = [&service] { return service.wishes(); };
-  options.report = [&service](const launch::SupervisorReport& report) { service.report(report); };
-  // Workers of ours end together; what a user's program does after training is its own affair.
-  if (job.text.empty()) options.grace.reset();
-  return options;
+  return {time(liveness_seconds), time(hang_seconds), time(start_seconds)};
 }
 
-// What a signal that ends the job leads to, in words.
-std::string consequence(const SupervisedJob& job, const JobService& service) {
-  if (job.text.empty())
-    return fmt::format("the workers are told to end (at most {:.0f} s; again to stop at once)", job.grace.count());
-  if (!service.trains()) return "ending; nothing was trained yet";
-  return fmt::format("finishing the step and writing a checkpoint (at most {:.0f} s; again to stop at once)",
-                     job.grace.count());
-}
-
-// The workers have a grace period of their own: this process only makes sure that nothing outlives it by much.
-SignalWatch watch_signals(const SupervisedJob& job, JobService& service) {
-  const auto on_first = [&](const std::string& signal) {
-    const std::string message = fmt::format("{}: {}", signal, consequence(job, service));
-    tell(message);
-    service.note(message);
-  };
-  return SignalWatch(job.grace + std::chrono::seconds(5), on_first, kLongestKill);
-}
-
-// Why the workers ended so, as far as they have said it.
-std::string reason_of_end(const JobService& service, int code) {
-  const std::string said = launch::read_reason(service.store());
-  return said.empty() ? fmt::format("the workers ended with exit code {}", code) : said;
-}
-
-// `make` gives the supervisor.
-template <typename Make>
-int run_job(const SupervisedJob& job, JobService& service, const SignalWatch& signals, const Make& make) {
-  try {
-    launch::Supervisor supervisor = make();
-    const int code = supervisor.run();
-    const bool stopped = signals.exit_code() != 0 || service.wishes().stop;
-    service.end(stopped     ? control::JobPhase::kStopped
-                : code == 0 ? control::JobPhase::kFinished
-                            : control::JobPhase::kFailed,
-                code == 0 || stopped ? "" : reason_of_end(service, code));
-    // Whatever a user's program returns then.
-    return code != 0 && signals.exit_code() != 0 ? signals.exit_code() : code;
-  } catch (const Error& error) {
-    service.end(control::JobPhase::kFailed, error.message());
-    if (error.kind() != ErrorKind::kPeerLost || !(job.text.empty() || error.remedy().empty())) throw;
-    // What goes on from a checkpoint, and how, a program of a user's own decides.
-    throw Error(error.kind(), error.message(), error.where(),
-                job.text.empty() ? "What the workers said is above; what the program has kept is where it left it."
-                                 : "Nothing that was committed to a checkpoint is lost: start again with --resume.");
-  }
-}
-
-}  // namespace
-
-int supervise_workers(const launch::Command& command, const SupervisedJob& job) {
-  JobService service(service_options(command, job));
-  const SignalWatch signals = watch_signals(job, service);
-  const launch::SupervisorOptions options = supervisor_options(job, signals, service);
-  return run_job(job, service, signals, [&] { return launch::Supervisor(command, options); });
-}
-
-SupervisedJob supervised_job(const trainer::ResolvedJob& resolved) {
-  SupervisedJob job;
+CoordinatedJob coordinated_job(const trainer::ResolvedJob& resolved) {
+  const auto& parallel = resolved.job.parallel;
+  CoordinatedJob job;
   job.name = resolved.job.name;
-  job.text = resolved.text;
-  job.least_workers = static_cast<int>(resolved.job.parallel.workers.least);
-  job.most_workers = static_cast<int>(resolved.job.parallel.workers.most);
+  job.least_workers = static_cast<int>(parallel.workers.least);
+  job.most_workers = static_cast<int>(parallel.workers.most);
   job.grace = std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds);
-  job.liveness = std::chrono::duration<double>(resolved.job.parallel.liveness_seconds);
-  job.hang = std::chrono::duration<double>(resolved.job.parallel.hang_seconds);
-  job.start = std::chrono::duration<double>(resolved.job.parallel.start_seconds);
-  if (resolved.job.parallel.strategy == "parameter_server") {
-    job.servers = static_cast<int>(resolved.job.parallel.servers);
-    job.workers_serve = job.servers == 0;
-    job.copies = static_cast<int>(resolved.job.parallel.copies);
+  job.watch = watch_options(parallel.liveness_seconds, parallel.hang_seconds, parallel.start_seconds);
+  const strategies::ServerProcesses servers = parallel.chosen().server_processes();
+  job.servers = servers.count;
+  job.workers_serve = servers.workers_serve;
+  job.copies = servers.copies;
+  job.server_command = server_command();
+  job.orphan =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(parallel.orphan_seconds));
+  const auto& data = resolved.job.data;
+  if (data.access == "fetch")
+    job.data = coordinator::JobData{data.path, data.cache, static_cast<std::uint64_t>(data.cache_mb) << 20};
+  job.training = std::make_shared<const JobTraining>(resolved);
+  return job;
+}
+
+coordinator::JobHosts hosts_of(const trainer::ResolvedJob& resolved) {
+  const auto& parallel = resolved.job.parallel;
+  coordinator::JobHosts hosts;
+  hosts.least = static_cast<std::size_t>(parallel.hosts.least);
+  hosts.most = static_cast<std::size_t>(parallel.hosts.most);
+  hosts.lanes = resolved.lanes;
+  hosts.patience =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(parallel.host_seconds));
+  hosts.interface = parallel.interface;
+  hosts.job = resolved.text;
+  return hosts;
+}
+
+int supervise_workers(CoordinatedJob job) {
+  Coordinator coordinator(std::move(job), tell);
+  return run_aloud(coordinator, [] {});
+}
+
+std::vector<control::ClusterTarget> targets_of(const ClusterFlags& flags) {
+  std::vector<control::ClusterTarget> targets;
+  std::istringstream addresses(flags.join);
+  for (std::string address; std::getline(addresses, address, ',');) {
+    ClusterFlags one = flags;
+    one.join = address;
+    targets.push_back(join_by(one));
   }
-  job.describe_lane = [resolved](std::uint64_t step, int lane) {
-    return fmt::format("samples {}",
-                       fmt::join(trainer::samples_of(resolved, step, static_cast<std::size_t>(lane)), ", "));
-  };
-  return job;
+  if (targets.empty()) targets.push_back(join_by(flags));
+  return targets;
 }
 
-namespace {
-
-// As the coordinator before has written it down.
-SupervisedJob recorded_job(const std::filesystem::path& run, const control::JobRecord& record,
-                           const control::Launch& launch) {
-  SupervisedJob job;
-  std::error_code ignored;
-  const std::filesystem::path file = run / "job.toml";
-  if (std::filesystem::exists(file, ignored)) job = supervised_job(trainer::load_job(file, {}));
-  const control::WantedState wanted = record.wanted();
-  if (const auto identity = record.identity()) job.name = identity->name;
-  job.least_workers = wanted.min_workers;
-  job.most_workers = wanted.max_workers;
-  job.grace = std::chrono::duration<double>(launch.grace_seconds);
-  job.liveness = std::chrono::duration<double>(launch.liveness_seconds);
-  job.hang = std::chrono::duration<double>(launch.hang_seconds);
-  job.start = std::chrono::duration<double>(launch.start_seconds);
-  return job;
-}
-
-}  // namespace
-
-int take_over_workers(const std::filesystem::path& run) {
-  const control::JobRecord record(control::make_sqlite_store(control::store_file(run), {.create = false}));
-  const std::optional<control::Launch> launch = record.launch();
-  if (!launch)
-    throw Error(ErrorKind::kNotFound, "this run has no workers that can be taken over", run.string(),
-                "Resume it: muster train JOB.toml --resume --run FOLDER.");
-  const SupervisedJob job = recorded_job(run, record, *launch);
-  launch::Command command{launch->program, launch->arguments, {}};
-  command.folder = launch->folder;
-  JobService service(service_options(command, job), run);
-  const SignalWatch signals = watch_signals(job, service);
-  launch::SupervisorOptions options = supervisor_options(job, signals, service);
+int take_over_workers(const std::filesystem::path& run, ClusterFlags flags) {
+  std::optional<coordinator::JobHosts> hosts;  // by the job file; nothing: it is a program of a user's
+  bool replaced = false;                       // workers that are lost, and nothing else has to be taken over
+  coordinator::RecordedJob recorded = coordinator::read_recorded_job(run, [&]() -> CoordinatedJob {
+    std::error_code ignored;
+    const std::filesystem::path file = run / "job.toml";
+    if (!std::filesystem::exists(file, ignored)) return {};
+    const trainer::ResolvedJob resolved = trainer::load_job(file, {});
+    hosts = hosts_of(resolved);
+    const strategies::Traits traits = resolved.job.parallel.chosen().traits();
+    replaced = traits.replaces_workers && !traits.needs_servers;
+    return coordinated_job(resolved);
+  });
+  // Workers of a fixed group have no next generation, and of programs nobody knows what they do.
+  if (recorded.cluster && (!hosts || !replaced || recorded.job.data))
+    throw Error(
+        ErrorKind::kUnsupported,
+        "a job of several hosts cannot be taken over where workers cannot be replaced, are served by parameter servers "
+        "or get data from other hosts",
+        run.string(),
+        hosts ? "Its workers write a checkpoint and end by themselves (parallel.orphan_seconds); then resume it."
+              : "End its workers on this host, and its agents; what the program has kept is where it left it.");
+  if (recorded.cluster) {
+    control::LedCluster& cluster = *recorded.cluster;
+    ++cluster.term;
+    if (recorded.moves) move_from_agent(run, flags, *hosts, recorded);
+    if (flags.listen.empty()) flags.listen = cluster.listen;
+    hosts->listen = listen_by(flags);
+    hosts->interface = flags.interface.empty() ? cluster.interface : flags.interface;
+    hosts->arguments = cluster.arguments;
+    hosts->taken_over = cluster;
+    recorded.job.hosts = std::move(hosts);
+  } else if (!flags.listen.empty()) {
+    throw Error(ErrorKind::kInvalidInput, "this job has one host: nobody could join by --listen", run.string(),
+                "Leave it out.");
+  }
+  Coordinator coordinator(std::move(recorded), tell);
   // What the workers print goes where the coordinator before let it go.
-  TakeOverView view(service);
-  options.report = [&](const launch::SupervisorReport& report) {
-    service.report(report);
-    view.show();
-  };
-  return run_job(job, service, signals, [&] { return launch::Supervisor(command, options, launch->store); });
+  TakeOverView view(coordinator);
+  return run_aloud(coordinator, [&] { view.show(); });
 }
 
 }  // namespace muster::cli

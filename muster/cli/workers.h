@@ -1,13 +1,13 @@
-// Commands that start workers: what they have in common.
+// Commands that run a job by its workers (coordinator/coordinator.h): what they have in common, and what they say.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
+#include <vector>
 
-#include "muster/launch/child_process.h"
+#include "muster/cli/cluster_flags.h"
+#include "muster/coordinator/coordinated_job.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -15,33 +15,33 @@ namespace muster::cli {
 // The path of this program.
 std::string own_program();
 
-struct SupervisedJob {
-  std::string name;
-  std::string text;  // the job file with every default; empty: the workers are a user's program
-  int least_workers = 1;
-  int most_workers = 1;
-  std::chrono::duration<double> grace{};
-  std::chrono::duration<double> liveness{2};  // this and the next two: launch/supervisor.h
-  std::chrono::duration<double> hang{10};
-  std::chrono::duration<double> start{600};
-  std::function<std::string(std::uint64_t step, int lane)> describe_lane;  // launch/supervisor.h
-  int servers = 0;                                                         // this and the next: launch/supervisor.h
-  bool workers_serve = false;
-  int copies = 1;  // of every part of the model
-  // Makes the folder of the job's record, where the workers have none of their own to name.
-  std::function<std::string()> make_run{};
-};
+// Of a job file; the command is the caller's.
+coordinator::CoordinatedJob coordinated_job(const trainer::ResolvedJob& resolved);
 
-// Of a job file.
-SupervisedJob supervised_job(const trainer::ResolvedJob& resolved);
+// The hosts of a job file; where they join is the caller's.
+coordinator::JobHosts hosts_of(const trainer::ResolvedJob& resolved);
 
-// Starts the workers of `job`, processes of `command`, passes SIGINT and SIGTERM on to them, and stays until all have
-// ended. A worker that is lost is replaced and the job goes on, unless its workers have made a group that nobody can
-// join later; commands reach it. Gives the exit code that this process should end with. Throws as Supervisor::run.
-int supervise_workers(const launch::Command& command, const SupervisedJob& job);
+// When workers are taken for silent, for hung, for stuck before they could train.
+launch::WorkerWatchOptions watch_options(double liveness_seconds, double hang_seconds, double start_seconds);
 
-// Goes on in the place of a coordinator that is gone, until the job has ended. Throws kMismatch (it is not gone),
-// kNotFound (the run says nothing of its workers), kPeerLost (no worker lives), and as supervise_workers.
-int take_over_workers(const std::filesystem::path& run);
+// Starts the workers of `job`, passes SIGINT and SIGTERM on to them, and stays until all have ended. Gives the exit
+// code that this process should end with. Throws as Coordinator::run.
+int supervise_workers(coordinator::CoordinatedJob job);
+
+// The memory that this host has for a job before it takes any, for the workers: "BYTES REASON" in this variable.
+constexpr const char* kMemoryVariable = "MUSTER_MEMORY";
+std::string memory_for_workers();
+
+// Says `message` to people, on a line of its own.
+void tell(const std::string& message);
+
+// Where a coordinator may be: the addresses of --join, joined by commas, each as join_by() has it.
+std::vector<control::ClusterTarget> targets_of(const ClusterFlags& flags);
+
+// Goes on in the place of a coordinator that is gone, until the job has ended. Of a job of several hosts it listens
+// where that one did, unless the flags say where. On the host of an agent whose coordinator is lost it ends the agent
+// and coordinates in its place, with its workers. Throws kMismatch (it is not gone), kNotFound (the run says nothing of
+// its workers), kPeerLost (no worker lives), kInvalidInput (as listen_by()), and as supervise_workers.
+int take_over_workers(const std::filesystem::path& run, ClusterFlags flags);
 
 }  // namespace muster::cli

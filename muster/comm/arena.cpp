@@ -1,10 +1,10 @@
+// Every change of state is one compare-and-swap on a word of the control page (arena_words.h); what comes before it is
+// invisible and what comes after it can be done again by anybody. docs/arena.md has the argument, death by death.
 #include "muster/comm/arena.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,31 +12,16 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
-#include "muster/base/text.h"
+#include "muster/comm/arena_control.h"
 
 namespace muster::comm {
 namespace {
 
 constexpr std::uint64_t kArenaMagic = 0x414e455241534d4d;  // "MMSARENA" as bytes
-constexpr std::uint32_t kLayoutVersion = 5;
-constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
-constexpr int kEnteredPhase = 0;
-constexpr int kFlipPhase = 254;
-constexpr int kKeepPhase = 255;
+constexpr std::uint32_t kLayoutVersion = 6;
 constexpr const char* kArenaPlace = "arena";
 // How often a rank looks whether a generation has begun: rarely enough not to be in the way of those who prepare it.
 constexpr std::chrono::microseconds kGenerationPoll{200};
-// How often somebody who waits for a pin asks the kernel whether the reader still lives.
-constexpr std::chrono::milliseconds kReaderPoll{5};
-
-std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-bool contains(std::uint64_t members, int rank) {
-  return (members >> rank & 1) != 0;
-}
 
 [[noreturn]] void refuse(ErrorKind kind, std::string reason, std::string remedy = {}) {
   throw Error(kind, std::move(reason), kArenaPlace, std::move(remedy));
@@ -44,62 +29,21 @@ bool contains(std::uint64_t members, int rank) {
 
 }  // namespace
 
-// The beginning of the control page. Behind it: one line per rank (its ArrivalWord), one line per lane (its LaneWord),
-// the board. All zero is a valid state of everything but the head.
-struct Arena::Control {
-  // Written by create() before the magic number, and never again.
-  std::atomic<std::uint64_t> magic;
-  std::uint32_t layout_version;
-  std::uint32_t ranks;
-  std::uint32_t lanes;
-  std::uint32_t unused;
-  std::uint64_t version_bytes;
-  std::uint64_t lane_bytes;
-  std::uint64_t nonce;
-  std::uint64_t first_step;
-  std::uint64_t total_bytes;
-
-  alignas(kLine) std::atomic<std::uint64_t> commit;  // CommitWord
-  alignas(kLine) std::atomic<std::uint64_t> closed;
-  std::atomic<std::uint64_t> charge;  // ProcessWord: who decides on members
-  // Members of the present generation, and of the one that is being prepared; `generation` tells which is which.
-  struct Members {
-    std::atomic<std::uint64_t> generation;
-    std::atomic<std::uint64_t> mask;
-  };
-  alignas(kLine) std::array<Members, 2> members;
-  alignas(kLine) VersionPins::Slots pins;
-
-  // Offsets of what follows, from the start of the region. They depend on ranks and lanes only (docs/arena.md).
-  static std::size_t arrivals() { return sizeof(Control); }
-  static std::size_t lane_words(int ranks) { return arrivals() + kLine * static_cast<std::size_t>(ranks); }
-  static std::size_t board(int ranks, int lanes) { return lane_words(ranks) + kLine * static_cast<std::size_t>(lanes); }
-  static std::size_t notes(const ArenaOptions& options) {
-    return round_up(board(options.ranks, options.lanes) + Board::bytes(options.ranks), kPage);
-  }
-  static std::size_t versions(const ArenaOptions& options) { return notes(options) + sizeof(SharedNote::Pages); }
-  static std::size_t areas(const ArenaOptions& options) {
-    return versions(options) + 2 * round_up(options.version_bytes, kPage);
-  }
-};
-
 std::size_t Arena::bytes(const ArenaOptions& options) {
   static_assert(sizeof(Control) == 512 && offsetof(Control, commit) == 64 && offsetof(Control, closed) == 128 &&
                     offsetof(Control, members) == 192 && offsetof(Control, pins) == 256,
                 "docs/arena.md says where everything is");
-  const auto refuse_value = [](std::string_view what, std::uint64_t value, std::uint64_t most) {
-    refuse(ErrorKind::kInvalidInput, fmt::format("{} {}; from 1 to {} are possible", value, what, most));
+  const auto refuse_value = [](std::string_view what, auto value, std::uint64_t most) {
+    refuse(ErrorKind::kInvalidInput, fmt::format("{} {}; up to {} are possible", value, what, most));
   };
-  if (options.ranks < 1 || options.ranks > kMostArenaRanks)
-    refuse_value("ranks", static_cast<std::uint64_t>(options.ranks), kMostArenaRanks);
-  if (options.lanes < 1 || options.lanes > kMostLanes)
-    refuse_value("lanes", static_cast<std::uint64_t>(options.lanes), kMostLanes);
+  if (options.ranks < 1 || options.ranks > kMostArenaRanks) refuse_value("ranks", options.ranks, kMostArenaRanks);
+  if (options.lanes < 0 || options.lanes > kMostLanes) refuse_value("lanes", options.lanes, kMostLanes);
   if (options.step > kMostStep) refuse_value("steps", options.step, kMostStep);
   constexpr std::uint64_t kMost = std::uint64_t{1} << 46;
   const auto lanes = static_cast<std::uint64_t>(options.lanes);
-  if (options.version_bytes > kMost || options.lane_bytes > kMost / lanes)
+  if (options.version_bytes > kMost || (lanes > 0 && options.lane_bytes > kMost / lanes))
     refuse_value("bytes", std::max(options.version_bytes, options.lane_bytes), kMost);
-  return Control::areas(options) + lanes * round_up(options.lane_bytes, kPage);
+  return Control::areas(options) + lanes * round_up_to(options.lane_bytes, kArenaPage);
 }
 
 Arena::Arena(std::shared_ptr<const SharedRegion> region, const ArenaOptions& options, int rank)
@@ -176,13 +120,17 @@ Arena::Control& Arena::control() const {
 }
 
 std::atomic<std::uint64_t>& Arena::arrival_word(int rank) const {
-  const std::size_t offset = Control::arrivals() + kLine * static_cast<std::size_t>(rank);
+  const std::size_t offset = Control::arrivals() + kArenaLine * static_cast<std::size_t>(rank);
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(region_->bytes().data() + offset);
+}
+
+std::atomic<std::uint64_t>& Arena::adoption_word(int rank) const {
+  return *(&arrival_word(rank) + 1);
 }
 
 std::atomic<std::uint64_t>& Arena::lane_word(int lane) const {
   MUSTER_CHECK(lane >= 0 && lane < options_.lanes, "no such lane");
-  const std::size_t offset = Control::lane_words(options_.ranks) + kLine * static_cast<std::size_t>(lane);
+  const std::size_t offset = Control::lane_words(options_.ranks) + kArenaLine * static_cast<std::size_t>(lane);
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(region_->bytes().data() + offset);
 }
 
@@ -192,7 +140,7 @@ CommitWord Arena::committed() const {
 
 std::span<std::byte> Arena::version(std::uint64_t buffer) const {
   MUSTER_CHECK(buffer < 2, "there are two buffers");
-  const std::size_t offset = Control::versions(options_) + buffer * round_up(options_.version_bytes, kPage);
+  const std::size_t offset = Control::versions(options_) + buffer * round_up_to(options_.version_bytes, kArenaPage);
   return region_->bytes().subspan(offset, options_.version_bytes);
 }
 
@@ -203,7 +151,7 @@ ReadOnlyMapping Arena::map_version_read_only(std::uint64_t buffer) const {
 
 std::span<std::byte> Arena::lane(int lane) const {
   MUSTER_CHECK(lane >= 0 && lane < options_.lanes, "no such lane");
-  const std::size_t stride = round_up(options_.lane_bytes, kPage);
+  const std::size_t stride = round_up_to(options_.lane_bytes, kArenaPage);
   return region_->bytes().subspan(Control::areas(options_) + static_cast<std::size_t>(lane) * stride,
                                   options_.lane_bytes);
 }
@@ -259,7 +207,7 @@ void Arena::free_lanes_of_others(std::uint64_t members) {
     std::uint64_t word = lane_word(lane).load();
     const LaneWord lane_now = LaneWord::unpack(word);
     const bool unfinished = lane_now.state == LaneState::kClaimed || lane_now.state == LaneState::kStarted;
-    if (lane_now.step != now.step || !unfinished || contains(members, lane_now.rank)) continue;
+    if (lane_now.step != now.step || !unfinished || has_member(members, lane_now.rank)) continue;
     MUSTER_FAILPOINT("arena.generation.before_free");
     lane_word(lane).compare_exchange_strong(word, LaneWord{now.generation, now.step}.pack());
   }
@@ -286,7 +234,9 @@ void Arena::begin_generation(std::uint64_t generation, std::uint64_t members) {
     MUSTER_FAILPOINT("arena.generation.before_bump");
     // The last commit of the old generation may come in between; after this none can.
     for (CommitWord now = CommitWord::unpack(word); now.generation < generation; now = CommitWord::unpack(word)) {
-      if (control().commit.compare_exchange_strong(word, CommitWord{generation, now.step, now.buffer}.pack())) break;
+      if (control().commit.compare_exchange_strong(word,
+                                                   CommitWord{generation, now.step, now.buffer, now.fresh}.pack()))
+        break;
     }
   }
   MUSTER_FAILPOINT("arena.generation.after_bump");
@@ -311,7 +261,14 @@ void Arena::set_first_step(std::uint64_t step) {
   MUSTER_CHECK(committed().generation == 0, "the first step is set before the first generation");
   if (step > kMostStep) refuse(ErrorKind::kUnsupported, fmt::format("step {} is beyond {}", step, kMostStep));
   options_.step = control().first_step = step_ = step;
-  control().commit.store(CommitWord{0, step, 0}.pack());
+  control().commit.store(CommitWord{0, step, 0, committed().fresh}.pack());
+}
+
+void Arena::mark_fresh() {
+  CommitWord now = committed();
+  MUSTER_CHECK(now.generation == 0, "a host is fresh before the first generation");
+  now.fresh = 1;
+  control().commit.store(now.pack());
 }
 
 void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
@@ -332,7 +289,7 @@ void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
     refuse(ErrorKind::kMismatch,
            fmt::format("generation {} is stale: the arena is in generation {}", generation, committed().generation));
   }
-  if (!contains(members, rank_))
+  if (!has_member(members, rank_))
     refuse(ErrorKind::kMismatch, fmt::format("rank {} is no member of generation {}", rank_, generation));
   if (ArrivalWord::unpack(arrival_word(rank_).load()).generation == generation) {
     refuse(ErrorKind::kMismatch, fmt::format("rank {} has entered generation {} before", rank_, generation),
@@ -362,7 +319,7 @@ void Arena::enter(std::uint64_t generation, const Deadline& deadline) {
 void Arena::enter_next(const Deadline& deadline) {
   for (const std::uint64_t old = generation_;;) {
     const std::uint64_t now = committed().generation;
-    if (now > old && contains(read_members(now), rank_)) {
+    if (now > old && has_member(read_members(now), rank_)) {
       try {
         return enter(now, deadline);
       } catch (const Error&) {
@@ -389,218 +346,6 @@ void Arena::throw_if_superseded() const {
   throw Error(ErrorKind::kPeerLost,
               fmt::format("the members changed: generation {} has begun, this rank is in {}", now, generation_),
               fmt::format("rank {}", rank_));
-}
-
-// --- Lanes
-
-LaneWord Arena::lane_state(int lane) const {
-  return LaneWord::unpack(lane_word(lane).load()).in_step(step_);
-}
-
-// `from` as lane_state() gave it.
-bool Arena::change_lane(int lane, LaneWord from, LaneWord to) {
-  std::uint64_t word = lane_word(lane).load();
-  if (!(LaneWord::unpack(word).in_step(step_) == from)) return false;
-  if (!lane_word(lane).compare_exchange_strong(word, to.pack())) return false;
-  if (to.state != LaneState::kStarted) board_.announce();
-  return true;
-}
-
-bool Arena::claim(int lane) {
-  throw_if_superseded();
-  const LaneWord now = lane_state(lane);
-  if (now.state != LaneState::kFree) return false;
-  MUSTER_FAILPOINT("arena.claim.before");
-  const bool won = change_lane(lane, now, {generation_, step_, LaneState::kClaimed, rank_});
-  MUSTER_FAILPOINT("arena.claim.after");
-  return won;
-}
-
-std::optional<int> Arena::claim_next(int lanes) {
-  for (int lane = 0; lane < lanes; ++lane)
-    if (claim(lane)) return lane;
-  return std::nullopt;
-}
-
-bool Arena::take_back(int lane) {
-  throw_if_superseded();
-  const LaneWord now = lane_state(lane);
-  if (now.state != LaneState::kClaimed || now.rank == rank_) return false;
-  MUSTER_FAILPOINT("arena.take_back.before");
-  const bool won = change_lane(lane, now, {generation_, step_, LaneState::kClaimed, rank_});
-  MUSTER_FAILPOINT("arena.take_back.after");
-  return won;
-}
-
-bool Arena::start(int lane) {
-  throw_if_superseded();
-  const LaneWord now = lane_state(lane);
-  if (now.state != LaneState::kClaimed || now.rank != rank_) return false;
-  MUSTER_FAILPOINT("arena.start.before");
-  const bool won = change_lane(lane, now, {generation_, step_, LaneState::kStarted, rank_});
-  MUSTER_FAILPOINT("arena.start.after");
-  return won;
-}
-
-void Arena::release(int lane) {
-  throw_if_superseded();
-  const LaneWord now = lane_state(lane);
-  if (now.rank != rank_ || now.state == LaneState::kFree || now.state == LaneState::kDone) return;
-  MUSTER_FAILPOINT("arena.release.before");
-  change_lane(lane, now, {generation_, step_});
-  MUSTER_FAILPOINT("arena.release.after");
-}
-
-void Arena::finish(int lane) {
-  const LaneWord now = lane_state(lane);
-  MUSTER_FAILPOINT("arena.finish.before");
-  if (now.state != LaneState::kStarted || now.rank != rank_ ||
-      !change_lane(lane, now, {now.generation, step_, LaneState::kDone, rank_})) {
-    throw Error(ErrorKind::kPeerLost,
-                fmt::format("lane {} of step {} is not this rank's any more: it was taken for dead", lane, step_),
-                fmt::format("rank {}", rank_));
-  }
-  MUSTER_FAILPOINT("arena.finish.after");
-}
-
-bool Arena::wait_lanes(int lanes, AskedFor asked_for, const Deadline& deadline) {
-  const auto one_is_free = [&] {
-    for (int lane = 0; lane < lanes; ++lane)
-      if (lane_state(lane).state == LaneState::kFree) return true;
-    return false;
-  };
-  for (int lane = 0; lane < lanes;) {
-    const LaneWord word = lane_state(lane);
-    if (word.state == LaneState::kDone) {
-      ++lane;
-      continue;
-    }
-    throw_if_superseded();
-    const bool or_free = asked_for == AskedFor::kDoneOrFree;
-    if (or_free && one_is_free()) return false;
-    const bool owned = word.state != LaneState::kFree;
-    MUSTER_CHECK(!owned || word.rank != rank_, "a rank waits for a lane of its own");
-    board_.wait(
-        owned ? word.rank : kAnyRank, kAnyRank,
-        [&] { return !(lane_state(lane) == word) || superseded() || (or_free && one_is_free()); }, deadline,
-        [&] { return fmt::format("{} lane {} of step {}", owned ? "finished" : "claimed", lane, step_); });
-  }
-  return true;
-}
-
-void Arena::wait_all_done(int lanes, const Deadline& deadline) {
-  wait_lanes(lanes, AskedFor::kAllDone, deadline);
-}
-
-bool Arena::wait_done_or_free(int lanes, const Deadline& deadline) {
-  return wait_lanes(lanes, AskedFor::kDoneOrFree, deadline);
-}
-
-// --- Arrivals and the commit
-
-void Arena::arrive(int phase) {
-  MUSTER_CHECK(phase >= 1 && phase <= kMostPhase, "phases count from 1");
-  throw_if_superseded();
-  MUSTER_FAILPOINT("arena.arrive.before");
-  arrival_word(rank_).store(ArrivalWord{generation_, step_, phase}.pack());
-  MUSTER_FAILPOINT("arena.arrive.after");
-  board_.announce();
-}
-
-void Arena::wait_member(int rank, int phase, const Deadline& deadline) {
-  const auto arrived = [&] {
-    const ArrivalWord word = ArrivalWord::unpack(arrival_word(rank).load());
-    if (word.generation != generation_) return false;
-    return phase == kEnteredPhase || word.step > step_ || (word.step == step_ && word.phase >= phase);
-  };
-  board_.wait(
-      rank, [&] { return arrived() || superseded(); }, deadline,
-      [&] {
-        if (phase == kEnteredPhase) return fmt::format("entered generation {}", generation_);
-        return phase > kMostPhase ? fmt::format("come to the commit of step {}", step_)
-                                  : fmt::format("come to phase {} of step {}", phase, step_);
-      });
-  throw_if_superseded();
-}
-
-void Arena::wait_arrived(int phase, const Deadline& deadline) {
-  for (int rank = 0; rank < options_.ranks; ++rank)
-    if (rank != rank_ && contains(members_, rank)) wait_member(rank, phase, deadline);
-}
-
-void Arena::commit(Outcome outcome, const Deadline& deadline) {
-  if (step_ >= kMostStep) {
-    refuse(ErrorKind::kUnsupported, fmt::format("step {} cannot be followed: the arena counts no further", step_),
-           "Checkpoint, and resume with another count of steps.");
-  }
-  const CommitWord before = committed();
-  if (before.step != step_ && before.generation == generation_) {
-    ++step_;  // an earlier try ended in a time-out after this rank's arrival, and others have committed since
-    return;
-  }
-  throw_if_superseded();
-  const int phase = outcome == Outcome::kFlip ? kFlipPhase : kKeepPhase;
-  MUSTER_FAILPOINT("arena.commit.before_arrival");
-  arrival_word(rank_).store(ArrivalWord{generation_, step_, phase}.pack());
-  MUSTER_FAILPOINT("arena.commit.after_arrival");
-  board_.announce();
-  wait_arrived(kFlipPhase, deadline);
-  for (int rank = 0; rank < options_.ranks; ++rank) {
-    const ArrivalWord other = ArrivalWord::unpack(arrival_word(rank).load());
-    // One who has gone on to the next step has seen the commit.
-    if (!contains(members_, rank) || other.step != step_ || other.phase == phase) continue;
-    throw Error(ErrorKind::kMismatch,
-                fmt::format("rank {} {} step {}, and this rank does not", rank,
-                            other.phase == kKeepPhase ? "skips" : "does not skip", step_),
-                fmt::format("rank {}", rank_));
-  }
-  const CommitWord after{generation_, step_ + 1, outcome == Outcome::kFlip ? 1 - before.buffer : before.buffer};
-  std::uint64_t word = before.pack();
-  MUSTER_FAILPOINT("arena.commit.before_flip");
-  // Whoever comes first; the others find it done.
-  if (!control().commit.compare_exchange_strong(word, after.pack()) && word != after.pack()) throw_if_superseded();
-  MUSTER_FAILPOINT("arena.commit.after_flip");
-  ++step_;
-}
-
-// --- Readers
-
-SharedNote Arena::shared_note() const {
-  return SharedNote(*reinterpret_cast<SharedNote::Pages*>(region_->bytes().data() + Control::notes(options_)));
-}
-
-VersionPins Arena::pins() const {
-  return VersionPins(control().pins, control().commit, observer_);
-}
-
-std::span<std::byte> Arena::next_version(const Deadline& deadline) {
-  throw_if_superseded();
-  // A member that has not come yet may still be writing the slice that it owned in the old generation.
-  if (!all_entered_) wait_arrived(kEnteredPhase, deadline);
-  all_entered_ = true;
-  const std::uint64_t buffer = 1 - committed().buffer;
-  if (pins().holder(buffer, false)) {
-    Clock::Instant next_look{};
-    const auto ready = [&] {
-      const Clock::Instant now = system_clock().now();
-      const bool look = now >= next_look;
-      if (look) next_look = now + kReaderPoll;
-      return superseded() || !pins().holder(buffer, look);
-    };
-    board_.wait(kAnyRank, ready, deadline, [&] {
-      return fmt::format("seen {}, which the update of step {} would overwrite",
-                         pins().holder(buffer, false).value_or("a reader let go of a version"), step_);
-    });
-    throw_if_superseded();
-  }
-  return version(buffer);
-}
-
-VersionPin Arena::pin() const {
-  VersionPin pin = pins().pin();
-  pin.region_ = region_;
-  pin.bytes_ = version(pin.version_.buffer);
-  return pin;
 }
 
 }  // namespace muster::comm

@@ -34,7 +34,7 @@ namespace muster::comm {
 
 struct ArenaOptions {
   int ranks = 1;  // at most 64; how many may ever be members at once
-  int lanes = 1;  // at most 4096
+  int lanes = 0;  // at most 4096; none, and no bytes: members, signs of life and the note alone
   std::size_t version_bytes = 0;
   std::size_t lane_bytes = 0;
   std::uint64_t nonce = 0;  // of the job: an arena of another job is refused
@@ -96,6 +96,10 @@ class Arena {
   void close();
   // The step that version 0's buffer is filled for, once more. REQUIRES: no generation has begun.
   void set_first_step(std::uint64_t step);
+  // The versions are not the job's: of a host that joins one, until it has taken up the state of another (adopt,
+  // settle). REQUIRES: no generation has begun.
+  void mark_fresh();
+  bool fresh() const { return committed().fresh != 0; }
 
   // Takes this rank's seat, so that whoever decides on members sees that it is ready to be one.
   void ask_to_enter() { board_.sit(); }
@@ -121,9 +125,10 @@ class Arena {
   void finish(int lane);
   LaneWord lane_state(int lane) const;
 
-  // Returns when lanes 0 .. lanes-1 are done.
-  void wait_all_done(int lanes, const Deadline& deadline);
-  // The same, but false as soon as one of them is free.
+  // Returns when lanes first .. last-1 are done.
+  void wait_all_done(int first, int last, const Deadline& deadline);
+  void wait_all_done(int lanes, const Deadline& deadline) { wait_all_done(0, lanes, deadline); }
+  // The same of lanes 0 .. lanes-1, but false as soon as one of them is free.
   bool wait_done_or_free(int lanes, const Deadline& deadline);
 
   // Barriers inside a step: phases count up from 1. Waiting for a phase means for all members to have arrived there.
@@ -138,6 +143,16 @@ class Arena {
   // kUnsupported when the step numbers are used up. After kPeerLost the step may or may not be committed: enter()
   // tells.
   void commit(Outcome outcome, const Deadline& deadline);
+
+  // Instead of steps, where another host is ahead: every member has written its part of that host's state into
+  // next_version(), which becomes the committed one, as that of `step`; arrives and waits as commit() does. Killed in
+  // the middle of it, the host stands where it stood. A fresh host is fresh until it is settled.
+  // REQUIRES: all members call it, with the same step, none below step(), once, after entering a generation and before
+  // any lane of it is claimed.
+  void adopt(std::uint64_t step, const Deadline& deadline);
+  // The host is fresh no more. One member calls it, or several. REQUIRES: all members have adopted a state in this
+  // generation, and have written into next_version() what both versions must have in common.
+  void settle();
 
   // --- A text beside the state (shared_note.h). One member writes it, always the same one of a generation.
   void write_note(std::string_view text) { shared_note().write(text); }
@@ -155,10 +170,11 @@ class Arena {
   Control& control() const;
   std::atomic<std::uint64_t>& lane_word(int lane) const;
   std::atomic<std::uint64_t>& arrival_word(int rank) const;
+  std::atomic<std::uint64_t>& adoption_word(int rank) const;
   SharedNote shared_note() const;
   bool superseded() const;  // a new generation has begun
   bool change_lane(int lane, LaneWord from, LaneWord to);
-  bool wait_lanes(int lanes, AskedFor asked_for, const Deadline& deadline);
+  bool wait_lanes(int first, int last, AskedFor asked_for, const Deadline& deadline);
   void wait_member(int rank, int phase, const Deadline& deadline);
   VersionPins pins() const;
   std::uint64_t read_members(std::uint64_t generation) const;

@@ -1,3 +1,5 @@
+// The texts by which processes find an arena and agree on who makes one. They are read strictly: a store may hold what
+// an earlier job or another program left.
 #include "muster/comm/arena_address.h"
 
 #include <charconv>

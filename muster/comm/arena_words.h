@@ -15,15 +15,16 @@ constexpr std::uint64_t kMostGeneration = (std::uint64_t{1} << 20) - 1;
 constexpr std::uint64_t kMostStep = (std::uint64_t{1} << 36) - 1;
 constexpr int kMostArenaRanks = 64;
 
-// generation 20 | step 43 | buffer 1
+// generation 20 | fresh 1 | step 42 | buffer 1
 struct CommitWord {
   std::uint64_t generation = 0;
   std::uint64_t step = 0;    // steps committed so far: the number of the version that is to be read
   std::uint64_t buffer = 0;  // where that version lies
+  std::uint64_t fresh = 0;   // 1: it is not the job's yet
 
-  constexpr std::uint64_t pack() const { return generation << 44 | step << 1 | buffer; }
+  constexpr std::uint64_t pack() const { return generation << 44 | fresh << 43 | step << 1 | buffer; }
   static constexpr CommitWord unpack(std::uint64_t word) {
-    return {word >> 44, word >> 1 & ((std::uint64_t{1} << 43) - 1), word & 1};
+    return {word >> 44, word >> 1 & ((std::uint64_t{1} << 42) - 1), word & 1, word >> 43 & 1};
   }
   bool operator==(const CommitWord&) const = default;
 };

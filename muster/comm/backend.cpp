@@ -1,3 +1,5 @@
+// A backend that cannot share memory between its ranks gives a shared array out of this process alone: collectives on
+// it are right, only not faster.
 #include "muster/comm/backend.h"
 
 #include <cstdlib>

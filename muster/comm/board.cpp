@@ -1,3 +1,6 @@
+// The slow path is the interesting one: who goes to sleep says for whom first and looks again, who announces looks for
+// sleepers afterwards. Turning either order round would lose a ring. A failure is one word, so the first one wins
+// everywhere.
 #include "muster/comm/board.h"
 
 #include <linux/futex.h>

@@ -1,3 +1,5 @@
+// Calls as people read them, and the list that names who made another one than most.
+// Pure functions.
 #include "muster/comm/call.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// The order of additions is the result: blocks, tiles and vector code may be cut as one likes, but element i is always
+// combined by the same tree. Tiles keep partial results in the first cache, so that depth costs no memory traffic.
 #include "muster/comm/combine.h"
 
 #include <algorithm>

@@ -71,8 +71,9 @@ struct GroupOptions {
   std::string interface;
   // MPI, when the process runs it already. Started here when "mpi" is asked for.
   std::shared_ptr<MpiRuntime> mpi;
-  // Called now and then while this rank waits, for the others to come and, on one host, in every call of the group;
-  // what it throws ends the wait.
+  // Called now and then while this rank waits, for the others to come and, but over MPI, in every call of the group;
+  // what it throws ends the wait. Between hosts a thread of the group calls it as well, for as long as a copy of the
+  // group lives.
   std::function<void()> interruption{};
   // Filled with what was decided and why, if given.
   BackendChoice* choice = nullptr;

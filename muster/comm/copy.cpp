@@ -1,3 +1,5 @@
+// Plain vector moves with prefetching, for blocks that another core has just written. The streaming form goes around
+// the caches, for what nobody reads soon.
 #include "muster/comm/copy.h"
 
 #if defined(__SSE2__)

@@ -1,3 +1,5 @@
+// The names of types and operations as messages and job files show them;
+// a new one shows up here as a missing case.
 #include "muster/comm/element.h"
 
 namespace muster::comm {

@@ -1,3 +1,5 @@
+// Everything here works around what releases of Gloo do by themselves: looking up names without a deadline, listening
+// for ever, leaving descriptors open to children, raising SIGPIPE. Each remark says which.
 #include "muster/comm/gloo_device.h"
 
 #include <arpa/inet.h>
@@ -73,8 +75,10 @@ std::string end_of(const sockaddr_storage& address) {
 
 struct IdleHandler : gloo::transport::tcp::Handler {
   // Releases of Gloo pass different things: of these two, one overrides theirs.
+  // NOLINTBEGIN(modernize-use-override): which one does is not known here.
   void handleEvents(int) {}
   void handleEvents(gloo::transport::tcp::Loop&, int) {}
+  // NOLINTEND(modernize-use-override)
 };
 
 bool listens(int descriptor) {

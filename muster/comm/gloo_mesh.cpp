@@ -1,3 +1,5 @@
+// Two threads meet here under one mutex: the caller's, and the watch, which ends waits at their deadline and notices
+// peers that are gone. The first failure wins and is the only one told.
 #include "muster/comm/gloo_mesh.h"
 
 #include <gloo/transport/context.h>
@@ -200,6 +202,10 @@ void GlooMesh::connect_pairs(const std::vector<std::string>& published) {
       peer->token->send(rank, kTokenSlot);
       local.push_back(context_->getPair(rank)->address().bytes());
     } catch (const std::exception& error) {
+      {
+        const MutexLock lock(mutex_);
+        if (failure_) throw *failure_;
+      }
       if (options_.deadline.passed())
         throw Error(ErrorKind::kTimeout, fmt::format("rank {} did not connect in time", rank));
       throw Error(ErrorKind::kPeerLost,
@@ -425,11 +431,25 @@ void GlooMesh::watch() {
       }
     }
     if (loss) fail(loss->rank, loss->error);
+    if (!stopping) fail_if_interrupted();
+  }
+}
+
+void GlooMesh::fail_if_interrupted() {
+  if (!options_.interruption) return;
+  {
+    const MutexLock lock(mutex_);
+    if (failure_) return;
+  }
+  try {
+    options_.interruption();
+  } catch (const Error& error) {
+    fail(options_.rank, error);
   }
 }
 
 void GlooMesh::interrupt_late_wait() {
-  if (connecting_ && options_.deadline.passed()) {
+  if (connecting_ && (options_.deadline.passed() || failure_)) {
     connecting_ = false;
     for (int rank = 0; rank < options_.size; ++rank) {
       if (rank != options_.rank) context_->getPair(rank)->close();

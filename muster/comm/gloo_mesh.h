@@ -92,6 +92,8 @@ class GlooMesh {
 
   void watch();
   void interrupt_late_wait() MUSTER_REQUIRES(mutex_);
+  // Asks the interruption of the options.
+  void fail_if_interrupted();
   // Whether the peer's connection has ended; reads its notice then.
   bool ended(Peer& peer) MUSTER_REQUIRES(mutex_);
   // What the end of a connection means; nothing when the peer said good-bye.

@@ -1,3 +1,5 @@
+// A thin face: a transfer is a buffer of the mesh (gloo_mesh.h), which alone knows connections and failures. Gloo
+// cannot take a message back, so one that is dropped half-way fails the transport.
 #include "muster/comm/gloo_transport.h"
 
 #include <gloo/transport/unbound_buffer.h>

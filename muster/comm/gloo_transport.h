@@ -15,6 +15,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct GlooOptions {
   std::string address = "127.0.0.1";
   // Until when all ranks must be connected.
   Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  // Called every 10 ms by a thread of the transport; what it throws ends every wait, now and later, and that of
+  // connecting too. It is called until the transport is gone.
+  std::function<void()> interruption{};
 };
 
 // Why a build has no Gloo, in words that end a sentence about it, and what to do.

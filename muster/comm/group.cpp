@@ -1,3 +1,5 @@
+// What all backends need and none should repeat: arguments are checked before anything moves, calls are numbered, the
+// first failure is kept for every later call, and a group of one never reaches its backend.
 #include "muster/comm/group.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The calls, messages and failures of the two parts brought together. Each part numbers ranks in its own way:
+// everything that leaves here, words of errors too, is told in ranks of the whole group.
 #include "muster/comm/hierarchical.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The collectives of HierarchicalBackend that move data along rows: reductions, all_gather and broadcast.
+// The collectives of HierarchicalBackend that move data along rows: reductions, all_gather and broadcast. Long arrays
+// go in segments, so that the network carries one while the hosts reduce the next.
 #include <array>
 #include <utility>
 

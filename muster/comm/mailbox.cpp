@@ -1,3 +1,5 @@
+// Type and length have to fit exactly, in both directions: a receive that would be filled by half is an error of the
+// program, said to the receiver with what both ends asked for.
 #include "muster/comm/mailbox.h"
 
 #include <cstring>

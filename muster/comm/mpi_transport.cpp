@@ -1,3 +1,5 @@
+// MpiRuntime owns the library: one mutex around every call of MPI, and no thread of its own. At the end ranks tell each
+// other that they are done, because MPI_Finalize waits for all of them without a deadline.
 #include "muster/comm/mpi_transport.h"
 
 // mpi.h brings MPI's C++ bindings along, which are dead and would have to be linked, unless told not to.
@@ -514,7 +516,7 @@ void native_mpi_collective(MpiRuntime& runtime, Operation operation, std::span<c
                            std::span<float> output) {
   const MutexLock lock(runtime.mutex);
   runtime.require_usable();
-  const MPI_Comm world = runtime.communicator();
+  const MPI_Comm world = runtime.communicator();  // NOLINT(misc-misplaced-const): the handle, pointer or not
   int ranks = 1;
   MPI_Comm_size(world, &ranks);
   const auto count = static_cast<int>(output.size());

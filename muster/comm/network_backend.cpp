@@ -1,3 +1,5 @@
+// The agreement and the collectives that only move data; reductions are in network_reduce.cpp. A failed rank keeps the
+// others' calls until all have them: that is why ranks that disagree wait a moment before they close.
 #include "muster/comm/network_backend.h"
 
 #include <algorithm>

@@ -32,12 +32,12 @@ class NetworkBackend final : public Backend {
   // all_reduce of at most this many bytes: the data goes along with the calls.
   static constexpr std::size_t kAttachedBytes = 232;
   // all_reduce of at most this many bytes: one exchange of everything.
-  static constexpr std::size_t kDirectBytes = 8 * 1024;
+  static constexpr std::size_t kDirectBytes = std::size_t{8} * 1024;
   // Longer arrays are reduced in segments, the next one under way while this one is combined; two fit in here.
-  static constexpr std::size_t kScratchBytes = 8 * 1024 * 1024;
+  static constexpr std::size_t kScratchBytes = std::size_t{8} * 1024 * 1024;
   // Broadcasts of more ranks than this go down a binomial tree, in segments.
   static constexpr int kMostDirectRanks = 4;
-  static constexpr std::size_t kBroadcastSegmentBytes = 1024 * 1024;
+  static constexpr std::size_t kBroadcastSegmentBytes = std::size_t{1024} * 1024;
 
   // Throws kUnsupported: more than kMaxRanks ranks.
   explicit NetworkBackend(std::unique_ptr<Transport> transport);

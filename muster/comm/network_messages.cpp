@@ -1,3 +1,5 @@
+// A message is its header, in a slot of its own, and then its elements in a slot that depends on tag and size: a
+// receive of another size never meets it, and both ends say so instead of hanging.
 #include "muster/comm/network_messages.h"
 
 #include <limits>

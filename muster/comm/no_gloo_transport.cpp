@@ -1,4 +1,5 @@
-// The twin of gloo_transport.cpp in a build without Gloo. CMake says why there is none.
+// The twin of gloo_transport.cpp in a build without Gloo. CMake says why there is none, and that reason is what a job
+// is told that asks for it.
 #include "muster/base/error.h"
 #include "muster/comm/gloo_transport.h"
 

@@ -1,4 +1,5 @@
-// The twin of mpi_transport.cpp for builds without MPI.
+// The twin of mpi_transport.cpp for builds without MPI: nothing is available, and whoever asks for it all the same is
+// told how to get it.
 #include "muster/base/error.h"
 #include "muster/comm/mpi_transport.h"
 #include "muster/comm/native_collectives.h"

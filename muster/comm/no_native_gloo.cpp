@@ -1,4 +1,5 @@
-// The twin of native_gloo.cpp for builds without Gloo.
+// The twin of native_gloo.cpp for builds without Gloo:
+// making one says what is missing and how to get it.
 #include "muster/base/error.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/native_collectives.h"

@@ -1,3 +1,5 @@
+// Huge pages are taken where they can be had and never required: each way of getting them may fail at the next step
+// because somebody was faster, and small pages do as well.
 #include "muster/comm/region.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Number last, read number again: a reader that was overtaken takes the other page. No lock, because a process that is
+// killed while it holds one would never give it back.
 #include "muster/comm/shared_note.h"
 
 #include <algorithm>

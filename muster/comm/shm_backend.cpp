@@ -1,3 +1,5 @@
+// One loop runs the rounds of every collective, and each algorithm only says what it fills in and takes out. Round c is
+// filled before round c - 1 is waited for, so that ranks a little apart do not stop each other.
 #include "muster/comm/shm_backend.h"
 
 #include <algorithm>

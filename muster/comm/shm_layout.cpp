@@ -1,3 +1,5 @@
+// Offsets only: all ranks compute the same ones from the head, which is checked against the size of the region before
+// anything else is believed.
 #include "muster/comm/shm_layout.h"
 
 #include <cstring>
@@ -12,11 +14,11 @@ namespace {
 
 constexpr std::uint64_t kGroupMagic = 0x70756f7267687375;  // "ushgroup"
 constexpr std::uint32_t kLayoutVersion = 1;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kLayoutLine = 64;
 constexpr std::size_t kLargestPart = std::size_t{1} << 32;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kLine - 1) / kLine * kLine;
+  return (bytes + kLayoutLine - 1) / kLayoutLine * kLayoutLine;
 }
 
 [[noreturn]] void refuse(const std::string& reason) {
@@ -35,7 +37,8 @@ void ShmLayout::place() {
 }
 
 std::size_t ShmLayout::bytes(const ShmSizes& sizes) {
-  MUSTER_CHECK(sizes.slot_bytes % kLine == 0 && sizes.channel_bytes % kLine == 0, "parts are whole cache lines");
+  MUSTER_CHECK(sizes.slot_bytes % kLayoutLine == 0 && sizes.channel_bytes % kLayoutLine == 0,
+               "parts are whole cache lines");
   MUSTER_CHECK(sizes.ranks >= 1 && sizes.ranks <= Board::kMaxSeats, "a group on one host has 1 to 64 ranks");
   ShmLayout layout;
   layout.sizes_ = sizes;
@@ -56,8 +59,8 @@ ShmLayout::ShmLayout(std::span<std::byte> region) : region_(region) {
   if (head.magic != kGroupMagic) refuse("it does not begin with a group's mark");
   if (head.layout_version != kLayoutVersion)
     refuse(fmt::format("its layout is version {}, and this program's is {}", head.layout_version, kLayoutVersion));
-  if (head.ranks < 1 || head.ranks > Board::kMaxSeats || head.slot_bytes % kLine != 0 ||
-      head.channel_bytes % kLine != 0 || head.slot_bytes > kLargestPart || head.channel_bytes > kLargestPart)
+  if (head.ranks < 1 || head.ranks > Board::kMaxSeats || head.slot_bytes % kLayoutLine != 0 ||
+      head.channel_bytes % kLayoutLine != 0 || head.slot_bytes > kLargestPart || head.channel_bytes > kLargestPart)
     refuse("its sizes make no sense");
   sizes_ = {head.ranks, head.slot_bytes, head.channel_bytes};
   place();

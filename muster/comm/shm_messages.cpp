@@ -1,3 +1,5 @@
+// All progress is made by whoever waits, on all rings at once: the message that somebody waits for may stand behind one
+// that nobody has asked for yet. What the mailbox cannot hold stays in its ring and makes its sender wait.
 #include "muster/comm/shm_messages.h"
 
 #include <algorithm>

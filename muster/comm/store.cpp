@@ -1,3 +1,5 @@
+// The stores: in memory for threads, as files for processes and hosts, and decorators that add a prefix or an
+// interruption. A value is set once and whole: link(2) decides who was first, also over NFS.
 #include "muster/comm/store.h"
 
 #include <fcntl.h>
@@ -21,7 +23,7 @@
 namespace muster::comm {
 namespace {
 
-constexpr std::size_t kMostValueBytes = 64 * 1024;
+constexpr std::size_t kMostValueBytes = std::size_t{64} * 1024;
 constexpr std::string_view kValuePrefix = "value+";
 
 [[noreturn]] void throw_other_value(std::string_view key) {

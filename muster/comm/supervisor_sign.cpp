@@ -1,3 +1,5 @@
+// A sign is a process with its start time: one that was left by a supervisor that is gone, or whose number somebody
+// else has now, counts for nothing.
 #include "muster/comm/supervisor_sign.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Pin first, then look whether the version is still the committed one, else try again: with the writer's order (flip,
+// then look for pins) one of the two always sees the other.
 #include "muster/comm/version_pins.h"
 
 #include <utility>
@@ -68,7 +70,7 @@ void VersionPins::clear_the_dead() const {
 
 VersionPin::VersionPin(VersionPin&& other) noexcept
     : region_(std::move(other.region_)),
-      bell_(other.bell_),
+      bell_(std::move(other.bell_)),
       owner_(std::exchange(other.owner_, nullptr)),
       version_(other.version_),
       bytes_(other.bytes_) {

@@ -1,3 +1,5 @@
+// Lanes' buffers are merged by the tree that sums gradients. Where all lanes agree the value is kept as it is: a mean
+// of equal numbers may differ from them in its last bit.
 #include "muster/compute/buffer_layout.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// By shape and not by name, since names differ from model to model:
+// biases and the parameters of norms are vectors.
 #include "muster/compute/exemption.h"
 
 #include <array>

@@ -1,7 +1,6 @@
 // Where the results of one lane go: memory that belongs to the strategy and that only the lane's worker writes.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,17 +17,6 @@ struct LaneArea {
 struct LaneReport {
   double loss_sum = 0;  // mean loss of the lane times its samples
   double score = 0;     // a second figure where the task has one (correct answers, absolute errors)
-  double stop = 0;      // above 0: the lane's worker was asked to stop. All workers see it in the same step
-  double change = 0;    // the highest change of the job that the lane's worker knows of. Likewise
-
-  // What both tell together.
-  LaneReport& operator+=(const LaneReport& other) {
-    loss_sum += other.loss_sum;
-    score += other.score;
-    stop = std::max(stop, other.stop);
-    change = std::max(change, other.change);
-    return *this;
-  }
 };
 
 }  // namespace muster::compute

@@ -1,4 +1,5 @@
-// LARS (formula in optimizer.h): momentum SGD whose rate is scaled per tensor by |w| / |g|.
+// LARS (formula in optimizer.h): momentum SGD whose rate is scaled per tensor by |w| / |g|. The norms of whole tensors
+// come from outside: a worker has only a slice, and blocks are combined in block order.
 #include <cmath>
 
 #include "muster/base/kernel.h"

@@ -1,3 +1,5 @@
+// Hooks take each gradient into the lane's area as backward makes it, and give LibTorch a view of that memory to keep:
+// nothing is copied on the usual way. collect() takes what came another way.
 #include "muster/compute/module_binding.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// What the algorithms share: which one options mean, checks of options and spans, bias corrections. The algorithms
+// themselves are one file each (sgd.cpp, adam.cpp, lars.cpp, lamb.cpp).
 #include "muster/compute/optimizer.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Written and read side by side, so that the two can be compared; a key that is missing or of another type is refused
+// with its place.
 #include "muster/compute/optimizer_json.h"
 
 #include <variant>

@@ -1,3 +1,5 @@
+// Tiles of 4 KiB go through the whole tree before the next, so that partial sums stay in the first cache and memory is
+// read once. How tiles are cut changes no bit: an element's additions are the tree's.
 #include "muster/compute/reduce.h"
 
 #include <algorithm>
@@ -23,52 +25,74 @@ MUSTER_KERNEL void add_tile(const float* __restrict left, const float* __restric
     sum[i] = left[i] + right[i];
 }
 
-// Sums one tile of many lanes. Partial sums live in `partial_`, a level each.
+// Sums one tile of parts of the tree, all of which are there. Partial sums live in `partial_`, a level each.
 class TileSum {
  public:
-  explicit TileSum(std::span<const float* const> lanes) : lanes_(lanes) {}
+  explicit TileSum(std::span<const TreePart> parts) : parts_(parts) {}
 
-  // Whether any of lanes [lo, hi) is there.
-  bool present(std::size_t lo, std::size_t hi) const {
-    return std::any_of(lanes_.begin() + static_cast<std::ptrdiff_t>(lo),
-                       lanes_.begin() + static_cast<std::ptrdiff_t>(hi), [](const float* lane) { return lane; });
-  }
-
-  // The sum of lanes [lo, hi) at [offset, offset + count): in `sum`, or the only lane's own memory.
-  // REQUIRES: present(lo, hi).
-  const float* tree(std::size_t lo, std::size_t hi, std::size_t offset, std::size_t count, float* sum,
-                    std::size_t level = 0) {
-    if (hi - lo == 1) return lanes_[lo] + offset;
+  // The sum of parts [begin, end), which lie in the node [lo, hi), at [offset, offset + count): in `sum`, or the only
+  // part's own memory. REQUIRES: at least one part.
+  const float* tree(std::size_t lo, std::size_t hi, std::size_t begin, std::size_t end, std::size_t offset,
+                    std::size_t count, float* sum, std::size_t level = 0) {
+    if (end - begin == 1) return parts_[begin].sum + offset;
     const std::size_t middle = lo + std::bit_floor(hi - lo - 1);
-    if (!present(middle, hi)) return tree(lo, middle, offset, count, sum, level);
-    if (!present(lo, middle)) return tree(middle, hi, offset, count, sum, level);
-    const float* left = tree(lo, middle, offset, count, partial_[level].data(), level + 1);
-    const float* right = tree(middle, hi, offset, count, partial_[level + 1].data(), level + 2);
+    std::size_t split = begin;
+    while (split < end && parts_[split].lanes.first < middle)
+      ++split;
+    if (split == end) return tree(lo, middle, begin, end, offset, count, sum, level);
+    if (split == begin) return tree(middle, hi, begin, end, offset, count, sum, level);
+    const float* left = tree(lo, middle, begin, split, offset, count, partial_[level].data(), level + 1);
+    const float* right = tree(middle, hi, split, end, offset, count, partial_[level + 1].data(), level + 2);
     add_tile(left, right, sum, count);
     return sum;
   }
 
  private:
-  std::span<const float* const> lanes_;
+  std::span<const TreePart> parts_;
   alignas(64) std::array<std::array<float, kTileFloats>, kLevels> partial_;
 };
 
+void find_subtrees(std::size_t lo, std::size_t hi, std::size_t first, std::size_t last, std::vector<Subtree>& found) {
+  if (last <= lo || hi <= first) return;
+  if (first <= lo && hi <= last) {
+    found.push_back({lo, hi});
+    return;
+  }
+  const std::size_t middle = lo + std::bit_floor(hi - lo - 1);
+  find_subtrees(lo, middle, first, last, found);
+  find_subtrees(middle, hi, first, last, found);
+}
+
 }  // namespace
+
+std::vector<Subtree> subtrees_of(std::size_t lanes, std::size_t first, std::size_t last) {
+  MUSTER_CHECK(first <= last && last <= lanes, "a range of the lanes");
+  std::vector<Subtree> found;
+  if (first < last) find_subtrees(0, lanes, first, last, found);
+  return found;
+}
+
+std::span<const float> reduce_parts(std::span<const TreePart> parts, std::size_t lanes, std::span<float> scratch) {
+  MUSTER_CHECK(lanes <= kMaxLanes && parts.size() <= lanes, "more lanes than a step can have");
+  std::array<TreePart, kMaxLanes> there;
+  std::size_t count = 0;
+  for (const TreePart& part : parts) {
+    if (part.sum != nullptr) there[count++] = part;
+  }
+  if (count == 0) return {};
+  if (count == 1) return {there[0].sum, scratch.size()};
+  TileSum tiles{std::span<const TreePart>(there.data(), count)};
+  for (std::size_t begin = 0; begin < scratch.size(); begin += kTileFloats)
+    tiles.tree(0, lanes, 0, count, begin, std::min(kTileFloats, scratch.size() - begin), scratch.data() + begin);
+  return scratch;
+}
 
 std::span<const float> reduce_lanes(std::span<const float* const> lanes, std::size_t offset, std::span<float> scratch) {
   MUSTER_CHECK(lanes.size() <= kMaxLanes, "more lanes than a step can have");
-  const auto absent = static_cast<std::size_t>(std::count(lanes.begin(), lanes.end(), nullptr));
-  if (absent == lanes.size()) return {};
-  if (absent + 1 == lanes.size()) {
-    const float* only = *std::find_if(lanes.begin(), lanes.end(), [](const float* lane) { return lane; });
-    return {only + offset, scratch.size()};
-  }
-  TileSum tiles(lanes);
-  for (std::size_t begin = 0; begin < scratch.size(); begin += kTileFloats) {
-    const std::size_t count = std::min(kTileFloats, scratch.size() - begin);
-    tiles.tree(0, lanes.size(), offset + begin, count, scratch.data() + begin);
-  }
-  return scratch;
+  std::array<TreePart, kMaxLanes> parts;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane)
+    parts[lane] = {{lane, lane + 1}, lanes[lane] == nullptr ? nullptr : lanes[lane] + offset};
+  return reduce_parts({parts.data(), lanes.size()}, lanes.size(), scratch);
 }
 
 namespace {

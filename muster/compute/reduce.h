@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace muster::compute {
 
@@ -19,6 +20,29 @@ constexpr std::size_t kMaxLanes = 64;
 // is there, nothing is copied and the result is that lane's own memory; when none is, the result is empty;
 // otherwise it is scratch. REQUIRES: at most kMaxLanes lanes; scratch overlaps no lane.
 std::span<const float> reduce_lanes(std::span<const float* const> lanes, std::size_t offset, std::span<float> scratch);
+
+// Lanes [first, last) as a node of the tree.
+struct Subtree {
+  std::size_t first = 0;
+  std::size_t last = 0;
+
+  bool operator==(const Subtree&) const = default;
+};
+
+// The largest nodes of the tree over `lanes` lanes that lie in [first, last), in order: they cover that range, and
+// whoever has their sums needs nothing else of its lanes. None for an empty range. REQUIRES: first <= last <= lanes.
+std::vector<Subtree> subtrees_of(std::size_t lanes, std::size_t first, std::size_t last);
+
+// The sum of a node's lanes, if one of them is there.
+struct TreePart {
+  Subtree lanes;
+  const float* sum = nullptr;  // null: absent
+};
+
+// The tree sum over `lanes` lanes, given as sums of nodes: the bits of reduce_lanes() over all lanes. Lanes that no
+// part has are absent. What is returned is as of reduce_lanes(), at the beginning of the parts' memory. REQUIRES: parts
+// are nodes of that tree, in order, and do not overlap; scratch overlaps none of them.
+std::span<const float> reduce_parts(std::span<const TreePart> parts, std::size_t lanes, std::span<float> scratch);
 
 struct BlockSum {
   double squares = 0;  // sum of the squares

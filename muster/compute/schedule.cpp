@@ -1,3 +1,5 @@
+// In basic operations only, where the usual schedules are concerned: the C library's cosine and power differ from one
+// machine to the next, and a rate is part of every bit that follows.
 #include "muster/compute/schedule.h"
 
 #include <algorithm>

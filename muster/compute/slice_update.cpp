@@ -1,3 +1,5 @@
+// Three phases over blocks, each restartable: they read version k and the lanes and write only what is this slice's of
+// version k+1. The sum of the lanes stands where version k+1's parameters go until the update overwrites it.
 #include "muster/compute/slice_update.h"
 
 #include <algorithm>
@@ -14,6 +16,7 @@ using model::Block;
 
 // A version larger than this is written past the caches, where it could not stay anyway. Changes speed, never bits.
 constexpr std::size_t kCachedBytes = 32 << 20;
+constexpr std::size_t kBlocksInCache = 4;  // of 64 KiB: the second-level cache of any processor of today
 
 bool any_present(std::span<const LaneGradient> lanes, std::uint32_t tensor) {
   return std::any_of(lanes.begin(), lanes.end(), [&](const LaneGradient& lane) { return lane.present[tensor] != 0; });
@@ -24,24 +27,42 @@ std::span<T> part(std::span<T> all, const Block& block) {
   return all.empty() ? all : all.subspan(block.begin, block.size());
 }
 
-// The gradient of a block after phase 1: the only lane's own memory, or the sum that stands in version k+1. The sum is
-// copied out first because phase 3 writes parameters over it; a block stays in the first-level caches.
-class ReducedGradient {
+// The gradient of a block for stage 4. A sum that stands in version k+1 is copied out first, because parameters are
+// written over it; a block stays in the first-level caches.
+class SummedGradient {
  public:
-  ReducedGradient(std::span<const LaneGradient> lanes, const Version& next)
-      : lanes_(lanes), next_(next), scratch_(lanes.size() > 1 ? model::kBlockFloats : 0) {}
+  SummedGradient(const LaneGradient& sum, const Version& next)
+      : sum_(sum), scratch_(sum.values == next.parameters.data() ? model::kBlockFloats : 0) {}
 
   std::span<const float> of(const Block& block) {
-    if (lanes_.size() == 1) return {lanes_[0].values + block.begin, block.size()};
-    const std::span<const float> sum = part<float>(next_.parameters, block);
-    std::copy(sum.begin(), sum.end(), scratch_.begin());
+    const std::span<const float> values(sum_.values + block.begin, block.size());
+    if (scratch_.empty()) return values;
+    std::ranges::copy(values, scratch_.begin());
     return {scratch_.data(), block.size()};
   }
 
  private:
-  std::span<const LaneGradient> lanes_;
-  const Version& next_;
+  const LaneGradient& sum_;
   std::vector<float> scratch_;
+};
+
+// Tree sums, block by block.
+class BlockSummer {
+ public:
+  explicit BlockSummer(std::span<const LaneGradient> lanes) : lanes_(lanes), sources_(lanes.size()) {
+    MUSTER_CHECK(!lanes.empty(), "a step has at least one lane");
+  }
+
+  // In `scratch`, or the memory of the only lane that has one.
+  std::span<const float> sum(const Block& block, std::span<float> scratch) {
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
+      sources_[lane] = lanes_[lane].present[block.tensor] != 0 ? lanes_[lane].values : nullptr;
+    return reduce_lanes(sources_, block.begin, scratch);
+  }
+
+ private:
+  std::span<const LaneGradient> lanes_;
+  std::vector<const float*> sources_;
 };
 
 BlockInput input_of(const Block& block, std::span<const float> gradient, const Version& current, float scale) {
@@ -64,31 +85,52 @@ TensorStep step_of(const UpdateRule& rule, std::uint32_t tensor, const Version& 
 }
 
 // Whether this step changes the tensor; one without a gradient in any lane is left alone, as torch::optim does.
-bool changes(const UpdateRule& rule, std::span<const LaneGradient> lanes, std::uint32_t tensor) {
-  return rule.tensors[tensor].trainable && any_present(lanes, tensor);
+bool changes(const UpdateRule& rule, const LaneGradient& sum, std::uint32_t tensor) {
+  return rule.tensors[tensor].trainable && sum.present[tensor] != 0;
 }
 
 }  // namespace
 
-void reduce_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, BlockRange slice,
-                  const Version& next, std::span<BlockSum> records) {
-  MUSTER_CHECK(!lanes.empty(), "a step has at least one lane");
-  std::vector<const float*> sources(lanes.size());
+LaneGradient sum_of(std::span<const LaneGradient> lanes, std::span<const float> sums, std::size_t tensors,
+                    std::vector<std::uint8_t>& marks) {
+  if (lanes.size() == 1) return lanes[0];
+  marks.assign(tensors, 0);
+  for (const LaneGradient& lane : lanes) {
+    for (std::size_t tensor = 0; tensor < tensors; ++tensor)
+      marks[tensor] |= lane.present[tensor];
+  }
+  return {sums.data(), marks.data()};
+}
+
+void sum_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, BlockRange slice,
+               std::span<float> sums) {
+  BlockSummer summer(lanes);
   for (std::size_t index = slice.first; index < slice.last; ++index) {
     const Block& block = layout.blocks()[index];
-    records[index] = BlockSum{0.0, true};
     if (!any_present(lanes, block.tensor)) continue;
-    if (lanes.size() == 1) {
-      records[index] = examine({lanes[0].values + block.begin, block.size()});
-      continue;
-    }
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-      sources[lane] = lanes[lane].present[block.tensor] != 0 ? lanes[lane].values : nullptr;
-    }
-    const std::span<float> sum = part(next.parameters, block);
-    const std::span<const float> reduced = reduce_lanes(sources, block.begin, sum);
-    if (reduced.data() != sum.data()) std::ranges::copy(reduced, sum.begin());  // one lane only has this tensor
-    records[index] = examine(sum);
+    const std::span<float> target = part(sums, block);
+    const std::span<const float> sum = summer.sum(block, target);
+    if (sum.data() != target.data()) std::ranges::copy(sum, target.begin());  // one lane only has this tensor
+  }
+}
+
+void examine_slice(const model::FlatLayout& layout, const LaneGradient& sum, BlockRange slice,
+                   std::span<BlockSum> records) {
+  for (std::size_t index = slice.first; index < slice.last; ++index) {
+    const Block& block = layout.blocks()[index];
+    const bool present = sum.present[block.tensor] != 0;
+    records[index] = present ? examine({sum.values + block.begin, block.size()}) : BlockSum{};
+  }
+}
+
+void sum_and_examine_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes,
+                           const LaneGradient& sum, BlockRange slice, std::span<float> sums,
+                           std::span<BlockSum> records) {
+  if (lanes.size() == 1) return examine_slice(layout, sum, slice, records);
+  for (std::size_t first = slice.first; first < slice.last; first += kBlocksInCache) {
+    const BlockRange few{first, std::min(slice.last, first + kBlocksInCache)};
+    sum_slice(layout, lanes, few, sums);
+    examine_slice(layout, sum, few, records);
   }
 }
 
@@ -104,15 +146,13 @@ Verdict judge_step(std::span<const BlockSum> records, std::optional<double> clip
   return verdict;
 }
 
-void measure_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
-                   const Verdict& verdict, BlockRange slice, const Version& current, const Version& next,
-                   std::span<Norms> norms) {
-  ReducedGradient gradient(lanes, next);
+void measure_slice(const model::FlatLayout& layout, const LaneGradient& sum, const UpdateRule& rule,
+                   const Verdict& verdict, BlockRange slice, const Version& current, std::span<Norms> norms) {
   for (std::size_t index = slice.first; index < slice.last; ++index) {
     const Block& block = layout.blocks()[index];
     norms[index] = Norms{};
-    if (!changes(rule, lanes, block.tensor)) continue;
-    const BlockInput input = input_of(block, gradient.of(block), current, verdict.gradient_scale);
+    if (!changes(rule, sum, block.tensor)) continue;
+    const BlockInput input = input_of(block, {sum.values + block.begin, block.size()}, current, verdict.gradient_scale);
     norms[index] = rule.optimizer->norms(input, step_of(rule, block.tensor, current));
   }
 }
@@ -190,15 +230,15 @@ bool never_trains(const UpdateRule& rule, std::uint32_t tensor, bool present) {
 
 }  // namespace
 
-void update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
+void update_slice(const model::FlatLayout& layout, const LaneGradient& sum, const UpdateRule& rule,
                   const Verdict& verdict, BlockRange slice, const Version& current, const Version& next,
                   std::span<const Norms> norms) {
   MUSTER_CHECK(verdict.apply, "a skipped step updates nothing");
   const BlockWriter writer(layout, rule, current, next);
-  ReducedGradient gradient(lanes, next);
+  SummedGradient gradient(sum, next);
   for (std::size_t index = slice.first; index < slice.last; ++index) {
     const Block& block = layout.blocks()[index];
-    const bool present = any_present(lanes, block.tensor);
+    const bool present = sum.present[block.tensor] != 0;
     if (never_trains(rule, block.tensor, present)) continue;
     if (present)
       writer.update(index, gradient.of(block), verdict.gradient_scale, norms);
@@ -211,30 +251,24 @@ bool updates_at_once(const UpdateRule& rule) {
   return !rule.clip_norm && !rule.optimizer->needs_norms();
 }
 
-void reduce_and_update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes,
-                             const UpdateRule& rule, BlockRange slice, const Version& current, const Version& next,
-                             std::span<BlockSum> records) {
+void update_slice_at_once(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
+                          BlockRange slice, const Version& current, const Version& next, std::span<BlockSum> records) {
   MUSTER_CHECK(updates_at_once(rule), "what is done with a block does not depend on others");
   const BlockWriter writer(layout, rule, current, next);
-  std::vector<const float*> sources(lanes.size());
-  std::vector<float> sum(model::kBlockFloats);
+  BlockSummer summer(lanes);
+  std::vector<float> scratch(model::kBlockFloats);
   for (std::size_t index = slice.first; index < slice.last; ++index) {
     const Block& block = layout.blocks()[index];
     const bool present = any_present(lanes, block.tensor);
-    records[index] = BlockSum{0.0, true};
+    records[index] = BlockSum{};
     if (never_trains(rule, block.tensor, present)) continue;
     if (!present) {
       writer.keep(index);
       continue;
     }
-    std::span<const float> reduced{lanes[0].values + block.begin, block.size()};
-    if (lanes.size() > 1) {
-      for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-        sources[lane] = lanes[lane].present[block.tensor] != 0 ? lanes[lane].values : nullptr;
-      reduced = reduce_lanes(sources, block.begin, std::span(sum).first(block.size()));
-    }
-    records[index] = examine(reduced);
-    writer.update(index, reduced, 1, {});
+    const std::span<const float> sum = summer.sum(block, std::span(scratch).first(block.size()));
+    records[index] = examine(sum);
+    writer.update(index, sum, 1, {});
   }
 }
 

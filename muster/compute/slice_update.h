@@ -1,18 +1,20 @@
-// One synchronous update of a slice: lanes reduced by the tree, checked, clipped, and the optimizer applied from
-// version k into version k+1.
+// The commit of a step as stages: lanes summed by the tree, checked, clipped, and the optimizer applied from version k
+// into version k+1. Each is a pure function over a slice, and can be done again by anybody.
 //
 // Vocabulary. Flat array: see model/flat_layout.h. Lane area: one flat gradient with a mark per tensor that has one.
 // Version: parameters, optimizer state and update counts of one committed step. Slice: a range of whole blocks, the
-// share of one worker. A step is three phases with everyone's records known between them:
-//   1. reduce_slice   sums the lanes and records every block's squares and whether it is finite;
-//   2. measure_slice  (LARS and LAMB) records every block's norms;
-//   3. update_slice   writes version k+1.
-// Between 1 and 2 judge_step decides, from all records in block order, whether the step is applied and how it is
-// clipped. Where a block's update does not depend on that (no clipping, no norms) one pass does all three, and a step
+// share of one worker. The stages, with everyone's records known between them:
+//   1. sum_slice      the lanes' sum, for blocks of tensors that have a gradient;
+//      (exchange)     sums of others come in here, where there are others;
+//   2. examine_slice  every block's squares and whether it is finite;
+//      judge_step     from all records, in block order: is the step applied, and how is it clipped;
+//   3. measure_slice  (LARS and LAMB) every block's norms;
+//   4. update_slice   version k+1.
+// Where a block's update does not depend on other blocks (no clipping, no norms) one pass does all of them, and a step
 // that turns out not to be finite is dropped: half of the reading and writing is saved.
 //
 // Version k and the lanes are only ever read, so a slice can be done again by anyone after a crash at any instruction.
-// The sum of several lanes is kept where version k+1's parameters go: nobody reads these before phase 3 overwrites
+// The sum of several lanes is kept where version k+1's parameters go: nobody reads these before stage 4 overwrites
 // them. Thread safety: slices that do not overlap may be done by different threads or processes. No torch here.
 #pragma once
 
@@ -34,6 +36,7 @@ struct Version {
   std::span<std::uint64_t> updates;       // per tensor: how many steps changed it
 };
 
+// Of a lane, or the sum of all.
 struct LaneGradient {
   const float* values = nullptr;          // flat
   const std::uint8_t* present = nullptr;  // per tensor: 1 if backward gave it a gradient
@@ -65,28 +68,41 @@ struct Verdict {
   float gradient_scale = 1;  // the clipping coefficient
 };
 
-// Phase 1. Writes records[first..last).
-void reduce_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, BlockRange slice,
-                  const Version& next, std::span<BlockSum> records);
+// The sum of the lanes as stage 1 leaves it: the only lane itself, or `sums` with the marks of all, for which `marks`
+// is the memory.
+LaneGradient sum_of(std::span<const LaneGradient> lanes, std::span<const float> sums, std::size_t tensors,
+                    std::vector<std::uint8_t>& marks);
+
+// Stage 1. Writes the blocks of `sums` (flat) that some lane has a gradient of, and leaves the others. A lane may stand
+// in `sums` itself if it is the only one. REQUIRES: at least one lane.
+void sum_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, BlockRange slice,
+               std::span<float> sums);
+
+// Stage 2, of the sum. Writes records[first..last).
+void examine_slice(const model::FlatLayout& layout, const LaneGradient& sum, BlockRange slice,
+                   std::span<BlockSum> records);
+
+// Stages 1 and 2 in turns of a few blocks, which are still in the caches. `sum` is sum_of() them.
+void sum_and_examine_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes,
+                           const LaneGradient& sum, BlockRange slice, std::span<float> sums,
+                           std::span<BlockSum> records);
 
 // Pure. `records` of all blocks.
 Verdict judge_step(std::span<const BlockSum> records, std::optional<double> clip_norm);
 
-// Phase 2, only when the optimizer needs norms. Writes norms[first..last).
-void measure_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
-                   const Verdict& verdict, BlockRange slice, const Version& current, const Version& next,
-                   std::span<Norms> norms);
+// Stage 3, only when the optimizer needs norms. Writes norms[first..last).
+void measure_slice(const model::FlatLayout& layout, const LaneGradient& sum, const UpdateRule& rule,
+                   const Verdict& verdict, BlockRange slice, const Version& current, std::span<Norms> norms);
 
-// Phase 3. `norms` of all blocks, or empty when the optimizer needs none.
-void update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
+// Stage 4. `norms` of all blocks, or empty when the optimizer needs none. The sum may stand in next.parameters.
+void update_slice(const model::FlatLayout& layout, const LaneGradient& sum, const UpdateRule& rule,
                   const Verdict& verdict, BlockRange slice, const Version& current, const Version& next,
                   std::span<const Norms> norms);
 
-// Whether all phases can be one, and that one: writes version k+1 and records[first..last). If judge_step() then says
+// Whether all stages can be one, and that one: writes version k+1 and records[first..last). If judge_step() then says
 // that the step is not applied, version k+1 is not to be shown to anybody.
 bool updates_at_once(const UpdateRule& rule);
-void reduce_and_update_slice(const model::FlatLayout& layout, std::span<const LaneGradient> lanes,
-                             const UpdateRule& rule, BlockRange slice, const Version& current, const Version& next,
-                             std::span<BlockSum> records);
+void update_slice_at_once(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
+                          BlockRange slice, const Version& current, const Version& next, std::span<BlockSum> records);
 
 }  // namespace muster::compute

@@ -1,3 +1,5 @@
+// The BLAS is asked for by name at run time, because LibTorch brings its own and none is tied in at link time. Where no
+// such function is there, nothing can be set, and the name of the library tells.
 #include "muster/compute/threads.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+// Patterns in, numbers out: nothing here knows a module. Everything is checked against the names of the model once, at
+// the start, so that a pattern which fits nothing is a mistake and not a silent no.
 #include "muster/compute/tuning.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// What a signal handler may touch is little: a fixed table of ranges, written before they are published, and write(2).
+// It explains and then lets whoever was there before end the process.
 #include "muster/compute/write_guard.h"
 
 #include <signal.h>

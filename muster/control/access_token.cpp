@@ -1,3 +1,5 @@
+// The file has its permissions before the token is in it, and its name when it is whole. Tokens are compared in a time
+// that does not depend on where they differ.
 #include "muster/control/access_token.h"
 
 #include <fcntl.h>

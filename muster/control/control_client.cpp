@@ -1,3 +1,5 @@
+// A call is tried again with the same request id until it was answered or the deadline passes: between coordinators
+// nobody listens for a moment. The token is shown only to a process of the user it belongs to.
 #include "muster/control/control_client.h"
 
 #include <grpcpp/create_channel_posix.h>
@@ -14,6 +16,7 @@
 #include "muster/base/files.h"
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
+#include "muster/control/commands_folder.h"
 #include "muster/control/local_connection.h"
 #include "muster/control/wire.h"
 
@@ -24,7 +27,7 @@ constexpr std::chrono::milliseconds kRetryPause{50};
 
 std::vector<std::string> names_of_living(const Membership& membership) {
   std::vector<std::string> names;
-  for (const Member& member : membership.members)
+  for (const Worker& member : membership.members)
     if (state_of(member.process) != ProcessState::kGone)
       names.push_back(fmt::format("{} (pid {})", member.rank, member.process.pid));
   return names;
@@ -40,7 +43,9 @@ uid_t owner_of(const std::filesystem::path& token) {
 }  // namespace
 
 ControlClient::ControlClient(std::filesystem::path run)
-    : run_(std::move(run)), record_(make_sqlite_store(store_file(run_), {.create = false})) {
+    : run_(std::move(run)),
+      folder_(commands_folder(run_)),
+      record_(make_sqlite_store(store_file(folder_), {.create = false})) {
 }
 
 std::string ControlClient::new_request() {
@@ -59,15 +64,19 @@ void ControlClient::call(const Deadline& deadline, const Call& call) const {
                       ? fmt::format("the coordinator (pid {}) is gone{}", lease->holder.pid,
                                     living.empty() ? "" : "; workers still run: " + join_words(living))
                       : "the job has no coordinator: it is over, or has not begun",
-                  run_.string(), "Go on with muster train JOB.toml --resume --run " + run_.string() + ".");
+                  run_.string(),
+                  living.empty() ? "Go on with muster train JOB.toml --resume --run " + run_.string() + "."
+                                 : fmt::format("Take them over with muster attach {}, which does as it is told then. "
+                                               "Without anybody they write a checkpoint after a while and end.",
+                                               run_.string()));
     }
     std::optional<Error> failure;
     try {
       const std::optional<std::string> address = record_.endpoint();
       if (!address)
         throw Error(ErrorKind::kPeerLost, "the coordinator does not listen yet", run_.string(), "Try again.");
-      FileDescriptor socket = connect_local(*address, owner_of(token_file(run_)), "coordinator", deadline);
-      const std::string token = read_token(token_file(run_));
+      FileDescriptor socket = connect_local(*address, owner_of(token_file(folder_)), "coordinator", deadline);
+      const std::string token = read_token(token_file(folder_));
       grpc::ChannelArguments arguments;
       arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
       const auto stub =
@@ -126,14 +135,9 @@ JobStatus ControlClient::from_record(std::string alarm) const {
   status.min_servers = wanted.min_servers;
   status.max_servers = wanted.max_servers;
   status.target_servers = wanted.target_servers;
-  for (const Member& member : membership.members) {
-    const ProcessState state = state_of(member.process);
-    const bool ended = member.state == MemberState::kDone || member.state == MemberState::kQuarantined;
-    status.members.push_back({.rank = member.rank,
-                              .process = member.process,
-                              .state = std::string(ended ? to_string(member.state) : to_string(state)),
-                              .restarts = member.restarts});
-  }
+  status.members = membership.members;
+  for (Worker& member : status.members)
+    member.state = state_of_member(state_of(member.process));
   // A job that is over needs no coordinator; one that is not has lost it.
   const ProcessState holder = lease && lease->holder.pid != 0 ? state_of(lease->holder) : ProcessState::kGone;
   if (holder != ProcessState::kGone) status.coordinator_pid = lease->holder.pid;
@@ -144,9 +148,7 @@ JobStatus ControlClient::from_record(std::string alarm) const {
 
 WantedState ControlClient::scale(const Scaling& scaling, const Deadline& deadline, const std::string& request) const {
   v1::ScaleRequest message;
-  message.set_request(request);
-  if (scaling.workers) message.set_workers(*scaling.workers);
-  if (scaling.servers) message.set_servers(*scaling.servers);
+  to_wire(request, scaling, message);
   v1::WantedReply reply;
   call(deadline,
        [&](v1::Control::Stub& stub, grpc::ClientContext& context) { return stub.Scale(&context, message, &reply); });
@@ -169,9 +171,7 @@ Change ControlClient::set(const std::string& assignment, const Deadline& deadlin
   v1::SetReply reply;
   call(deadline,
        [&](v1::Control::Stub& stub, grpc::ClientContext& context) { return stub.Set(&context, message, &reply); });
-  Change change{reply.number(), assignment, std::nullopt};
-  if (reply.has_applied_at_step()) change.applied_at_step = reply.applied_at_step();
-  return change;
+  return from_wire(reply, assignment);
 }
 
 }  // namespace muster::control

@@ -44,6 +44,7 @@ class ControlClient {
   JobStatus from_record(std::string alarm) const;
 
   const std::filesystem::path run_;
+  const std::filesystem::path folder_;  // commands_folder.h
   const JobRecord record_;
 };
 

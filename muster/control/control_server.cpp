@@ -1,3 +1,5 @@
+// gRPC behind our own listener: connections are handed to it only after their user was looked at. What a call means is
+// somebody else's (control_calls.h).
 #include "muster/control/control_server.h"
 
 #include <grpcpp/grpcpp.h>
@@ -23,7 +25,6 @@ namespace {
 constexpr std::chrono::seconds kRefusalInterval{10};
 constexpr int kMostThreads = 8;
 constexpr int kMostMetadataBytes = 4 * 1024;
-constexpr std::size_t kMostAssignmentBytes = 1024;
 
 // At most one line in the log for each interval, with the number of calls it stands for.
 class RefusalLog {
@@ -50,55 +51,32 @@ class RefusalLog {
 
 class Service final : public v1::Control::Service {
  public:
-  Service(JobRecord& record, ControlCallbacks callbacks, std::string token, Log& log, const Clock& clock)
-      : record_(record), callbacks_(std::move(callbacks)), token_(std::move(token)), refusals_(log, clock) {}
+  Service(ControlCalls& calls, std::string token, Log& log, const Clock& clock)
+      : calls_(calls), token_(std::move(token)), refusals_(log, clock) {}
 
   // Notes a call or a connection that was refused.
   void refuse(const std::string& peer) { refusals_.refused(peer); }
 
   grpc::Status Status(grpc::ServerContext* context, const v1::StatusRequest*, v1::StatusReply* reply) override {
-    return serve(*context, [&] { to_wire(callbacks_.status(), *reply); });
+    return serve(*context, [&] { to_wire(calls_.status(), *reply); });
   }
 
   grpc::Status Scale(grpc::ServerContext* context, const v1::ScaleRequest* request, v1::WantedReply* reply) override {
-    return serve(*context, [&] {
-      Scaling scaling;
-      if (request->has_workers()) scaling.workers = request->workers();
-      if (request->has_servers()) scaling.servers = request->servers();
-      to_wire(record_.scale(request->request(), scaling), *reply);
-      callbacks_.command_stored();
-    });
+    return serve(*context, [&] { to_wire(calls_.scale(request->request(), scaling_of(*request)), *reply); });
   }
 
   grpc::Status Stop(grpc::ServerContext* context, const v1::StopRequest* request, v1::WantedReply* reply) override {
-    return serve(*context, [&] {
-      to_wire(record_.stop(request->request()), *reply);
-      callbacks_.command_stored();
-    });
+    return serve(*context, [&] { to_wire(calls_.stop(request->request()), *reply); });
   }
 
   grpc::Status Set(grpc::ServerContext* context, const v1::SetRequest* request, v1::SetReply* reply) override {
-    return serve(*context, [&] {
-      if (request->assignment().size() > kMostAssignmentBytes)
-        throw Error(ErrorKind::kInvalidInput, fmt::format("a change has at most {} bytes", kMostAssignmentBytes));
-      const Change change = checked_change(*request);
-      reply->set_number(change.number);
-      if (change.applied_at_step) reply->set_applied_at_step(*change.applied_at_step);
-      callbacks_.command_stored();
-    });
+    return serve(*context, [&] { to_wire(calls_.set(request->request(), request->assignment()), *reply); });
   }
 
  private:
   bool authorized(const grpc::ServerContext& context) const {
     const auto [begin, end] = context.client_metadata().equal_range(kTokenKey);
     return begin != end && std::next(begin) == end && same_token({begin->second.data(), begin->second.size()}, token_);
-  }
-
-  // One at a time: each is checked against all that were stored before it.
-  Change checked_change(const v1::SetRequest& request) {
-    const MutexLock lock(changing_);
-    callbacks_.check_change(request.assignment());
-    return record_.change(request.request(), request.assignment());
   }
 
   template <typename Body>
@@ -120,17 +98,16 @@ class Service final : public v1::Control::Service {
     }
   }
 
-  JobRecord& record_;
-  const ControlCallbacks callbacks_;
+  ControlCalls& calls_;
   const std::string token_;
   RefusalLog refusals_;
-  Mutex changing_;
 };
 
 }  // namespace
 
 struct ControlServer::Parts {
   std::string address;
+  std::unique_ptr<ControlCalls> own_calls;
   std::unique_ptr<Service> service;
   std::unique_ptr<grpc::Server> server;     // ended before the service
   std::unique_ptr<LocalListener> listener;  // ended before the server
@@ -139,9 +116,21 @@ struct ControlServer::Parts {
 ControlServer::ControlServer(JobRecord& record, const std::filesystem::path& run, ControlCallbacks callbacks, Log& log,
                              const Clock& clock)
     : parts_(std::make_unique<Parts>()) {
+  parts_->own_calls = std::make_unique<RecordedCalls>(record, std::move(callbacks));
+  listen(*parts_->own_calls, record, run, log, clock);
+}
+
+ControlServer::ControlServer(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log,
+                             const Clock& clock)
+    : parts_(std::make_unique<Parts>()) {
+  listen(calls, record, run, log, clock);
+}
+
+void ControlServer::listen(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log,
+                           const Clock& clock) {
   const std::string name = "muster-" + random_hex(16);
   parts_->address = "unix-abstract:" + name;
-  parts_->service = std::make_unique<Service>(record, std::move(callbacks), make_token(token_file(run)), log, clock);
+  parts_->service = std::make_unique<Service>(calls, make_token(token_file(run)), log, clock);
   grpc::ResourceQuota quota;
   quota.SetMaxThreads(kMostThreads);
   grpc::ServerBuilder builder;

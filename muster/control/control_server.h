@@ -1,4 +1,5 @@
-// ControlServer: the coordinator's service for `muster status`, `scale`, `stop` and `set` (proto/control.proto).
+// ControlServer: the service of a coordinator, or of an agent that asks it, for `muster status`, `scale`, `stop` and
+// `set` (proto/control.proto).
 //
 // It listens on an abstract Unix socket with a random name, so no file is left behind, whatever ends the process, and
 // no port is opened. The name is in the job's record. Connections of other users are closed unread (local_listener.h);
@@ -8,31 +9,25 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "muster/base/clock.h"
 #include "muster/base/log.h"
+#include "muster/control/control_calls.h"
 #include "muster/control/job_record.h"
-#include "muster/control/job_status.h"
+#include "muster/control/recorded_calls.h"
 
 namespace muster::control {
-
-// Called on threads of the server, several at once; they must not block for long.
-struct ControlCallbacks {
-  std::function<JobStatus()> status;
-  // A command was stored, or one that was stored before was answered again: look at the record.
-  std::function<void()> command_stored = [] {};
-  // Throws Error{kInvalidInput} saying why a change ("optimizer.lr=0.1") is not possible.
-  std::function<void(const std::string& assignment)> check_change = [](const std::string&) {};
-};
 
 class ControlServer {
  public:
   // Makes a new token in the run's folder, listens, and puts its address into the record. Throws kIo, kResource,
   // and as JobRecord. REQUIRES: `record` holds the lease; `record`, `log` and `clock` outlive the server.
   ControlServer(JobRecord& record, const std::filesystem::path& run, ControlCallbacks callbacks, Log& log,
+                const Clock& clock = system_clock());
+  // The same with answers of somebody else's, which outlives the server.
+  ControlServer(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log,
                 const Clock& clock = system_clock());
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -43,6 +38,8 @@ class ControlServer {
 
  private:
   struct Parts;
+  void listen(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log, const Clock& clock);
+
   std::unique_ptr<Parts> parts_;
 };
 

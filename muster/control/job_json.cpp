@@ -1,3 +1,5 @@
+// A pair of functions for each value of the record. Readers are strict about what is there and lenient about what
+// earlier versions did not write.
 #include "muster/control/job_json.h"
 
 #include <array>
@@ -11,8 +13,6 @@
 namespace muster::control {
 namespace {
 
-constexpr std::array kMemberStates{MemberState::kStarting, MemberState::kRunning, MemberState::kLost,
-                                   MemberState::kQuarantined, MemberState::kDone};
 constexpr std::array kPhases{JobPhase::kStarting, JobPhase::kRunning, JobPhase::kStopping,
                              JobPhase::kFinished, JobPhase::kStopped, JobPhase::kFailed};
 
@@ -23,13 +23,15 @@ int small_number(const Json& json, const std::string& name, const std::string& w
   return static_cast<int>(value);
 }
 
-// The enumerator with the name that stands in `json`.
-template <typename Values>
-auto named(const Values& values, const Json& json, const std::string& name, const std::string& where) {
-  const auto text = json_get<std::string>(json, name, where);
-  for (const auto value : values)
-    if (to_string(value) == text) return value;
+[[noreturn]] void throw_unknown(const std::string& name, const std::string& where) {
   throw Error(ErrorKind::kDamaged, fmt::format("\"{}\" has a value that this version does not know", name), where);
+}
+
+JobPhase phase_from(const Json& json, const std::string& where) {
+  const auto text = json_get<std::string>(json, "phase", where);
+  for (const JobPhase phase : kPhases)
+    if (to_string(phase) == text) return phase;
+  throw_unknown("phase", where);
 }
 
 Json process_json(const ProcessId& process) {
@@ -40,23 +42,24 @@ ProcessId process_from(const Json& json, const std::string& where) {
   return {small_number(json, "pid", where), json_get<std::uint64_t>(json, "start_time", where)};
 }
 
-}  // namespace
-
-std::string_view to_string(MemberState state) {
-  switch (state) {
-    case MemberState::kStarting:
-      return "starting";
-    case MemberState::kRunning:
-      return "running";
-    case MemberState::kLost:
-      return "lost";
-    case MemberState::kQuarantined:
-      return "quarantined";
-    case MemberState::kDone:
-      return "done";
-  }
-  MUSTER_CHECK(false, "a MemberState without a name");
+// Who it is, not what it is at.
+Json worker_json(const Worker& worker) {
+  return {{"rank", worker.rank},
+          {"process", process_json(worker.process)},
+          {"restarts", worker.restarts},
+          {"state", to_string(worker.state)}};
 }
+
+Worker worker_from(const Json& json, const std::string& where) {
+  const std::optional<WorkerState> state = worker_state_named(json_get<std::string>(json, "state", where));
+  if (!state) throw_unknown("state", where);
+  return {.rank = small_number(json, "rank", where),
+          .process = process_from(json_get<Json>(json, "process", where), where),
+          .restarts = small_number(json, "restarts", where),
+          .state = *state};
+}
+
+}  // namespace
 
 std::string_view to_string(JobPhase phase) {
   switch (phase) {
@@ -81,12 +84,15 @@ bool is_over(JobPhase phase) {
 }
 
 Json to_json(const JobIdentity& identity) {
-  return {{"name", identity.name}, {"run", identity.run}, {"created", identity.created}};
+  Json json{{"name", identity.name}, {"run", identity.run}, {"created", identity.created}};
+  if (!identity.elsewhere.empty()) json["elsewhere"] = identity.elsewhere;
+  return json;
 }
 
 JobIdentity identity_from(const Json& json, const std::string& where) {
   return {json_get<std::string>(json, "name", where), json_get<std::string>(json, "run", where),
-          json_get<std::string>(json, "created", where)};
+          json_get<std::string>(json, "created", where),
+          json.contains("elsewhere") ? json_get<std::string>(json, "elsewhere", where) : ""};
 }
 
 Json to_json(const Launch& launch) {
@@ -111,6 +117,18 @@ Launch launch_from(const Json& json, const std::string& where) {
           json_get<double>(json, "grace_seconds", where),
           json_get<std::uint64_t>(json, "earlier_generations", where),
           json.contains("start_seconds") ? json_get<double>(json, "start_seconds", where) : Launch().start_seconds};
+}
+
+Json to_json(const LedCluster& cluster) {
+  return {{"identity", cluster.identity}, {"term", cluster.term},           {"listen", cluster.listen},
+          {"relay", cluster.relay},       {"interface", cluster.interface}, {"arguments", cluster.arguments}};
+}
+
+LedCluster cluster_from(const Json& json, const std::string& where) {
+  return {
+      json_get<std::string>(json, "identity", where),  json_get<std::uint64_t>(json, "term", where),
+      json_get<std::string>(json, "listen", where),    json_get<std::string>(json, "relay", where),
+      json_get<std::string>(json, "interface", where), json_get<std::vector<std::string>>(json, "arguments", where)};
 }
 
 Json to_json(const WantedState& wanted) {
@@ -146,28 +164,17 @@ Change change_from(const Json& json, const std::string& where) {
 
 Json to_json(const Membership& membership) {
   Json members = Json::array();
-  for (const Member& member : membership.members)
-    members.push_back({{"rank", member.rank},
-                       {"process", process_json(member.process)},
-                       {"restarts", member.restarts},
-                       {"state", to_string(member.state)}});
-  Json arenas = Json::array();
-  for (const auto& [rank, address] : membership.arenas)
-    arenas.push_back({{"rank", rank}, {"address", address}});
-  return {{"generation", membership.generation}, {"members", members}, {"arenas", arenas}};
+  for (const Worker& member : membership.members)
+    members.push_back(worker_json(member));
+  return {{"generation", membership.generation}, {"members", members}};
 }
 
 Membership membership_from(const Json& json, const std::string& where) {
   Membership membership{.generation = json_get<std::uint64_t>(json, "generation", where)};
-  for (const char* list : {"members", "arenas"})
-    if (!json.contains(list) || !json.at(list).is_array())
-      throw Error(ErrorKind::kDamaged, fmt::format("\"{}\" is no list", list), where);
+  if (!json.contains("members") || !json.at("members").is_array())
+    throw Error(ErrorKind::kDamaged, "\"members\" is no list", where);
   for (const Json& entry : json.at("members"))
-    membership.members.push_back({small_number(entry, "rank", where),
-                                  process_from(json_get<Json>(entry, "process", where), where),
-                                  small_number(entry, "restarts", where), named(kMemberStates, entry, "state", where)});
-  for (const Json& entry : json.at("arenas"))
-    membership.arenas[small_number(entry, "rank", where)] = json_get<std::string>(entry, "address", where);
+    membership.members.push_back(worker_from(entry, where));
   return membership;
 }
 
@@ -179,7 +186,7 @@ Json to_json(const Standing& standing) {
 }
 
 Standing standing_from(const Json& json, const std::string& where) {
-  return {named(kPhases, json, "phase", where), json_get<std::string>(json, "reason", where),
+  return {phase_from(json, where), json_get<std::string>(json, "reason", where),
           json_get<std::uint64_t>(json, "step", where), json_get<std::uint64_t>(json, "total_steps", where)};
 }
 

@@ -10,6 +10,7 @@ namespace muster::control {
 
 Json to_json(const JobIdentity& identity);
 Json to_json(const Launch& launch);
+Json to_json(const LedCluster& cluster);
 Json to_json(const WantedState& wanted);
 Json to_json(const Change& change);
 Json to_json(const Membership& membership);
@@ -18,6 +19,7 @@ Json to_json(const Lease& lease);
 
 JobIdentity identity_from(const Json& json, const std::string& where);
 Launch launch_from(const Json& json, const std::string& where);
+LedCluster cluster_from(const Json& json, const std::string& where);
 WantedState wanted_from(const Json& json, const std::string& where);
 Change change_from(const Json& json, const std::string& where);
 Membership membership_from(const Json& json, const std::string& where);

@@ -1,3 +1,5 @@
+// Every write goes through one function that puts the lease's revision among the transaction's conditions: a
+// coordinator that was overtaken fails there, whatever it wants to write.
 #include "muster/control/job_record.h"
 
 #include <algorithm>
@@ -37,13 +39,15 @@ void scale_workers(WantedState& wanted, int workers) {
 
 void scale_servers(WantedState& wanted, int servers) {
   if (wanted.max_servers == 0)
-    throw Error(ErrorKind::kInvalidInput, "the job has no processes of parameter servers", {},
-                "Only a job with parallel.strategy = \"parameter_server\" and parallel.servers above 0 has some. Where "
-                "workers serve, scale the workers.");
+    throw Error(
+        ErrorKind::kInvalidInput, "the job has no processes of parameter servers", {},
+        "Only a job that was started with some (parallel.servers above 0) can have more or fewer. Where workers "
+        "serve, scale the workers.");
   if (servers < wanted.min_servers || servers > wanted.max_servers)
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("{} servers; the job takes {} to {}", servers, wanted.min_servers, wanted.max_servers), {},
-                "Copies (parallel.copies) are on different servers, and a server has places for so many others.");
+                "Copies (parallel.copies) are on different servers, and a server has places for so many others. On "
+                "several hosts their number stays as it is.");
   wanted.target_servers = servers;
 }
 
@@ -90,6 +94,11 @@ std::optional<Launch> JobRecord::launch() const {
   return json ? std::optional(launch_from(*json, key("launch"))) : std::nullopt;
 }
 
+std::optional<LedCluster> JobRecord::cluster() const {
+  const std::optional<Json> json = read("cluster");
+  return json ? std::optional(cluster_from(*json, key("cluster"))) : std::nullopt;
+}
+
 WantedState JobRecord::wanted() const {
   const std::optional<Json> json = read("wanted");
   return json ? wanted_from(*json, key("wanted")) : WantedState{};
@@ -123,6 +132,11 @@ std::optional<std::string> JobRecord::endpoint() const {
   // An address of an earlier coordinator leads nowhere, or to somebody who took the name.
   if (!json || !now || json_get<std::uint64_t>(*json, "epoch", key("endpoint")) != now->epoch) return std::nullopt;
   return json_get<std::string>(*json, "address", key("endpoint"));
+}
+
+std::string JobRecord::served_in() const {
+  const std::optional<Json> json = read("endpoint");
+  return json && json->contains("space") ? json_get<std::string>(*json, "space", key("endpoint")) : "";
 }
 
 Lease JobRecord::take_over(const ProcessId& self, bool by_force) {
@@ -177,11 +191,16 @@ void JobRecord::begin(const JobIdentity& identity, const WantedState& wanted) {
   // The generation lives on: it never goes back, also over a resumption.
   writes.push_back({key("membership"), to_json(Membership{.generation = membership().generation}).dump()});
   writes.push_back({key("standing"), to_json(Standing{}).dump()});
+  writes.push_back({key("cluster"), std::nullopt});  // of hosts that trained it before
   write(writes);
 }
 
 void JobRecord::put_launch(const Launch& launch) {
   write({{key("launch"), to_json(launch).dump()}});
+}
+
+void JobRecord::put_cluster(const LedCluster& cluster) {
+  write({{key("cluster"), to_json(cluster).dump()}});
 }
 
 void JobRecord::put_membership(const Membership& membership) {
@@ -203,7 +222,7 @@ void JobRecord::put_endpoint(const std::string& address) {
     MUSTER_CHECK(own_.has_value(), "writes to a job's record need its lease");
     epoch = own_->epoch;
   }
-  write({{key("endpoint"), Json{{"address", address}, {"epoch", epoch}}.dump()}});
+  write({{key("endpoint"), Json{{"address", address}, {"epoch", epoch}, {"space", process_space()}}.dump()}});
 }
 
 void JobRecord::mark_applied(std::uint64_t number, std::uint64_t step) {

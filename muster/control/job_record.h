@@ -6,13 +6,12 @@
 // come. Commands of users carry a request id made by the client: the same id takes effect once, however often it is
 // sent.
 //
-// Keys below the prefix: identity, launch, wanted, membership, standing, lease, endpoint, change/NUMBER, request/ID;
-// all JSON. Thread safety: every method from any thread. Errors: those of the store, kDamaged for a value that is not
-// as written, and for every write kMismatch, naming the leader, when another coordinator has taken over.
+// Keys below the prefix: identity, launch, cluster, wanted, membership, standing, lease, endpoint, change/NUMBER,
+// request/ID; all JSON. Thread safety: every method from any thread. Errors: those of the store, kDamaged for a value
+// that is not as written, and for every write kMismatch, naming the leader, when another coordinator has taken over.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +21,7 @@
 #include "muster/base/mutex.h"
 #include "muster/base/process.h"
 #include "muster/control/store.h"
+#include "muster/control/worker.h"
 
 namespace muster::control {
 
@@ -29,6 +29,8 @@ struct JobIdentity {
   std::string name;
   std::string run;      // the run's folder
   std::string created;  // time stamp, for people
+  // Of a host whose coordinator is another one: where the run of the host that leads is, for people.
+  std::string elsewhere = {};
 };
 
 // How its workers are started and watched: what a coordinator needs that takes them over.
@@ -43,6 +45,19 @@ struct Launch {
   std::uint64_t earlier_generations = 0;  // before these workers began: theirs count from 1
   double start_seconds = 600;
   bool operator==(const Launch&) const = default;
+};
+
+// Of a job of several hosts: what a coordinator needs beside that takes over its hosts. Agents know the job by its
+// identity, and its coordinators by their terms: each has a higher one than all before it, and who has a lower one is
+// not followed any more.
+struct LedCluster {
+  std::string identity;
+  std::uint64_t term = 1;
+  std::string listen;                  // where agents joined
+  std::string relay;                   // by which the workers of the coordinator's own host reach it (cluster_relay.h)
+  std::string interface;               // of that host to the others
+  std::vector<std::string> arguments;  // of workers on other hosts (Welcome::arguments)
+  bool operator==(const LedCluster&) const = default;
 };
 
 struct WantedState {
@@ -70,21 +85,9 @@ struct Change {
   bool operator==(const Change&) const = default;
 };
 
-enum class MemberState { kStarting, kRunning, kLost, kQuarantined, kDone };
-std::string_view to_string(MemberState state);
-
-struct Member {
-  int rank = 0;
-  ProcessId process;
-  int restarts = 0;
-  MemberState state = MemberState::kStarting;
-  bool operator==(const Member&) const = default;
-};
-
 struct Membership {
-  std::uint64_t generation = 0;            // never goes back
-  std::vector<Member> members = {};        // by rank
-  std::map<int, std::string> arenas = {};  // rank to the address at which it hands out the arena
+  std::uint64_t generation = 0;      // never goes back
+  std::vector<Worker> members = {};  // by rank; who they are, and whether they have begun to train
   bool operator==(const Membership&) const = default;
 };
 
@@ -123,6 +126,7 @@ class JobRecord {
   // Reading. What was never written is empty, or has its defaults.
   std::optional<JobIdentity> identity() const;
   std::optional<Launch> launch() const;
+  std::optional<LedCluster> cluster() const;
   WantedState wanted() const;
   std::vector<Change> changes() const;
   Membership membership() const;
@@ -130,6 +134,8 @@ class JobRecord {
   std::optional<Lease> lease() const;
   // Where the leader's service listens, if it has said so in its own epoch.
   std::optional<std::string> endpoint() const;
+  // On which host the service listened last, as process_space() there; empty: nowhere, or not known.
+  std::string served_in() const;
 
   // Becomes the leader, with an epoch above all before. Throws kMismatch when the holder still runs, unless `by_force`
   // (the holder is hung: end it first if you can; its writes are refused from now on).
@@ -138,9 +144,11 @@ class JobRecord {
   void release();
 
   // Writes of the leader; durable when they return. REQUIRES: take_over returned.
-  // begin keeps the identity of a run that has one (it is being resumed) and forgets its wanted state and members.
+  // begin keeps the identity of a run that has one (it is being resumed) and forgets its wanted state, members and
+  // hosts.
   void begin(const JobIdentity& identity, const WantedState& wanted);
   void put_launch(const Launch& launch);
+  void put_cluster(const LedCluster& cluster);
   void put_membership(const Membership& membership);  // kMismatch if the generation went back
   void put_standing(const Standing& standing);
   void put_endpoint(const std::string& address);

@@ -1,15 +1,30 @@
+// The JSON that `muster status --json` prints:
+// names here are an interface for scripts, and only grow.
 #include "muster/control/job_status.h"
 
 namespace muster::control {
 
 Json to_json(const JobStatus& status) {
   Json members = Json::array();
-  for (const MemberStatus& member : status.members) {
-    Json row{{"rank", member.rank},         {"pid", member.process.pid},     {"state", member.state},
+  for (const Worker& member : status.members) {
+    Json row{{"rank", member.rank},         {"pid", member.process.pid},     {"state", to_string(member.state)},
              {"restarts", member.restarts}, {"waits_for", member.waits_for}, {"seconds", member.seconds}};
     row["lane"] = member.lane ? Json(*member.lane) : Json();
     row["step"] = member.step ? Json(*member.step) : Json();
     members.push_back(row);
+  }
+  Json hosts = Json::array();
+  for (const HostStatus& host : status.hosts) {
+    hosts.push_back({{"number", host.number},
+                     {"name", host.name},
+                     {"workers", host.workers},
+                     {"first_lane", host.first_lane},
+                     {"last_lane", host.last_lane},
+                     {"step", host.step},
+                     {"silent_seconds", host.silent_seconds},
+                     {"folder", host.place},
+                     {"checkpoint", host.checkpoint ? Json(*host.checkpoint) : Json()},
+                     {"alarm", host.alarm}});
   }
   Json changes = Json::array();
   for (const Change& change : status.changes) {
@@ -31,6 +46,11 @@ Json to_json(const JobStatus& status) {
             {"changes", changes},
             {"alarms", status.alarms},
             {"coordinator", {{"pid", status.coordinator_pid}, {"live", status.live}}}};
+  if (!status.hosts.empty()) {
+    json["hosts"] = hosts;
+    json["job_generation"] = status.job_generation;
+    json["coordinator"]["host"] = status.coordinator_host;
+  }
   if (status.max_servers > 0) {
     json["servers"] = {{"min", status.min_servers},
                        {"max", status.max_servers},

@@ -7,20 +7,24 @@
 #include <vector>
 
 #include "muster/base/json.h"
-#include "muster/base/process.h"
 #include "muster/control/job_record.h"
+#include "muster/control/worker.h"
 
 namespace muster::control {
 
-struct MemberStatus {
-  int rank = 0;
-  ProcessId process;
-  std::string state;  // "running", "starting", "stopped", ...
-  int restarts = 0;
-  std::optional<std::uint64_t> lane = {};
-  std::optional<std::uint64_t> step = {};
-  std::string waits_for = {};  // in words; empty: it computes
-  double seconds = 0;          // since when it has been doing so
+// A host of a job of several.
+struct HostStatus {
+  std::uint64_t number = 0;
+  std::string name = {};
+  int workers = 0;  // that train
+  std::uint64_t first_lane = 0;
+  std::uint64_t last_lane = 0;                   // one past; as the first: it takes no part yet
+  std::uint64_t step = 0;                        // committed there
+  double silent_seconds = 0;                     // since it was heard of
+  std::string place = {};                        // what its folder is to the run (LeaderNote); empty: not known
+  std::optional<std::uint64_t> checkpoint = {};  // the step of the newest one there
+  std::string alarm = {};                        // what is wrong with checkpoints there; empty: nothing
+  bool operator==(const HostStatus&) const = default;
 };
 
 struct JobStatus {
@@ -39,10 +43,13 @@ struct JobStatus {
   int min_servers = 0;  // processes of parameter servers; all 0: the job has none
   int max_servers = 0;
   int target_servers = 0;
-  int servers = 0;          // that serve; known only while the coordinator answers
-  int leaving_servers = 0;  // that still have to hand over what they hold
-  std::vector<MemberStatus> members = {};
-  std::vector<Change> changes = {};  // from the record, whoever answers
+  int servers = 0;                     // that serve; known only while the coordinator answers
+  int leaving_servers = 0;             // that still have to hand over what they hold
+  std::vector<Worker> members = {};    // on the host that was asked
+  std::vector<HostStatus> hosts = {};  // of a job of several; known only while the coordinator answers
+  std::uint64_t job_generation = 0;    // of all hosts; 0: the job has one, or none has begun
+  std::vector<Change> changes = {};    // from the record, whoever answers
+  std::string coordinator_host = {};   // its name; empty: the job has one host
   std::vector<std::string> alarms = {};
   std::int32_t coordinator_pid = 0;  // 0: none runs
   bool live = false;                 // told by the coordinator itself; false: what its record says

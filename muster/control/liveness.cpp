@@ -1,3 +1,5 @@
+// Three judgements, each from a view to a verdict with its reason. Processor time and the wish to run count, not the
+// clock alone: on a machine that has too much to do nobody may be taken for dead.
 #include "muster/control/liveness.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Connects, asks the kernel who listens, and only then hands the descriptor on. An abstract name and a path differ only
+// in how the address is written.
 #include "muster/control/local_connection.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// A loop around accept that asks the kernel for the other end's user before anything is read;
+// an eventfd ends it.
 #include "muster/control/local_listener.h"
 
 #include <poll.h>

@@ -1,3 +1,5 @@
+// One function over a snapshot of all seats, with a reason in words for whatever it decides. Time comes in as a number:
+// tests turn it by hand.
 #include "muster/control/membership.h"
 
 #include <algorithm>
@@ -7,12 +9,82 @@
 namespace muster::control {
 namespace {
 
+std::uint64_t bit_of(std::size_t seat) {
+  return std::uint64_t{1} << seat;
+}
+
 std::string seat_list(std::uint64_t members) {
   std::string text;
-  for (int seat = 0; seat < 64; ++seat) {
-    if ((members >> seat & 1) != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", seat);
+  for (std::size_t seat = 0; seat < 64; ++seat) {
+    if ((members & bit_of(seat)) != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", seat);
   }
   return text;
+}
+
+// Who is there.
+struct Tally {
+  std::uint64_t members = 0;
+  std::uint64_t ready = 0;  // and not told to go
+  int occupied = 0;
+  int leaving = 0;
+  int done = 0;
+  bool somebody_lost = false;
+  bool starting = false;  // and the first generation waits for it
+};
+
+Tally count(const JobView& job) {
+  Tally tally;
+  for (std::size_t seat = 0; seat < job.workers.size(); ++seat) {
+    const Worker& worker = job.workers[seat];
+    tally.somebody_lost |= worker.lost;
+    tally.done += worker.done ? 1 : 0;
+    if (worker.state == WorkerState::kEmpty) continue;
+    ++tally.occupied;
+    if (worker.member()) tally.members |= bit_of(seat);
+    if (worker.leaving) {
+      ++tally.leaving;
+      continue;
+    }
+    if (worker.state == WorkerState::kReady) tally.ready |= bit_of(seat);
+    tally.starting |= worker.state == WorkerState::kStarting && job.now - worker.started < kGathering;
+  }
+  return tally;
+}
+
+// Why nobody is left, if it is so. The arena outlives its workers: others can go on in it, unless they would only fail
+// as well.
+std::string why_all_are_lost(const JobView& job, const Tally& tally) {
+  const auto failing = [](const Worker& worker) { return worker.failures >= kMostFailures; };
+  if (job.generation == 0)
+    return std::any_of(job.workers.begin(), job.workers.end(), failing)
+               ? "a worker fails before it can begin, again and again"
+               : "";
+  const bool nobody_comes = std::all_of(job.workers.begin(), job.workers.end(), [&](const Worker& worker) {
+    return worker.state == WorkerState::kEmpty && (worker.done || failing(worker));
+  });
+  return tally.members == 0 && (job.failed || nobody_comes) ? "all workers are lost" : "";
+}
+
+// Those that do not train yet first; then from the last seat on, which spares those that have been there longest.
+std::vector<int> choose_to_go(const JobView& job, int too_many) {
+  std::vector<int> chosen;
+  for (const WorkerState state : {WorkerState::kStarting, WorkerState::kReady, WorkerState::kRunning}) {
+    for (std::size_t seat = job.workers.size(); seat-- > 0 && static_cast<int>(chosen.size()) < too_many;) {
+      if (job.workers[seat].state == state && !job.workers[seat].leaving) chosen.push_back(static_cast<int>(seat));
+    }
+  }
+  return chosen;
+}
+
+// Seats whose time has come, from the first on.
+std::vector<int> choose_to_start(const JobView& job, int wanted) {
+  std::vector<int> chosen;
+  for (std::size_t seat = 0; seat < job.workers.size() && static_cast<int>(chosen.size()) < wanted; ++seat) {
+    const Worker& worker = job.workers[seat];
+    const bool held_back = worker.failures > 0 && job.now - worker.failed < back_off(worker.failures);
+    if (worker.state == WorkerState::kEmpty && !worker.done && !held_back) chosen.push_back(static_cast<int>(seat));
+  }
+  return chosen;
 }
 
 }  // namespace
@@ -25,72 +97,28 @@ std::chrono::nanoseconds back_off(int failures) {
 
 MembershipDecision decide_members(const JobView& job) {
   MembershipDecision decision;
-  std::uint64_t members = 0;
-  std::uint64_t ready = 0;
-  int occupied = 0;
-  int leaving = 0;
-  int done = 0;
-  bool somebody_lost = false;
-  bool starting = false;
-  for (std::size_t i = 0; i < job.seats.size(); ++i) {
-    const SeatView& seat = job.seats[i];
-    const std::uint64_t bit = std::uint64_t{1} << i;
-    somebody_lost |= seat.lost;
-    done += seat.done ? 1 : 0;
-    if (seat.state == SeatState::kEmpty) continue;
-    ++occupied;
-    if (seat.state == SeatState::kMember) members |= bit;
-    if (seat.leaving) {
-      ++leaving;
-      continue;
-    }
-    if (seat.state == SeatState::kReady) ready |= bit;
-    starting |= seat.state == SeatState::kStarting && seat.since_start < kGathering;
-  }
-  if (job.generation == 0 && std::any_of(job.seats.begin(), job.seats.end(),
-                                         [](const SeatView& seat) { return seat.failures >= kMostFailures; })) {
-    decision.all_lost = true;
-    decision.reason = "a worker fails before it can begin, again and again";
+  const Tally tally = count(job);
+  decision.reason = why_all_are_lost(job, tally);
+  if (!decision.reason.empty()) {
+    decision.all_lost = job.generation == 0 || !job.finishing;
     return decision;
   }
-  // The arena outlives its workers: others can go on in it, unless they would only fail as well.
-  const bool hopeless = job.failed || std::all_of(job.seats.begin(), job.seats.end(), [](const SeatView& seat) {
-                          return seat.state == SeatState::kEmpty && (seat.done || seat.failures >= kMostFailures);
-                        });
-  if (job.generation > 0 && members == 0 && hopeless) {
-    decision.all_lost = !job.finishing;
-    decision.reason = "all workers are lost";
-    return decision;
-  }
-  // Those that do not train yet first; then from the last seat on, which spares those that have been there longest.
-  for (const SeatState state : {SeatState::kStarting, SeatState::kReady, SeatState::kMember}) {
-    for (std::size_t i = job.seats.size(); !job.finishing && i-- > 0 && occupied - leaving > job.target;) {
-      if (job.seats[i].state != state || job.seats[i].leaving) continue;
-      decision.evict.push_back(static_cast<int>(i));
-      ready &= ~(std::uint64_t{1} << i);
-      ++leaving;
-    }
-  }
-  const bool let_in = ready != 0 && !job.finishing && (job.generation > 0 || !starting);
-  const bool regroup = job.regroup && members != 0 && job.generation > 0;
-  if (job.arena && (somebody_lost || let_in || regroup)) {
+  std::uint64_t ready = tally.ready;
+  if (!job.finishing) decision.evict = choose_to_go(job, tally.occupied - tally.leaving - job.target);
+  for (const int seat : decision.evict)
+    ready &= ~bit_of(static_cast<std::size_t>(seat));
+  const bool let_in = ready != 0 && !job.finishing && (job.generation > 0 || !tally.starting);
+  const bool regroup = job.regroup && tally.members != 0 && job.generation > 0;
+  if (job.arena && (tally.somebody_lost || let_in || regroup)) {
     decision.new_generation = true;
-    decision.members = members | (let_in ? ready : 0);
+    decision.members = tally.members | (let_in ? ready : 0);
     decision.reason = fmt::format("{}; members are {}",
-                                  somebody_lost ? "a member is lost"
-                                  : let_in      ? "workers are ready"
-                                                : "a server has gone back",
+                                  tally.somebody_lost ? "a member is lost"
+                                  : let_in            ? "workers are ready"
+                                                      : "a server has gone back",
                                   seat_list(decision.members));
   }
-  if (job.finishing) return decision;
-  for (std::size_t i = 0; i < job.seats.size() && occupied + done < job.target; ++i) {
-    const SeatView& seat = job.seats[i];
-    if (seat.state != SeatState::kEmpty || seat.done ||
-        (seat.failures > 0 && seat.since_failure < back_off(seat.failures)))
-      continue;
-    decision.start.push_back(static_cast<int>(i));
-    ++occupied;
-  }
+  if (!job.finishing) decision.start = choose_to_start(job, job.target - tally.occupied - tally.done);
   return decision;
 }
 

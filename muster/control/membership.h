@@ -1,7 +1,6 @@
-// Who trains: decisions about the workers of a job, as a pure function of what is known about them.
+// Who trains: decisions about the workers of a job (worker.h), as a pure function of what is known about them.
 //
-// A seat is a place for a worker; processes come and go on it. Its life: empty, starting (a process that prepares
-// itself), ready (it waits to be let in), member. A generation is a set of members; every change makes a new one.
+// A generation is a set of members; every change makes a new one.
 #pragma once
 
 #include <chrono>
@@ -9,25 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/clock.h"
+#include "muster/control/worker.h"
+
 namespace muster::control {
 
-enum class SeatState { kEmpty, kStarting, kReady, kMember };
-
-struct SeatView {
-  SeatState state = SeatState::kEmpty;
-  int failures = 0;                          // in a row; forgotten when a member has lasted (kForgiven)
-  std::chrono::nanoseconds since_failure{};  // when empty and failures > 0
-  std::chrono::nanoseconds since_start{};    // when starting
-  bool lost = false;                         // a member of the present generation whose process is dead
-  bool leaving = false;                      // told to go, and its death is not confirmed yet
-  bool done = false;                         // its worker has left in good order: nobody takes its place
-};
-
 struct JobView {
-  std::uint64_t generation = 0;  // 0: none has begun
-  int target = 1;                // workers wanted
-  std::vector<SeatView> seats;
-  bool arena = false;      // there is one to train in
+  Clock::Instant now{};
+  std::uint64_t generation = 0;   // 0: none has begun
+  int target = 1;                 // workers wanted
+  std::vector<Worker> workers{};  // by seat
+  bool arena = false;             // there is one to train in
   bool failed = false;     // the last member has ended by itself, with an error: those who come would do the same
   bool finishing = false;  // a worker has finished the job: nobody is started or let in any more
   bool regroup = false;    // all members have to look again where they stand

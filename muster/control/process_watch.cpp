@@ -1,3 +1,5 @@
+// Time between two looks counts up to a limit only: what nobody looked at is not held against a process. All of /proc
+// is read for a group, so that is done at most once a second.
 #include "muster/control/process_watch.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Three decisions: the first map, the next when servers have come or gone, and the settled one when all is filled. Each
+// is a pure function, and any keeper that takes over comes to the same.
 #include "muster/control/server_map.h"
 
 #include <algorithm>
@@ -21,6 +23,7 @@ std::vector<std::vector<std::uint32_t>> placement(std::size_t chunks, std::uint3
     if (servers[server].address.empty() || leaving.contains(server)) continue;
     data::Member member;
     member.name = fmt::format("server-{}", server);
+    member.domain = servers[server].host;
     members.push_back(member);
     numbers.push_back(server);
   }
@@ -160,7 +163,7 @@ ServerMap settled_map(const ServerMap& map) {
 std::string ServerMap::to_text() const {
   Json seats = Json::array();
   for (const ServerSeat& seat : servers)
-    seats.push_back({seat.address, seat.attempt});
+    seats.push_back({seat.address, seat.attempt, seat.host});
   Json lists = Json::array();
   for (const std::vector<ChunkHolder>& holders : chunks) {
     Json list = Json::array();
@@ -182,7 +185,7 @@ ServerMap ServerMap::from_text(const std::string& text) {
     map.generation = json.at("generation");
     map.copies = json.at("copies");
     for (const Json& seat : json.at("servers"))
-      map.servers.push_back({seat.at(0), seat.at(1)});
+      map.servers.push_back({seat.at(0), seat.at(1), seat.size() > 2 ? seat.at(2).get<std::string>() : ""});
     for (const Json& list : json.at("chunks")) {
       std::vector<ChunkHolder> holders;
       for (const Json& number : list) {

@@ -21,6 +21,8 @@ namespace muster::control {
 struct ServerSeat {
   std::string address{};  // empty: no server
   std::uint32_t attempt = 0;
+  // Where it runs, for jobs of several hosts: copies of a chunk are on different ones, as far as there are.
+  std::string host{};
 
   bool operator==(const ServerSeat&) const = default;
 };

@@ -64,6 +64,9 @@ using StatementHandle = std::unique_ptr<sqlite3_stmt, FinishStatement>;
       throw Error(ErrorKind::kResource, "the disk is full; what was stored before stands", path.string(),
                   "Free some disk space.");
     case SQLITE_READONLY:
+      if (sqlite3_extended_errcode(database) == SQLITE_READONLY_DBMOVED)
+        throw Error(ErrorKind::kIo, "was removed or moved while it was in use", path.string(),
+                    "Leave a run's folder alone until its job has ended.");
       throw Error(ErrorKind::kIo, "cannot be written: it is read-only for this user", path.string(),
                   "Use the account that started the run.");
     case SQLITE_NOMEM:

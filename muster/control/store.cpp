@@ -1,3 +1,5 @@
+// The short forms of commit():
+// what a single key needs, for every implementation of Store alike.
 #include "muster/control/store.h"
 
 namespace muster::control {

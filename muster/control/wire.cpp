@@ -1,3 +1,5 @@
+// Field by field, in both directions side by side. Errors travel as a status with their kind, place and remedy, so that
+// a client throws the very error that the server met.
 #include "muster/control/wire.h"
 
 #include <fmt/format.h>
@@ -58,17 +60,38 @@ void to_wire(const JobStatus& status, v1::StatusReply& reply) {
   reply.set_servers(status.servers);
   reply.set_leaving_servers(status.leaving_servers);
   reply.set_coordinator_pid(status.coordinator_pid);
-  for (const MemberStatus& member : status.members) {
+  for (const Worker& member : status.members) {
     v1::Member& out = *reply.add_members();
     out.set_rank(member.rank);
     out.set_pid(member.process.pid);
     out.set_start_time(member.process.start_time);
-    out.set_state(clean(member.state));
+    out.set_state(std::string(to_string(member.state)));
     out.set_restarts(member.restarts);
     if (member.lane) out.set_lane(*member.lane);
     if (member.step) out.set_step(*member.step);
     out.set_waits_for(clean(member.waits_for));
     out.set_seconds(member.seconds);
+  }
+  for (const HostStatus& host : status.hosts) {
+    v1::Host& out = *reply.add_hosts();
+    out.set_number(host.number);
+    out.set_name(clean(host.name));
+    out.set_workers(host.workers);
+    out.set_first_lane(host.first_lane);
+    out.set_last_lane(host.last_lane);
+    out.set_step(host.step);
+    out.set_silent_seconds(host.silent_seconds);
+    out.set_place(clean(host.place));
+    if (host.checkpoint) out.set_checkpoint(*host.checkpoint);
+    out.set_alarm(clean(host.alarm));
+  }
+  reply.set_job_generation(status.job_generation);
+  reply.set_coordinator_host(clean(status.coordinator_host));
+  for (const Change& change : status.changes) {
+    v1::JobChange& out = *reply.add_changes();
+    out.set_number(change.number);
+    out.set_assignment(clean(change.assignment));
+    if (change.applied_at_step) out.set_applied_at_step(*change.applied_at_step);
   }
   for (const std::string& alarm : status.alarms)
     reply.add_alarms(clean(alarm));
@@ -95,15 +118,30 @@ JobStatus from_wire(const v1::StatusReply& reply) {
   status.leaving_servers = reply.leaving_servers();
   status.coordinator_pid = reply.coordinator_pid();
   for (const v1::Member& member : reply.members()) {
-    MemberStatus& out = status.members.emplace_back();
+    Worker& out = status.members.emplace_back();
     out.rank = member.rank();
     out.process = {member.pid(), member.start_time()};
-    out.state = member.state();
+    out.state = worker_state_named(member.state()).value_or(WorkerState::kEmpty);
     out.restarts = member.restarts();
     if (member.has_lane()) out.lane = member.lane();
     if (member.has_step()) out.step = member.step();
     out.waits_for = member.waits_for();
     out.seconds = member.seconds();
+  }
+  for (const v1::Host& host : reply.hosts()) {
+    HostStatus& out =
+        status.hosts.emplace_back(HostStatus{host.number(), host.name(), host.workers(), host.first_lane(),
+                                             host.last_lane(), host.step(), host.silent_seconds(), host.place()});
+    if (host.has_checkpoint()) out.checkpoint = host.checkpoint();
+    out.alarm = host.alarm();
+  }
+  status.job_generation = reply.job_generation();
+  status.coordinator_host = reply.coordinator_host();
+  for (const v1::JobChange& change : reply.changes()) {
+    Change& out = status.changes.emplace_back();
+    out.number = change.number();
+    out.assignment = change.assignment();
+    if (change.has_applied_at_step()) out.applied_at_step = change.applied_at_step();
   }
   status.alarms.assign(reply.alarms().begin(), reply.alarms().end());
   return status;
@@ -122,6 +160,30 @@ void to_wire(const WantedState& wanted, v1::WantedReply& reply) {
 WantedState from_wire(const v1::WantedReply& reply) {
   return {reply.min_workers(), reply.max_workers(), reply.target_workers(), reply.stop(),
           reply.min_servers(), reply.max_servers(), reply.target_servers()};
+}
+
+Scaling scaling_of(const v1::ScaleRequest& request) {
+  Scaling scaling;
+  if (request.has_workers()) scaling.workers = request.workers();
+  if (request.has_servers()) scaling.servers = request.servers();
+  return scaling;
+}
+
+void to_wire(const std::string& request, const Scaling& scaling, v1::ScaleRequest& message) {
+  message.set_request(request);
+  if (scaling.workers) message.set_workers(*scaling.workers);
+  if (scaling.servers) message.set_servers(*scaling.servers);
+}
+
+void to_wire(const Change& change, v1::SetReply& reply) {
+  reply.set_number(change.number);
+  if (change.applied_at_step) reply.set_applied_at_step(*change.applied_at_step);
+}
+
+Change from_wire(const v1::SetReply& reply, const std::string& assignment) {
+  Change change{reply.number(), assignment, std::nullopt};
+  if (reply.has_applied_at_step()) change.applied_at_step = reply.applied_at_step();
+  return change;
 }
 
 grpc::Status to_status(const Error& error) {

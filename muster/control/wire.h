@@ -20,6 +20,12 @@ JobStatus from_wire(const v1::StatusReply& reply);
 void to_wire(const WantedState& wanted, v1::WantedReply& reply);
 WantedState from_wire(const v1::WantedReply& reply);
 
+Scaling scaling_of(const v1::ScaleRequest& request);
+void to_wire(const std::string& request, const Scaling& scaling, v1::ScaleRequest& message);
+
+void to_wire(const Change& change, v1::SetReply& reply);
+Change from_wire(const v1::SetReply& reply, const std::string& assignment);
+
 // An Error that was thrown on the other side arrives as it was.
 grpc::Status to_status(const Error& error);
 // REQUIRES: not OK. A failure of the call itself becomes kPeerLost (not reachable), kTimeout, kResource or kIo.

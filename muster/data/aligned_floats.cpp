@@ -1,3 +1,5 @@
+// Grows and never shrinks:
+// batches of one job have one size, and the memory goes round between loader and training.
 #include "muster/data/aligned_floats.h"
 
 #include <limits>

@@ -1,3 +1,5 @@
+// A sample is read as the array has it and turned on the way, where its channels come last. Statistics are gathered by
+// Welford's method, since values may be of any size.
 #include "muster/data/array_dataset.h"
 
 #include <algorithm>

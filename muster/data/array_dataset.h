@@ -77,6 +77,7 @@ class ArrayDataset final : public Dataset {
   // File and number.
   std::string name(std::uint64_t id) const override;
   std::int64_t label(std::uint64_t id) const override { return targets_.labels[id]; }
+  bool knows_labels() const override { return true; }
 
  private:
   void read_raw(std::uint64_t id, std::span<float> features) const;

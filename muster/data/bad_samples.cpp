@@ -1,3 +1,5 @@
+// Loader threads report here at once, so one mutex guards count and examples; the limit is judged at the moment of the
+// report, by whoever reaches it.
 #include "muster/data/bad_samples.h"
 
 #include <fmt/format.h>

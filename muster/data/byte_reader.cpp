@@ -1,3 +1,5 @@
+// Readers in a row: file or memory, a buffer that can be looked into, and a decompressor where the first bytes ask for
+// one. Whatever a file claims, each keeps to its own buffer.
 #include "muster/data/byte_reader.h"
 
 #include <algorithm>

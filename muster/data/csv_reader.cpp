@@ -1,3 +1,5 @@
+// Looks for delimiters and line ends 64 bytes at a time, as bits of a word; a quoted field is searched for its quote
+// instead. Fields are views into the buffer, valid until the next record.
 #include "muster/data/csv_reader.h"
 
 #include <algorithm>
@@ -27,7 +29,7 @@ std::uint64_t structural_mask(const char* block, char delimiter) {
 #if defined(__SSE2__)
   const __m128i delimiters = _mm_set1_epi8(delimiter);
   const __m128i line_ends = _mm_set1_epi8('\n');
-  for (int part = 0; part < 4; ++part) {
+  for (std::size_t part = 0; part < 4; ++part) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16 * part));
     const __m128i found = _mm_or_si128(_mm_cmpeq_epi8(bytes, delimiters), _mm_cmpeq_epi8(bytes, line_ends));
     mask |= std::uint64_t{static_cast<std::uint32_t>(_mm_movemask_epi8(found))} << (16 * part);

@@ -1,3 +1,5 @@
+// To JSON and back, in the order of the members. What is read may be older than this program or written by hand:
+// everything is checked, and what older cards lack has a default.
 #include "muster/data/data_form.h"
 
 #include <algorithm>

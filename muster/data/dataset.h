@@ -124,9 +124,15 @@ class Dataset {
     return label;
   }
 
+  // Whether label() costs nothing worth speaking of.
+  virtual bool knows_labels() const { return false; }
+
   // These samples are about to be read: a data set on a disk may start to fetch them. Never blocks for long, never
   // throws for a sample that cannot be read. REQUIRES: every id below size().
   virtual void will_read(std::span<const std::uint64_t> ids) const { static_cast<void>(ids); }
+  // The same, of samples that are to be read some time later, after others: a data set on another host may begin to
+  // fetch them. Returns at once.
+  virtual void expect(std::span<const std::uint64_t> ids) const { static_cast<void>(ids); }
 };
 
 }  // namespace muster::data

@@ -1,3 +1,5 @@
+// Drawn as logarithms: with a small shape the numbers themselves are below the smallest double, and their ratios are
+// what counts.
 #include "muster/data/gamma_draw.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// One parser over three sources of bytes (plain, gzip, zstd). Extents are claims: memory grows only as bytes really
+// arrive, so a header of 30 bytes cannot ask for gigabytes.
 #include "muster/data/idx.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The normalisation becomes one multiplication and one addition a pixel (scale_bytes.h). Nothing changes after
+// construction, so any number of threads may read.
 #include "muster/data/image_dataset.h"
 
 #include <utility>

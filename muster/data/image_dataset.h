@@ -24,6 +24,7 @@ class ImageDataset final : public Dataset {
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   std::string name(std::uint64_t id) const override;
   std::int64_t label(std::uint64_t id) const override { return images_.labels[id]; }
+  bool knows_labels() const override { return true; }
 
  private:
   Images images_;

@@ -1,3 +1,5 @@
+// Statistics in integers, exact whatever the order of the images: they are part of every sample's bits and of the model
+// card.
 #include "muster/data/images.h"
 
 #include <algorithm>

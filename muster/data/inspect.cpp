@@ -1,3 +1,5 @@
+// From cheap looks to dear ones: names, then first bytes, then a sample of the contents. It only proposes; what it
+// proposes is opened by the same code as a job's data.
 #include "muster/data/inspect.h"
 
 #include <algorithm>
@@ -9,13 +11,10 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
-#include "muster/base/files.h"
 #include "muster/base/text.h"
 #include "muster/data/byte_reader.h"
 #include "muster/data/inspect_table.h"
-#include "muster/data/pictures/decoder.h"
-#include "muster/data/pictures/picture_labels.h"
-#include "muster/data/read_file.h"
+#include "muster/data/picture_parts.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/table.h"
 
@@ -25,7 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kFront = std::size_t{64} << 10;
-constexpr std::size_t kPicturesLookedAt = 64;
 
 // The ending of a name, that of its compression aside: "a.csv.gz" is ".csv".
 std::string ending(fs::path path) {
@@ -107,27 +105,6 @@ Contents contents_of(const fs::path& path) {
   std::sort(contents.pictures.begin(), contents.pictures.end());
   std::sort(contents.folders_of_pictures.begin(), contents.folders_of_pictures.end());
   return contents;
-}
-
-// Of some pictures, evenly spread: half of them have a shorter side of at least so many pixels. Rounded up to a
-// multiple of 16, and no more than 224, which is what models for photographs take.
-std::int64_t usual_side(const std::vector<fs::path>& pictures) {
-  constexpr std::int64_t kLeast = 32;
-  constexpr std::int64_t kMost = 224;
-  std::vector<std::int64_t> sides;
-  const std::size_t step = std::max<std::size_t>(1, pictures.size() / kPicturesLookedAt);
-  for (std::size_t i = 0; i < pictures.size(); i += step) {
-    try {
-      const std::vector<std::byte> bytes = read_file(open_for_reading(pictures[i]), pictures[i]);
-      const Extent extent = open_picture(bytes, {.where = pictures[i].string()})->extent();
-      sides.push_back(std::min(extent.width, extent.height));
-    } catch (const Error&) {
-      continue;  // whoever reads all of them says which are bad
-    }
-  }
-  if (sides.empty()) return kMost;
-  std::nth_element(sides.begin(), sides.begin() + static_cast<std::ptrdiff_t>(sides.size() / 2), sides.end());
-  return std::clamp((sides[sides.size() / 2] + 15) / 16 * 16, kLeast, kMost);
 }
 
 void choose_shape(Finding& finding, const std::vector<fs::path>& pictures, const InspectOptions& wishes) {

@@ -1,3 +1,5 @@
+// Guesses about a table, each from counts over its rows: which delimiter gives rows of one length, which columns are
+// numbers, which are names of rows and say nothing about rows to come.
 #include "muster/data/inspect_table.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The arithmetic of the header, in integers. ids() of one lane needs no other lane: a worker computes what it was given
+// and no more.
 #include "muster/data/lane_order.h"
 
 #include <algorithm>

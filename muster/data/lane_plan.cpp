@@ -1,3 +1,5 @@
+// Integer arithmetic on the cursor: where a batch is cut must be the same on every machine. Only the weight of a lane,
+// its share of the batch, is a floating-point number.
 #include "muster/data/lane_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Appends records, each checked together with the one before. What a failed write left half-way is cut off, or nothing
+// more is written: a record that cannot be read would hide all that follow.
 #include "muster/data/ledger.h"
 
 #include <fcntl.h>

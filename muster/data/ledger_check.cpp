@@ -1,3 +1,5 @@
+// Sorts all records by step, leaves out what a resumption made void, and then proves step by step, with a bit for each
+// sample of the epoch. The first thing that is wrong ends the check, by an exception of this file.
 #include "muster/data/ledger_check.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Records are read one by one with the CRC chained from record to record, so that one which is missing or moved shows
+// at the next. A cut end is no damage: the process was killed.
 #include "muster/data/ledger_format.h"
 
 #include <zlib.h>

@@ -1,3 +1,5 @@
+// A thread takes a whole batch from the queue; without threads take() reads it itself. What a read throws is
+// translated, kept with its batch and thrown in take(): no exception ends a thread.
 #include "muster/data/loader.h"
 
 #include <algorithm>

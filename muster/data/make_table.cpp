@@ -1,3 +1,5 @@
+// The rule that is to be learned and every row have streams of their own, named by the seed: the first rows of a longer
+// table are those of a shorter one.
 #include "muster/data/make_table.h"
 
 #include <algorithm>

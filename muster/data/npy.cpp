@@ -1,3 +1,5 @@
+// A parser for exactly the dictionary that NumPy writes, and one loop for each element type. Shapes are held against
+// the file's length before anything is allocated.
 #include "muster/data/npy.h"
 
 #include <algorithm>

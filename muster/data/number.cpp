@@ -1,3 +1,5 @@
+// Most numbers of tables are short and without an exponent: for these an exact integer is divided by an exact power of
+// ten, which rounds once. All others go the slow way, and both give the nearest double.
 #include "muster/data/number.h"
 
 #include <algorithm>

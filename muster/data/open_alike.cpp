@@ -1,3 +1,5 @@
+// By kind of form: tables, images, IDX, packed shards. Files without targets are fine for predictions; the places of
+// targets are then filled with values that mean nothing and nobody reads.
 #include "muster/data/open_alike.h"
 
 #include <algorithm>
@@ -11,7 +13,7 @@
 #include "muster/data/idx.h"
 #include "muster/data/image_dataset.h"
 #include "muster/data/packed_dataset.h"
-#include "muster/data/pictures/picture_source.h"
+#include "muster/data/picture_parts.h"
 #include "muster/data/source_parts.h"
 
 namespace muster::data {

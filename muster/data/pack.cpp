@@ -1,3 +1,5 @@
+// Samples are read ahead by the loader and written in order. A shard is there when it is whole; an existing set is
+// never written over.
 #include "muster/data/pack.h"
 
 #include <algorithm>

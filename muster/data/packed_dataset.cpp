@@ -1,3 +1,5 @@
+// A sample is one pread at a computed place. Buffers belong to the reading thread, because allocating one for every
+// record would cost more than reading it.
 #include "muster/data/packed_dataset.h"
 
 #include <fcntl.h>
@@ -15,15 +17,6 @@
 
 namespace muster::data {
 namespace {
-
-PackedHeader read_header(const OpenFile& file, const std::filesystem::path& path) {
-  std::vector<std::byte> front(kPackedPreamble);
-  read_exactly(file, 0, front, path);
-  const std::uint64_t length = packed_json_bytes(front, path.string());
-  front.resize(kPackedPreamble + length);
-  read_exactly(file, 0, front, path);
-  return parse_packed_front(front, file.size, path.string());
-}
 
 // The number of shards that the set's files in the folder speak of, 0 if there are none. A folder may hold one set of a
 // name only.
@@ -56,6 +49,36 @@ bool same_layout(const PackedLayout& a, const PackedLayout& b) {
 
 }  // namespace
 
+std::vector<std::byte> read_packed_front(const OpenFile& file, const std::filesystem::path& path) {
+  std::vector<std::byte> front(kPackedPreamble);
+  read_exactly(file, 0, front, path);
+  front.resize(kPackedPreamble + packed_json_bytes(front, path.string()));
+  read_exactly(file, 0, front, path);
+  return front;
+}
+
+void PackedChain::add(const PackedHeader& header, std::uint64_t shards, const std::string& where) {
+  const bool first = firsts_.empty();
+  if (first) {
+    layout_ = header.layout;
+    samples_ = header.samples;
+  }
+  const bool last_ends = firsts_.size() + 1 < shards || header.first + header.count == header.samples;
+  if (!same_layout(layout_, header.layout) || header.shard != firsts_.size() || header.shards != shards ||
+      header.samples != samples_ || header.first != next_ || !last_ends) {
+    throw Error(ErrorKind::kMismatch, "is of another packing than the shards before it", where,
+                "Pack the data again into an empty folder.");
+  }
+  firsts_.push_back(header.first);
+  next_ = header.first + header.count;
+}
+
+std::size_t PackedChain::shard_of(std::uint64_t id) const {
+  MUSTER_CHECK(id < samples_, "sample id beyond the data set");
+  // The last shard that begins at or before the sample; empty shards are never it.
+  return static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), id) - firsts_.begin()) - 1;
+}
+
 PackedDataset::PackedDataset(const std::filesystem::path& folder, const std::string& set) {
   const std::uint64_t shards = count_shards(folder, set);
   if (shards == 0) {
@@ -66,19 +89,10 @@ PackedDataset::PackedDataset(const std::filesystem::path& folder, const std::str
     Shard shard;
     shard.path = folder / shard_name(set, i, shards);
     shard.file = open_for_reading(shard.path);
-    const PackedHeader header = read_header(shard.file, shard.path);
-    if (i == 0) layout_ = header.layout;
-    const std::uint64_t expected = i == 0 ? header.samples : samples_;
-    const bool last_ends = i + 1 < shards || header.first + header.count == header.samples;
-    const std::uint64_t next =
-        i == 0 ? 0 : shards_.back().first + (shards_.back().file.size - shards_.back().data_offset) / record_bytes_;
-    if (!same_layout(layout_, header.layout) || header.shard != i || header.shards != shards ||
-        header.samples != expected || header.first != next || !last_ends) {
-      throw Error(ErrorKind::kMismatch, "is of another packing than the shards before it", shard.path.string(),
-                  "Pack the data again into an empty folder.");
-    }
-    samples_ = header.samples;
-    record_bytes_ = layout_.record_bytes();
+    const PackedHeader header =
+        parse_packed_front(read_packed_front(shard.file, shard.path), shard.file.size, shard.path.string());
+    chain_.add(header, shards, shard.path.string());
+    record_bytes_ = layout().record_bytes();
     shard.first = header.first;
     shard.data_offset = header.data_offset;
     // Neighbours of a record are not read next: the kernel need not fetch them. A hint; it may fail.
@@ -92,11 +106,7 @@ bool PackedDataset::exists(const std::filesystem::path& folder, const std::strin
 }
 
 const PackedDataset::Shard& PackedDataset::shard_of(std::uint64_t id) const {
-  MUSTER_CHECK(id < size(), "sample id beyond the data set");
-  // The last shard that begins at or before the sample; empty shards are never it.
-  const auto after = std::upper_bound(shards_.begin(), shards_.end(), id,
-                                      [](std::uint64_t sample, const Shard& shard) { return sample < shard.first; });
-  return *(after - 1);
+  return shards_[chain_.shard_of(id)];
 }
 
 std::uint64_t PackedDataset::offset_of(const Shard& shard, std::uint64_t id) const {
@@ -116,9 +126,9 @@ void PackedDataset::read_record(const Shard& shard, std::uint64_t id, const Samp
   const std::uint64_t offset = offset_of(shard, id);
   // Many floats go where they belong at once: to copy them costs as much as to read them.
   constexpr std::size_t kManyBytes = 32768;
-  if (layout_.element == PackedElement::kF32 && layout_.spec.target != TargetKind::kTokens &&
+  if (layout().element == PackedElement::kF32 && layout().spec.target != TargetKind::kTokens &&
       room.features.size_bytes() >= kManyBytes) {
-    record.resize(layout_.target_bytes());
+    record.resize(layout().target_bytes());
     std::array<std::byte, 4> checksum{};
     read_exactly(shard.file, offset, record, shard.path);
     read_exactly(shard.file, offset + record.size(), std::as_writable_bytes(room.features), shard.path);
@@ -127,7 +137,7 @@ void PackedDataset::read_record(const Shard& shard, std::uint64_t id, const Samp
   }
   record.resize(record_bytes_);
   read_exactly(shard.file, offset, record, shard.path);
-  decode_record(layout_, record, room, {});
+  decode_record(layout(), record, room, {});
 }
 
 void PackedDataset::read_sample(std::uint64_t id, const SampleRoom& room) const {

@@ -17,6 +17,27 @@
 
 namespace muster::data {
 
+// Everything before the records of a shard. Throws as packed_json_bytes, kIo.
+std::vector<std::byte> read_packed_front(const OpenFile& file, const std::filesystem::path& path);
+
+// That the shards of a set belong together, one after the other. A value.
+class PackedChain {
+ public:
+  // The next one of `shards`. Throws kMismatch with `where` when it is of another packing.
+  void add(const PackedHeader& header, std::uint64_t shards, const std::string& where);
+  const PackedLayout& layout() const { return layout_; }
+  std::uint64_t samples() const { return samples_; }
+  // Which shard has a sample. REQUIRES: id < samples(); all were added.
+  std::size_t shard_of(std::uint64_t id) const;
+  std::uint64_t first(std::size_t shard) const { return firsts_[shard]; }
+
+ private:
+  PackedLayout layout_;
+  std::uint64_t samples_ = 0;
+  std::uint64_t next_ = 0;               // sample, of the shard to come
+  std::vector<std::uint64_t> firsts_{};  // of each shard
+};
+
 // Immutable after construction. Thread safety: as Dataset.
 class PackedDataset final : public Dataset {
  public:
@@ -26,8 +47,8 @@ class PackedDataset final : public Dataset {
   // Whether the folder holds any shard of the set. Throws kMismatch if it holds shards of two of that name.
   static bool exists(const std::filesystem::path& folder, const std::string& set);
 
-  std::uint64_t size() const override { return samples_; }
-  const SampleSpec& spec() const override { return layout_.spec; }
+  std::uint64_t size() const override { return chain_.samples(); }
+  const SampleSpec& spec() const override { return layout().spec; }
   // Throw kDamaged, naming shard and record, when a checksum does not fit; kIo.
   std::int64_t read(std::uint64_t id, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
@@ -35,9 +56,9 @@ class PackedDataset final : public Dataset {
   // Shard and record.
   std::string name(std::uint64_t id) const override;
 
-  const PackedLayout& layout() const { return layout_; }
+  const PackedLayout& layout() const { return chain_.layout(); }
   std::uint64_t shards() const { return shards_.size(); }
-  std::uint64_t bytes() const { return samples_ * record_bytes_; }
+  std::uint64_t bytes() const { return size() * record_bytes_; }
 
  private:
   struct Shard {
@@ -51,8 +72,7 @@ class PackedDataset final : public Dataset {
   void read_record(const Shard& shard, std::uint64_t id, const SampleRoom& room) const;
 
   std::vector<Shard> shards_;
-  PackedLayout layout_;
-  std::uint64_t samples_ = 0;
+  PackedChain chain_;
   std::uint64_t record_bytes_ = 0;
 };
 

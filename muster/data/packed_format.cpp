@@ -1,3 +1,5 @@
+// Encoding and decoding of headers and records, side by side so that they can be compared. What comes from a file is
+// checked against its length before it is believed.
 #include "muster/data/packed_format.h"
 
 #include <algorithm>
@@ -28,7 +30,7 @@ constexpr std::uint64_t kLargestRecord = std::uint64_t{1} << 32;
 constexpr std::array kElements{PackedElement::kU8, PackedElement::kU16, PackedElement::kU32, PackedElement::kF32};
 constexpr std::array<std::string_view, 3> kTargets{"class", "values", "tokens"};
 
-[[noreturn]] void damaged(const std::string& where, std::string message) {
+[[noreturn]] void damaged_shard(const std::string& where, std::string message) {
   throw Error(ErrorKind::kDamaged, std::move(message), where);
 }
 
@@ -55,7 +57,7 @@ std::vector<std::int64_t> extents(const Json& json, const char* key, const std::
   bool bad = list.size() > 32;
   for (const std::int64_t extent : list)
     bad |= extent <= 0 || __builtin_mul_overflow(product, static_cast<std::uint64_t>(extent), &product);
-  if (bad || product > kLargestRecord) damaged(where, fmt::format("its header has a {} that cannot be", key));
+  if (bad || product > kLargestRecord) damaged_shard(where, fmt::format("its header has a {} that cannot be", key));
   return list;
 }
 
@@ -74,18 +76,18 @@ std::vector<ValueScale> target_scale(const Json& json, const SampleSpec& spec, c
   const bool none = mean.empty() && stddev.empty();
   if (!none &&
       (spec.target != TargetKind::kValues || mean.size() != spec.target_elements() || stddev.size() != mean.size()))
-    damaged(where, "the scale of the targets does not fit them");
+    damaged_shard(where, "the scale of the targets does not fit them");
   std::vector<ValueScale> scale;
   for (std::size_t i = 0; i < mean.size(); ++i) {
     if (!std::isfinite(mean[i]) || !std::isfinite(stddev[i]) || stddev[i] <= 0)
-      damaged(where, "the scale of the targets is none");
+      damaged_shard(where, "the scale of the targets is none");
     scale.push_back({mean[i], stddev[i]});
   }
   return scale;
 }
 
 PackedLayout layout_of(const Json& json, const std::string& where) {
-  const auto refuse = [&] { damaged(where, "its header contradicts itself"); };
+  const auto refuse = [&] { damaged_shard(where, "its header contradicts itself"); };
   PackedLayout layout;
   SampleSpec& spec = layout.spec;
   spec.shape = extents(json, "shape", where);
@@ -257,7 +259,7 @@ std::string packed_front(PackedHeader& header) {
 std::uint64_t packed_json_bytes(std::span<const std::byte> preamble, const std::string& where) {
   if (preamble.size() < kPackedPreamble ||
       std::string_view(reinterpret_cast<const char*>(preamble.data()), kMagic.size()) != kMagic) {
-    damaged(where, "is not a packed shard");
+    damaged_shard(where, "is not a packed shard");
   }
   const std::byte* at = preamble.data() + kMagic.size();
   const auto version = get<std::uint32_t>(at);
@@ -266,16 +268,16 @@ std::uint64_t packed_json_bytes(std::span<const std::byte> preamble, const std::
                 "Pack the data again with this version of Muster.");
   }
   const auto length = get<std::uint32_t>(at);
-  if (length > kMostPackedHeader) damaged(where, fmt::format("declares a header of {} bytes", length));
+  if (length > kMostPackedHeader) damaged_shard(where, fmt::format("declares a header of {} bytes", length));
   return length;
 }
 
 PackedHeader parse_packed_front(std::span<const std::byte> front, std::uint64_t file_bytes, const std::string& where) {
   const std::uint64_t length = packed_json_bytes(front, where);
-  if (front.size() - kPackedPreamble < length) damaged(where, "is cut short");
+  if (front.size() - kPackedPreamble < length) damaged_shard(where, "is cut short");
   const std::byte* at = front.data() + kMagic.size() + 2 * sizeof(std::uint32_t);
   const auto text = front.subspan(kPackedPreamble, length);
-  if (get<std::uint32_t>(at) != crc32c(text)) damaged(where, "its header has another checksum than it says");
+  if (get<std::uint32_t>(at) != crc32c(text)) damaged_shard(where, "its header has another checksum than it says");
   const Json json = parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, where);
   PackedHeader header;
   header.layout = layout_of(json, where);
@@ -293,10 +295,10 @@ PackedHeader parse_packed_front(std::span<const std::byte> front, std::uint64_t 
                         __builtin_add_overflow(header.first, header.count, &end);
   if (json_get<std::uint64_t>(json, "record_bytes", where) != record || overflow || end > header.samples ||
       header.shard >= header.shards) {
-    damaged(where, "its header contradicts itself");
+    damaged_shard(where, "its header contradicts itself");
   }
   if (bytes != file_bytes) {
-    damaged(where, fmt::format("has {} bytes; its {} records need {}", file_bytes, header.count, bytes));
+    damaged_shard(where, fmt::format("has {} bytes; its {} records need {}", file_bytes, header.count, bytes));
   }
   return header;
 }
@@ -339,7 +341,7 @@ void decode_record(const PackedLayout& layout, std::span<const std::byte> record
   MUSTER_CHECK(record.size() == layout.record_bytes(), "a record of another size");
   const std::byte* checksum = record.data() + record.size() - kChecksumBytes;
   if (get<std::uint32_t>(checksum) != crc32c(record.first(record.size() - kChecksumBytes)))
-    damaged(where, "has another checksum than its bytes");
+    damaged_shard(where, "has another checksum than its bytes");
   const std::byte* at = record.data();
   switch (layout.spec.target) {
     case TargetKind::kClass:
@@ -366,7 +368,7 @@ void check_float_record(std::span<const std::byte> target, const SampleRoom& sam
                         std::span<const std::byte, 4> checksum) {
   const std::byte* at = checksum.data();
   if (get<std::uint32_t>(at) != crc32c(std::as_bytes(sample.features), crc32c(target)))
-    damaged({}, "has another checksum than its bytes");
+    damaged_shard({}, "has another checksum than its bytes");
   const auto out =
       sample.values.empty() ? std::as_writable_bytes(sample.labels) : std::as_writable_bytes(sample.values);
   MUSTER_CHECK(out.size() == target.size(), "a target of another size");

@@ -1,3 +1,5 @@
+// The Feistel network of the header, in 64-bit integers. Its constants and the order of its rounds decide the order of
+// samples of every job: a change here changes every run.
 #include "muster/data/permutation.h"
 
 #include <algorithm>

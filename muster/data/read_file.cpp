@@ -1,3 +1,5 @@
+// Reads by the size that the file system tells, and says so where memory does not suffice: a sparse file may claim any
+// size.
 #include "muster/data/read_file.h"
 
 #include <new>

@@ -1,3 +1,5 @@
+// One loop, compiled for several processors (base/kernel.h). The build forbids fused multiply-add, so the floats have
+// the same bits on all of them.
 #include "muster/data/scale_bytes.h"
 
 #include <cstddef>

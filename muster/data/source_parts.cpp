@@ -1,3 +1,5 @@
+// What several sources share: options that must be there, parts held out as test set, and checks that sets of one job
+// are alike. Sources themselves know only their own files.
 #include "muster/data/source_parts.h"
 
 #include <algorithm>

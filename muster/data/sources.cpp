@@ -1,3 +1,5 @@
+// The table of sources, and those that are too small for a file of their own. A name of a job file leads to a row;
+// everything else about a source is behind it.
 #include "muster/data/sources.h"
 
 #include <array>
@@ -13,7 +15,7 @@
 #include "muster/data/cifar10.h"
 #include "muster/data/idx.h"
 #include "muster/data/image_dataset.h"
-#include "muster/data/pictures/picture_source.h"
+#include "muster/data/picture_parts.h"
 #include "muster/data/source_parts.h"
 #include "muster/data/synthetic.h"
 #include "muster/data/tolerant.h"

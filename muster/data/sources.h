@@ -14,11 +14,13 @@
 #include "muster/data/data_form.h"
 #include "muster/data/dataset.h"
 #include "muster/data/images.h"
-#include "muster/data/pictures/label_options.h"
+#include "muster/data/label_options.h"
 #include "muster/data/table_options.h"
 #include "muster/data/text_options.h"
 
 namespace muster::data {
+
+class PieceDoor;  // piece_door.h
 
 struct SourceOptions {
   std::string source = {};                        // a name that sources() lists
@@ -38,6 +40,7 @@ struct SourceOptions {
   TableOptions table = {};
   LabelOptions labels = {};
   TextOptions text = {};
+  std::shared_ptr<PieceDoor> remote = {};  // packed: where shards are to be had that are not at `path`; empty: nowhere
 };
 
 struct Data {

@@ -1,3 +1,5 @@
+// A permutation of the parent's ids, cut by a range: nothing is stored a sample. Part and rest of a split share it, so
+// that no sample is in both.
 #include "muster/data/subset.h"
 
 #include <algorithm>
@@ -35,12 +37,20 @@ void Subset::read_sample(std::uint64_t id, const SampleRoom& room) const {
   dataset_->read_sample(original(id), room);
 }
 
-void Subset::will_read(std::span<const std::uint64_t> ids) const {
+std::vector<std::uint64_t> Subset::originals(std::span<const std::uint64_t> ids) const {
   std::vector<std::uint64_t> originals;
   originals.reserve(ids.size());
   for (const std::uint64_t id : ids)
     originals.push_back(original(id));
-  dataset_->will_read(originals);
+  return originals;
+}
+
+void Subset::will_read(std::span<const std::uint64_t> ids) const {
+  dataset_->will_read(originals(ids));
+}
+
+void Subset::expect(std::span<const std::uint64_t> ids) const {
+  dataset_->expect(originals(ids));
 }
 
 SplitPlan plan_split(std::uint64_t size, double fraction, std::uint64_t seed) {

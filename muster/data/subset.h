@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "muster/data/dataset.h"
 #include "muster/data/permutation.h"
@@ -23,11 +25,14 @@ class Subset final : public Dataset {
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override;
+  void expect(std::span<const std::uint64_t> ids) const override;
   std::string name(std::uint64_t id) const override { return dataset_->name(original(id)); }
   std::int64_t label(std::uint64_t id) const override { return dataset_->label(original(id)); }
+  bool knows_labels() const override { return dataset_->knows_labels(); }
 
   // The id in the data set below. REQUIRES: id < size().
   std::uint64_t original(std::uint64_t id) const;
+  std::vector<std::uint64_t> originals(std::span<const std::uint64_t> ids) const;
 
  private:
   std::shared_ptr<const Dataset> dataset_;

@@ -1,3 +1,5 @@
+// Every element is computed from (seed, sample, element) alone. The kinds of streams are numbered, and these numbers
+// are part of the data: never renumber them.
 #include "muster/data/synthetic.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Records come in once and go into columns. Until enough rows were seen to tell numbers from categories they are kept
+// as they came; from then on every field goes straight to its column.
 #include "muster/data/table.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Columns are kept as they are in memory and widened (normalised, one-hot) only while a sample is read. Scales come
+// from the training rows alone: the others must not leak into them.
 #include "muster/data/table_dataset.h"
 
 #include <algorithm>

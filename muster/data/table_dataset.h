@@ -41,6 +41,7 @@ class TableDataset final : public Dataset {
   // File and line; empty for a table that was not read from one.
   std::string name(std::uint64_t id) const override;
   std::int64_t label(std::uint64_t id) const override;
+  bool knows_labels() const override { return true; }
 
  private:
   void read_features(std::uint64_t id, std::span<float> features) const;

@@ -1,4 +1,5 @@
-// The source csv: a table, and further ones or parts of the first as test and validation set.
+// The source csv: a table, and further ones or parts of the first as test and validation set. All of them get the
+// columns, categories and scales of the training rows.
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Tokens are numbered once, when the text is read, into the smallest integers that hold the vocabulary; a sample is
+// then two windows into them, one shifted by a token.
 #include "muster/data/text.h"
 
 #include <algorithm>

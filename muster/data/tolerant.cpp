@@ -1,3 +1,5 @@
+// Walks on from a damaged sample to the next good one. The damaged are remembered under a mutex, so that each is
+// reported once however many threads meet it.
 #include "muster/data/tolerant.h"
 
 #include <algorithm>

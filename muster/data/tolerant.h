@@ -32,9 +32,11 @@ class Tolerant final : public Dataset {
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override;
   void will_read(std::span<const std::uint64_t> ids) const override { dataset_->will_read(ids); }
+  void expect(std::span<const std::uint64_t> ids) const override { dataset_->expect(ids); }
   // Of the sample itself, whatever stands in its place.
   std::string name(std::uint64_t id) const override { return dataset_->name(id); }
   std::int64_t label(std::uint64_t id) const override { return dataset_->label(id); }
+  bool knows_labels() const override { return dataset_->knows_labels(); }
 
   // Those of `ids` in whose place others stand, in their order, as far as they were read by this object.
   std::vector<std::uint64_t> damaged(std::span<const std::uint64_t> ids) const;

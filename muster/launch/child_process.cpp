@@ -1,3 +1,5 @@
+// Between fork and exec nothing allocates: all that the child needs is made before. Signals are held meanwhile, because
+// a child would run its parent's handlers and the signal would be lost.
 #include "muster/launch/child_process.h"
 
 #include <fcntl.h>

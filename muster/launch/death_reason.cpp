@@ -1,8 +1,11 @@
+// A process that is dead has left its control group, so counts of kills are noted while it lives and compared after its
+// end.
 #include "muster/launch/death_reason.h"
 
 #include <signal.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -52,6 +55,23 @@ std::string DeathReasons::explain(pid_t pid, const Ending& ending) {
       "the kernel killed it for lack of memory ({}); fewer workers, a smaller data.lane_batch or more memory help",
       limit ? fmt::format("its control group {} may use {}", known.group.path.string(), human_bytes(*limit))
             : "the machine has no more");
+}
+
+std::string why_it_lives(pid_t pid) {
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+    std::string stat;
+    std::getline(std::ifstream(task.path() / "stat"), stat);
+    // NUMBER (NAME) STATE ...; a name may have brackets of its own.
+    const std::size_t name_end = stat.rfind(") ");
+    if (name_end == std::string::npos || name_end + 2 >= stat.size() || stat[name_end + 2] != 'D') continue;
+    std::string where;
+    std::getline(std::ifstream(task.path() / "wchan"), where);
+    return fmt::format(
+        "a thread of it waits in the kernel and cannot be woken{}: for a disk, a network file system or a device",
+        where.empty() || where == "0" ? "" : fmt::format(" ({})", where));
+  }
+  return {};
 }
 
 }  // namespace muster::launch

@@ -1,4 +1,5 @@
-// Why a worker died, in words: a SIGKILL that nobody here sent may have been the kernel's, for lack of memory.
+// Why a worker died, or does not, in words: a SIGKILL that nobody here sent may have been the kernel's, for lack of
+// memory.
 //
 // The kernel counts such kills in the memory control group of the process. Once a process is dead its group cannot be
 // asked for any more, so the living are looked at now and then. Thread safety: one thread.
@@ -39,5 +40,9 @@ class DeathReasons {
   const Clock& clock_;
   std::map<pid_t, Known> known_;
 };
+
+// Why a process that was killed does not die, as far as the kernel tells: a thread of it that sleeps and cannot be
+// woken. Empty: not known.
+std::string why_it_lives(pid_t pid);
 
 }  // namespace muster::launch

@@ -1,5 +1,6 @@
 // What the end of a worker says about the one that would take its place: a process that fails before its first step
-// fails by what it was started with, and another one would do the same. Thread safety: one thread.
+// fails by what it was started with, and one that fails where the one before it did, with the same words, by what the
+// program does there; another one would do the same. Thread safety: one thread.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "muster/base/clock.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::launch {
@@ -22,6 +24,19 @@ class EarlyEndings {
   // second in a row that ended so.
   std::optional<std::string> crashed(std::size_t worker, const Ending& ending, std::uint64_t step);
 
+  // A worker that trained has ended by itself, with an error.
+  struct Failure {
+    std::size_t worker = 0;
+    int exit_code = 0;
+    std::uint64_t step = 0;  // committed
+    std::string reason{};    // that it has left; empty: none
+    Clock::Instant started{};
+    Clock::Instant ended{};
+  };
+  // Why the job cannot go on, if another one failed so before this one was started: those who were there together may
+  // have had one cause, which is gone.
+  std::optional<std::string> failed(const Failure& failure);
+
  private:
   struct Crash {
     std::size_t worker = 0;
@@ -29,6 +44,7 @@ class EarlyEndings {
     std::uint64_t step = 0;
   };
   std::optional<Crash> last_;
+  std::optional<Failure> failure_;  // the first of those that are alike
 };
 
 }  // namespace muster::launch

@@ -1,3 +1,5 @@
+// A table of launchers, each with its variables, in the order in which they are believed. A value that is no number is
+// an error: guessing a rank would start two of the same.
 #include "muster/launch/environment.h"
 
 #include <array>
@@ -38,6 +40,15 @@ std::optional<int> read_number(const Lookup& lookup, const char* name, int least
   return value;
 }
 
+void read_host(const Lookup& lookup, World& world) {
+  const std::optional<int> number = read_number(lookup, "MUSTER_HOST", 1);
+  if (!number)
+    throw Error(ErrorKind::kInvalidInput, "a worker of several hosts is not told which one is its own",
+                "environment variable MUSTER_HOST");
+  world.host = static_cast<std::uint64_t>(*number);
+  world.interface = lookup("MUSTER_INTERFACE").value_or("");
+}
+
 }  // namespace
 
 Lookup process_environment() {
@@ -57,13 +68,18 @@ World detect_world(const Lookup& lookup) {
       throw Error(ErrorKind::kInvalidInput, fmt::format("rank {} of {} processes", *rank, *size),
                   fmt::format("environment variable {}", launcher.rank));
     }
-    return {*rank,
-            *size,
-            launcher.name,
-            lookup("MUSTER_STORE").value_or(""),
-            lookup("MUSTER_ARENA").value_or(""),
-            read_number(lookup, "MUSTER_ATTEMPT", 0).value_or(0),
-            threads};
+    World world;
+    world.rank = *rank;
+    world.size = *size;
+    world.launcher = launcher.name;
+    world.store = lookup("MUSTER_STORE").value_or("");
+    world.arena = lookup("MUSTER_ARENA").value_or("");
+    world.attempt = read_number(lookup, "MUSTER_ATTEMPT", 0).value_or(0);
+    world.threads = threads;
+    world.cluster = lookup("MUSTER_CLUSTER").value_or("");
+    if (!world.cluster.empty()) read_host(lookup, world);
+    world.data = lookup("MUSTER_DATA").value_or("");
+    return world;
   }
   World alone;
   alone.threads = threads;

@@ -3,6 +3,7 @@
 // The only place below cli/ that reads environment variables; everybody else is told.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,7 +25,12 @@ struct World {
   // had.
   std::string arena{};
   int attempt = 0;  // how many processes had this rank before (MUSTER_ATTEMPT)
-  int threads = 1;  // that LibTorch and the BLAS get, until the program says otherwise (MUSTER_THREADS)
+  // Of a worker on one of several hosts, set by the agent that has started it:
+  std::string cluster{};     // where the store of all hosts is to be had (MUSTER_CLUSTER); empty: there is one host
+  std::uint64_t host = 0;    // the number of this one (MUSTER_HOST)
+  std::string interface {};  // of the network to the others (MUSTER_INTERFACE)
+  std::string data{};        // where data of other hosts is to be had (MUSTER_DATA); empty: nowhere
+  int threads = 1;           // that LibTorch and the BLAS get, until the program says otherwise (MUSTER_THREADS)
 };
 
 // Looks a variable up; nothing when it is not set. A parameter, so that tests need not touch the environment.

@@ -1,3 +1,5 @@
+// A look is: bury the dead, kill the stopped, find who has come, decide on a map, let go who may go. Every map is in
+// the store before anybody acts on it, so that whoever takes over goes on from there.
 #include "muster/launch/server_keeper.h"
 
 #include <signal.h>
@@ -12,6 +14,8 @@
 #include "muster/base/error.h"
 #include "muster/base/process.h"
 #include "muster/control/membership.h"
+#include "muster/control/server_places.h"
+#include "muster/launch/worker_words.h"
 
 namespace muster::launch {
 namespace {
@@ -43,6 +47,9 @@ struct ServerKeeper::Seat {
   std::uint32_t attempt = 0;            // of the one that is there
   std::uint32_t processes = 0;          // so far
   std::string address;                  // empty: it is not ready
+  std::string host;                     // of several
+  bool here = true;                     // of several hosts: it is this one's to run
+  std::uint32_t first_attempt = 0;      // of its processes here
   bool leaving = false;                 // it is to go when it holds nothing
   bool ended = false;                   // and was told to
   int failures = 0;
@@ -51,13 +58,17 @@ struct ServerKeeper::Seat {
   std::optional<Clock::Instant> stopped{};  // since when it was seen stopped
 };
 
-ServerKeeper::ServerKeeper(ServerKeeperOptions options, const std::filesystem::path& store_folder)
+ServerKeeper::ServerKeeper(ServerKeeperOptions options, const std::filesystem::path& store_folder, const Clock& clock)
     : options_(std::move(options)),
       folder_(store_folder),
-      store_(comm::make_file_store(store_folder)),
+      clock_(clock),
+      store_(options_.store ? options_.store : comm::make_file_store(store_folder)),
       seats_(static_cast<std::size_t>(std::max(options_.servers, options_.worker_seats))) {
   if (options_.take_over) take_over();
-  for (std::uint32_t number = 0; !options_.take_over && number < static_cast<std::uint32_t>(options_.servers); ++number)
+  for (std::size_t number = 0; number < std::min(seats_.size(), options_.used.size()); ++number)
+    seats_[number].processes = options_.used[number];
+  if (options_.take_over || options_.own) return;
+  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(options_.servers); ++number)
     start(number);
 }
 
@@ -94,12 +105,15 @@ void ServerKeeper::take_over() {
     if (seat.processes == 0) continue;
     seat.process.emplace(ChildProcess::adopt(processes[number]));
     seat.there = true;
-    seat.started = system_clock().now();
+    seat.started = clock_.now();
   }
 }
 
 void ServerKeeper::start(std::uint32_t number) {
   Seat& seat = seats_[number];
+  // Whoever decides learns by it that those before are no more.
+  for (std::uint32_t gone = seat.first_attempt; options_.own && gone < seat.processes; ++gone)
+    store_->set(control::server_gone_key(number, gone), "1");
   Command own = options_.command;
   own.environment["MUSTER_RANK"] = std::to_string(number);
   own.environment["MUSTER_SIZE"] = std::to_string(seats_.size());
@@ -110,7 +124,7 @@ void ServerKeeper::start(std::uint32_t number) {
   seat.there = true;
   seat.attempt = seat.processes++;
   seat.address.clear();
-  seat.started = system_clock().now();
+  seat.started = clock_.now();
 }
 
 void ServerKeeper::set_worker(std::uint32_t number, std::optional<std::uint32_t> attempt) {
@@ -119,6 +133,38 @@ void ServerKeeper::set_worker(std::uint32_t number, std::optional<std::uint32_t>
   seat.there = attempt.has_value();
   seat.attempt = attempt.value_or(0);
   seat.address.clear();
+}
+
+void ServerKeeper::set_host(std::uint32_t seat, std::string host) {
+  seats_[seat].host = std::move(host);
+}
+
+// Servers that are placed elsewhere now are not waited for: whoever decides has made a map without them.
+void ServerKeeper::take_places() {
+  const std::vector<OwnServer> own = options_.own();
+  for (std::uint32_t number = 0; number < seats_.size(); ++number) {
+    Seat& seat = seats_[number];
+    const auto placed =
+        std::find_if(own.begin(), own.end(), [&](const OwnServer& one) { return one.number == number; });
+    const bool same = placed != own.end() && placed->first_attempt == seat.first_attempt;
+    if (seat.process && !same) {
+      seat.here = false;
+      if (!std::exchange(seat.ended, true)) seat.process->kill(SIGKILL);
+    }
+    if (seat.process) continue;
+    seat.here = placed != own.end();
+    if (same || !seat.here) continue;
+    seat.first_attempt = placed->first_attempt;
+    seat.processes = std::max(seat.processes, placed->first_attempt);
+  }
+}
+
+void ServerKeeper::follow_maps() {
+  for (std::uint64_t next = map_ ? map_->generation + 1 : 1;; ++next) {
+    const std::optional<std::string> text = value(*store_, control::map_key(next));
+    if (!text) return;
+    map_ = control::ServerMap::from_text(*text);
+  }
 }
 
 void ServerKeeper::set_servers(int servers) {
@@ -137,14 +183,18 @@ bool ServerKeeper::may_go(std::uint32_t seat) const {
 
 void ServerKeeper::bury(std::uint32_t number, const Ending& ending) {
   Seat& seat = seats_[number];
-  const auto now = system_clock().now();
+  const auto now = clock_.now();
+  std::string reason;
   if (seat.ended) {
-    options_.tell(fmt::format("parameter server {} has left; others have what it held", number));
+    if (!options_.own) options_.tell(fmt::format("parameter server {} has left; others have what it held", number));
     seat.failures = 0;
   } else {
+    reason = read_server_reason(folder_, number, seat.attempt);
+    if (reason.empty()) reason = to_string(ending);
     options_.tell(
         fmt::format("parameter server {} (pid {}) is lost: {}", number, seat.process->pid(), to_string(ending)));
-    if (now - seat.started > control::kForgiven) seat.failures = 0;
+    // One that never served has proved nothing, however long it took to fail: it may have waited for the job's data.
+    if (!seat.address.empty() && now - seat.started > control::kForgiven) seat.failures = 0;
     ++seat.failures;
   }
   seat.failed = now;
@@ -153,6 +203,25 @@ void ServerKeeper::bury(std::uint32_t number, const Ending& ending) {
   seat.ended = false;
   seat.address.clear();
   seat.stopped.reset();
+  if (options_.own) store_->set(control::server_gone_key(number, seat.attempt), "1");
+  give_up_if_hopeless(number, reason);
+}
+
+// Training waits for every server before it begins, and for one that alone has chunks: without an end, if none of its
+// processes can ever serve. Where others have what it held the job goes on without it.
+void ServerKeeper::give_up_if_hopeless(std::uint32_t number, const std::string& reason) const {
+  const int failures = seats_[number].failures;
+  if (failures < control::kMostFailures) return;
+  const bool only_one = map_ && map_->copies == 1 && map_->needs(number);
+  if (map_ && !only_one) return;
+  throw Error(
+      ErrorKind::kPeerLost,
+      fmt::format("parameter server {} has failed {} times in a row{}; the last time: {}", number, failures,
+                  only_one ? ", and nobody else has its part of the model" : " before the job could begin", reason),
+      {},
+      only_one ? "Mend what it names; then start again with --resume. With parallel.copies = 2 others would have "
+                 "what it held."
+               : "Mend what it names, and start again.");
 }
 
 void ServerKeeper::bury_the_dead() {
@@ -163,8 +232,8 @@ void ServerKeeper::bury_the_dead() {
       if (const std::optional<Ending> ending = seat.process->poll()) bury(number, *ending);
     }
     // One that was leaving and is lost comes back only if its next process can have what nobody else has: a snapshot.
-    const bool wanted = !seat.leaving || (map_ && map_->copies == 1 && map_->needs(number));
-    const bool due = system_clock().now() - seat.failed >= control::back_off(seat.failures);
+    const bool wanted = seat.here && (!seat.leaving || (map_ && map_->copies == 1 && map_->needs(number)));
+    const bool due = clock_.now() - seat.failed >= control::back_off(seat.failures);
     if (!seat.process && wanted && due) start(number);
   }
 }
@@ -180,7 +249,7 @@ void ServerKeeper::end_those_who_may_go() {
 
 // One that was stopped may wake up and write: it has to be dead before others take its place.
 void ServerKeeper::kill_the_stopped() {
-  const auto now = system_clock().now();
+  const auto now = clock_.now();
   for (Seat& seat : seats_) {
     if (!seat.process) continue;
     if (state_of(process_of(seat.process->pid())) != ProcessState::kStopped) {
@@ -214,7 +283,7 @@ void ServerKeeper::decide() {
   for (const Seat& seat : seats_) {
     const bool ready = !seat.address.empty();
     if (ready && seat.leaving) leaving.insert(static_cast<std::uint32_t>(seats.size()));
-    seats.push_back({seat.address, ready ? seat.attempt : 0});
+    seats.push_back({seat.address, ready ? seat.attempt : 0, seat.host});
   }
   if (!map_) {
     const std::optional<std::string> chunks = value(*store_, control::kChunksKey);
@@ -249,9 +318,11 @@ void ServerKeeper::decide() {
 }
 
 void ServerKeeper::look() {
+  if (options_.own) take_places();
   bury_the_dead();
   kill_the_stopped();
   find_addresses();
+  if (options_.own) return follow_maps();
   decide();
   end_those_who_may_go();
 }
@@ -266,6 +337,13 @@ ServerKeeper::Count ServerKeeper::count() const {
 
 std::uint32_t ServerKeeper::processes(std::uint32_t seat) const {
   return seats_[seat].processes;
+}
+
+std::vector<std::uint32_t> ServerKeeper::processes() const {
+  std::vector<std::uint32_t> all;
+  for (const Seat& seat : seats_)
+    all.push_back(seat.processes);
+  return all;
 }
 
 std::vector<int> ServerKeeper::handles() const {

@@ -1,3 +1,5 @@
+// One atomic number, which is all that a handler can reach. The handler takes itself back, so that a second signal does
+// what it would have done without us.
 #include "muster/launch/stop_signal.h"
 
 #include <atomic>

@@ -1,572 +1,422 @@
+// A loop: bury the dead, look at the living, decide on members, begin a generation, start who is missing. Judgements
+// are pure functions elsewhere (worker_ending.h, worker_watch.h, control/membership.h); this is what acts on them.
 #include "muster/launch/supervisor.h"
 
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
+#include <bit>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "muster/base/clock.h"
 #include "muster/base/error.h"
-#include "muster/comm/arena.h"
-#include "muster/comm/arena_address.h"
-#include "muster/comm/region.h"
-#include "muster/comm/store.h"
-#include "muster/comm/supervisor_sign.h"
+#include "muster/base/temporary_folder.h"
 #include "muster/control/membership.h"
 #include "muster/launch/death_reason.h"
-#include "muster/launch/early_endings.h"
-#include "muster/launch/environment.h"
-#include "muster/launch/server_keeper.h"
-#include "muster/launch/worker_ending.h"
+#include "muster/launch/job_ending.h"
+#include "muster/launch/supervised_arena.h"
 #include "muster/launch/worker_process.h"
-#include "muster/launch/worker_watch.h"
 #include "muster/launch/worker_words.h"
 
 namespace muster::launch {
 namespace {
 
+using control::WorkerState;
+
 constexpr std::chrono::milliseconds kPollInterval{2};   // where the kernel does not tell of deaths
 constexpr std::chrono::milliseconds kLookInterval{10};  // where it does: newcomers, wishes, signals
-constexpr std::chrono::milliseconds kArenaPollInterval{20};
 constexpr std::chrono::milliseconds kReportInterval{100};
-constexpr std::chrono::seconds kFetchTimeout{5};
-constexpr std::chrono::seconds kChargeTimeout{5};
-constexpr std::chrono::milliseconds kGraceAfterFailure{5000};
-constexpr std::chrono::milliseconds kFounderPatience{1000};  // what a process may take to die
+constexpr std::chrono::seconds kUndyingAfter{10};
 constexpr const char* kFolderPrefix = "muster-job-";
-constexpr int kDeathsOfALane = 2;
-constexpr int kRefused = 2;  // exit code
 
+// The process on a seat; what is known of it beside is a control::Worker.
 struct Seat {
   std::optional<WorkerProcess> process;
-  Clock::Instant started;
-  Clock::Instant entered;  // as a member
-  Clock::Instant failed;
-  bool joins = false;  // it was told to find the arena by the founder
-  int processes = 0;   // so far
-  int failures = 0;
-  bool evicted = false;
-  bool killed = false;         // because it was of no use:
+  bool joins = false;   // it was told to find the arena by the founder
+  int processes = 0;    // so far
+  bool killed = false;  // because it was of no use, then:
+  Clock::Instant killed_at{};
+  bool undying = false;        // people were told that it does not die
   bool silent = false;         // by no fault of what it computes
-  bool lost = false;           // was a member of the present generation
-  bool done = false;           // has left in good order while others train on
   std::uint64_t began_at = 0;  // committed steps when it was started
 };
 
-int exit_code_of(const Ending& ending) {
-  if (ending.unknown) return 1;
-  return ending.signal != 0 ? 128 + ending.signal : ending.exit_code;
+// What a member waits for, in words.
+std::string words_for(comm::Activity activity) {
+  if (activity == comm::Activity::kWaiting) return "the others";
+  if (activity == comm::Activity::kLoading) return "samples";
+  if (activity == comm::Activity::kSaving) return "the disk";
+  return {};
 }
 
-struct LostWorker {
-  int rank = 0;
-  pid_t pid = 0;
-  Ending ending;
-};
-
-// A worker that ended by itself before it could train, while the one that makes the arena lived.
-struct GaveUp {
-  std::size_t seat = 0;
-  pid_t pid = 0;
-  int exit_code = 0;
-  Clock::Instant since;
-  pid_t founder = 0;
-};
-
-// One that ended in good order. Others may be about to do the same.
-struct Left {
-  std::size_t seat = 0;
-  pid_t pid = 0;
-  std::uint64_t step = 0;  // committed
-};
-
-struct LaneOfStep {
-  std::uint64_t step = 0;
-  int lane = 0;
-  auto operator<=>(const LaneOfStep&) const = default;
-};
+std::uint64_t bit_of(std::size_t seat) {
+  return std::uint64_t{1} << seat;
+}
 
 }  // namespace
 
 struct Supervisor::State {
-  State(Command its_command, SupervisorOptions its_options, TemporaryFolder its_folder,
-        const std::filesystem::path& its_store)
+  State(Command its_command, SupervisorOptions its_options, TemporaryFolder folder, const std::filesystem::path& store,
+        const Clock& its_clock)
       : command(std::move(its_command)),
         options(std::move(its_options)),
-        folder(std::move(its_folder)),
-        store_folder(its_store),
-        store(comm::make_file_store(store_folder)),
+        clock(its_clock),
+        arena(std::move(folder), store, options.watch.liveness),
         seats(static_cast<std::size_t>(options.seats)),
-        watch({options.liveness, options.hang, options.start}, seats.size()) {
-    comm::leave_supervisor_sign(*store, options.liveness);
+        reasons(clock),
+        watch(options.watch, seats.size(), clock),
+        ending(options.grace, clock) {
+    for (int rank = 0; rank < options.seats; ++rank)
+      job.workers.push_back({.rank = rank});
   }
 
-  bool member(std::size_t seat) const { return (members >> seat & 1) != 0; }
-  std::uint64_t step() const { return arena ? arena->committed().step : 0; }
+  bool member(std::size_t index) const { return job.workers[index].member(); }
+  // Other than the one on that seat, if one is named.
+  bool any_member(std::optional<std::size_t> but = std::nullopt) const {
+    return std::any_of(job.workers.begin(), job.workers.end(), [&](const control::Worker& worker) {
+      return worker.member() && (!but || worker.rank != static_cast<int>(*but));
+    });
+  }
+  bool anybody() const {
+    return std::any_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.process.has_value(); });
+  }
 
   void start(std::size_t index) {
     Seat& seat = seats[index];
+    const SupervisedArena::Invitation invitation = arena.invite(index);
     Command own = command;
     own.environment["MUSTER_RANK"] = std::to_string(index);
     own.environment["MUSTER_SIZE"] = std::to_string(options.seats);
-    own.environment["MUSTER_STORE"] = store_folder.string();
-    // The first process makes the arena; those that start with it find it in the store, later ones are told.
-    seat.joins = !server && founded;
-    own.environment["MUSTER_ARENA"] = server ? address.text() : founded ? "join" : "found";
-    own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes++);
+    own.environment["MUSTER_STORE"] = arena.store_folder().string();
+    own.environment["MUSTER_ARENA"] = invitation.arena;
+    own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes);
+    own.environment.merge(options.gate->environment());
     // Those who come later come when this process has threads.
     if (reported != Clock::Instant()) own.copy = nullptr;
-    if (!std::exchange(founded, true)) founder = index;
-    seat.process.emplace(own);
-    seat.began_at = step();
-    seat.started = system_clock().now();
+    seat.joins = invitation.joins;
+    ++seat.processes;
+    seat.process.emplace(own, clock);
+    seat.began_at = arena.step();
+    take_seat(index, WorkerState::kStarting, process_of(seat.process->pid()));
+  }
+
+  void take_seat(std::size_t index, WorkerState state, const ProcessId& process) {
+    control::Worker& worker = job.workers[index];
+    worker.state = state;
+    worker.process = process;
+    worker.restarts = seats[index].processes - 1;
+    worker.started = worker.entered = clock.now();
   }
 
   // The servers of a job are found by its store, too.
   void keep_servers(bool take_over = false) {
+    ServerKeeperOptions wanted;
+    // Other hosts know of the processes so far: they count on.
+    if (keeper && options.own_servers) wanted.used = keeper->processes();
     keeper.reset();
     if (options.servers == 0 && !options.workers_serve) return;
-    ServerKeeperOptions wanted;
+    wanted.own = options.own_servers;
     wanted.command = options.server_command;
     wanted.servers = options.servers;
     wanted.worker_seats = options.workers_serve ? options.seats : 0;
     wanted.take_over = take_over;
-    wanted.liveness = options.liveness;
+    wanted.liveness = options.watch.liveness;
     wanted.tell = options.tell;
-    keeper.emplace(std::move(wanted), store_folder);
+    keeper.emplace(std::move(wanted), arena.store_folder(), clock);
   }
 
   void look_after_servers() {
     // Workers that have done their work take their servers with them, one after the other.
-    if (!keeper || finishing || stopped) return;
+    if (!keeper || ending.finishing() || ending.stopped()) return;
     for (std::size_t index = 0; options.workers_serve && index < seats.size(); ++index) {
       const Seat& seat = seats[index];
       std::optional<std::uint32_t> attempt;
       if (seat.process) attempt = static_cast<std::uint32_t>(seat.processes - 1);
       keeper->set_worker(static_cast<std::uint32_t>(index), attempt);
     }
-    if (options.servers > 0 && wishes.servers > 0) keeper->set_servers(wishes.servers);
+    if (options.servers > 0 && wishes.servers > 0 && !options.own_servers) keeper->set_servers(wishes.servers);
     keeper->look();
-    regroup = regroup || keeper->take_restored();
+    job.regroup = job.regroup || keeper->take_restored();
   }
 
-  // As soon as the first worker has made it.
-  void look_for_arena() {
-    const auto now = system_clock().now();
-    if (arena || now - looked < kArenaPollInterval) return;
-    looked = now;
-    std::shared_ptr<const comm::SharedRegion> region;
-    try {
-      address =
-          comm::ArenaAddress::parse(store->get(comm::arena_key(round), Deadline::after(std::chrono::nanoseconds(0))));
-      region = std::make_shared<const comm::SharedRegion>(
-          comm::fetch_region(address.server, Deadline::after(kFetchTimeout)));
-    } catch (const Error& error) {
-      // Not there yet; or whoever made it has died, and will be buried.
-      if (error.kind() == ErrorKind::kTimeout || error.kind() == ErrorKind::kPeerLost) return;
-      throw;
-    }
-    take_arena(region);
-  }
-
-  void take_arena(const std::shared_ptr<const comm::SharedRegion>& region) {
-    arena.emplace(comm::Arena::attach(region, address.nonce, comm::kAnyRank));
-    const Deadline deadline = Deadline::after(kChargeTimeout);
-    // A worker that decides in a supervisor's place does so for a moment only.
-    while (!arena->take_charge(this_process())) {
-      if (deadline.passed()) throw Error(ErrorKind::kMismatch, "another process watches the workers of this job");
-      system_clock().sleep_for(kPollInterval);
-    }
-    // From here on the arena outlives any worker, and newcomers get it from here.
-    server.emplace(*region);
-    address.server = server->address();
-  }
-
-  // Every worker hands out the arena: one that lives is enough.
+  // Workers of a supervisor that is gone.
   void adopt() {
-    founded = true;
-    for (const auto& [key, value] : comm::values_in_file_store(store_folder, "server")) {
-      try {
-        address = comm::ArenaAddress::parse(value);
-        take_arena(std::make_shared<const comm::SharedRegion>(
-            comm::fetch_region(address.server, Deadline::after(kFetchTimeout))));
-        break;
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kPeerLost && error.kind() != ErrorKind::kTimeout) throw;
-      }
-    }
-    if (!arena) throw Error(ErrorKind::kPeerLost, "no worker of this job lives any more");
-    generation = arena->committed().generation;
-    members = arena->present_members();
+    arena.adopt();
+    job.generation = arena.generation();
+    options.gate->adopted(job.generation, arena.store());
+    const std::uint64_t members = arena.members();
     keep_servers(true);
     for (std::size_t index = 0; index < seats.size(); ++index) {
       Seat& seat = seats[index];
-      seat.started = seat.entered = system_clock().now();
-      if (const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index))) {
-        seat.process.emplace(WorkerProcess::adopt(*occupant));
+      const bool was_member = (members & bit_of(index)) != 0;
+      if (const std::optional<ProcessId> occupant = arena.board().occupant(static_cast<int>(index))) {
+        seat.process.emplace(WorkerProcess::adopt(*occupant, clock));
         // Servers are found by their attempts; nothing else needs the right number.
         seat.processes =
             std::max(1, keeper ? static_cast<int>(keeper->processes(static_cast<std::uint32_t>(index))) : 0);
-      } else if (member(index)) {
-        seat.lost = true;
-        members &= ~(std::uint64_t{1} << index);
+        take_seat(index, was_member ? WorkerState::kRunning : WorkerState::kStarting, *occupant);
+      } else {
+        job.workers[index].lost = was_member;
       }
     }
   }
 
-  // A store's values stay: the arena of a founder that died before anybody else had it would be looked for in vain.
   void start_over_without(std::size_t dead_founder) {
-    founded = false;
-    if (comm::open_round(*store) == round) {
-      // The next process makes the one that the others wait for; once the job finishes there is none.
-      if (finishing) appoint_founder(dead_founder);
-      return;
-    }
-    store_folder = folder.path() / fmt::format("store-{}", ++foundings);
-    store = comm::make_file_store(store_folder);
-    round = 0;
-    comm::leave_supervisor_sign(*store, options.liveness);
-    keep_servers();
+    const bool anew = arena.found_anew() == SupervisedArena::Founding::kAnew;
+    if (anew) keep_servers();
     for (std::size_t index = 0; index < seats.size(); ++index) {
+      control::Worker& worker = job.workers[index];
       if (index == dead_founder || !seats[index].process) continue;
-      seats[index].evicted = true;
-      seats[index].process->kill(SIGKILL);
+      if (anew) {
+        worker.leaving = true;
+        seats[index].process->kill(SIGKILL);
+      } else if (ending.finishing() && !worker.leaving) {
+        // A user's program may end in good order before it trains; those who came with it may wait for its arena.
+        return arena.appoint(index);
+      }
     }
   }
 
-  // A user's program may end in good order before it trains; those who came with it may still wait for its arena.
-  void appoint_founder(std::size_t dead_founder) {
-    for (std::size_t index = 0; index < seats.size(); ++index) {
-      if (index == dead_founder || !seats[index].process || seats[index].evicted) continue;
-      store->set(comm::arena_key(round++), comm::appointment(static_cast<int>(index)));
-      founder = index;
-      founded = true;
-      return;
-    }
+  // The worker, if it has taken its seat in the arena.
+  std::optional<ProcessId> seated(std::size_t index) {
+    if (!arena.there() || !seats[index].process) return std::nullopt;
+    const std::optional<ProcessId> occupant = arena.board().occupant(static_cast<int>(index));
+    return occupant && seats[index].process->recognizes(*occupant) ? occupant : std::nullopt;
   }
 
-  bool ready(std::size_t index) {
-    if (!arena || !seats[index].process) return false;
-    const std::optional<ProcessId> occupant = observer().occupant(static_cast<int>(index));
-    return occupant && seats[index].process->recognizes(*occupant);
-  }
-  // It has said so.
-  bool done(std::size_t index) const {
-    return arena && observer().doing(static_cast<int>(index)).activity == comm::Activity::kDone;
-  }
-  const comm::Board& observer() const { return arena->board(); }
-
-  // The lanes that a dead worker had begun: one that kills every worker that computes it must not kill all of them.
-  void count_lanes_of(std::size_t index, const Ending& ending) {
-    if (!arena || !member(index)) return;
-    const comm::Arena now = comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank);
-    for (int lane = 0; lane < now.options().lanes; ++lane) {
-      const comm::LaneWord word = now.lane_state(lane);
-      if (word.state != comm::LaneState::kStarted || word.rank != static_cast<int>(index)) continue;
-      if (++deaths[{now.step(), lane}] < kDeathsOfALane) continue;
-      // One that has ended by itself has said why, and so will whoever computes the lane after it.
-      if (ending.signal == 0 && !ending.unknown)
-        hopeless = ending.exit_code;
-      else
-        deadly = LaneOfStep{now.step(), lane};
-    }
-  }
-
-  void bury(std::size_t index, const Ending& ending) {
-    Seat& seat = seats[index];
-    const pid_t pid = seat.process->pid();
-    const bool was_member = member(index);
-    const auto now = system_clock().now();
-    switch (judge_ending(ending_view(index), ending).verdict) {
-      case EndingVerdict::kRefused:
-        if (hopeless == 0) hopeless = ending.good() ? kRefused : exit_code_of(ending);
-        options.tell(fmt::format("the job ends: worker {} was refused", index));
-        break;
-      case EndingVerdict::kFinished:
-        finishing = true;
-        left.push_back({index, pid, step()});
-        break;
-      case EndingVerdict::kStopped:
-        stopped = true;
-        if (index == 0 || exit_code == 0) exit_code = exit_code_of(ending);
-        break;
-      case EndingVerdict::kNothing:
-        break;
-      case EndingVerdict::kBroken:
-        if (!broken_by) broken_by = LostWorker{static_cast<int>(index), pid, ending};
-        break;
-      case EndingVerdict::kGaveUp:
-        if (!gave_up) gave_up = GaveUp{index, pid, ending.exit_code, now, seats[founder].process->started()};
-        ++seat.failures;
-        break;
-      case EndingVerdict::kHopeless:
-        hopeless = hopeless == 0 ? ending.exit_code : hopeless;
-        tell_of_failed_start(index, pid, ending.exit_code);
-        break;
-      case EndingVerdict::kLost:
-        options.tell(fmt::format("worker {} (pid {}) is lost: {}", index, pid, reasons.explain(pid, ending)));
-        // One that was silent was stopped or starved from outside: heartbeats do not depend on lanes.
-        if (!seat.silent) count_lanes_of(index, ending);
-        if (was_member) last_exit_code = ending.exit_code;
-        if (was_member && now - seat.entered > control::kForgiven) seat.failures = 0;
-        ++seat.failures;
-        judge_early_end(index, ending);
-        if (seat.failures == control::kMostFailures && hopeless == 0 && !is_users_mistake(ending))
-          options.tell(fmt::format("worker {} has failed {} times in a row: its place stays empty for {} minutes",
-                                   index, seat.failures, control::kQuarantine.count()));
-        break;
-    }
-    if (index == founder) founder_lost = now;
-    if (!arena && index == founder) start_over_without(index);
-    seat.process.reset();
-    seat.failed = now;
-    seat.lost = was_member;
-    seat.evicted = false;
-    seat.killed = false;
-    seat.silent = false;
-    members &= ~(std::uint64_t{1} << index);
+  // Of the worker that makes the arena, or did.
+  pid_t founder_process() const {
+    const std::optional<std::size_t> founder = arena.founder();
+    return founder && seats[*founder].process ? seats[*founder].process->started() : 0;
   }
 
   EndingView ending_view(std::size_t index) {
+    const control::Worker& worker = job.workers[index];
     const Seat& seat = seats[index];
     EndingView view;
-    view.evicted = seat.evicted;
-    view.member = member(index);
-    view.ready = ready(index);
-    view.done = done(index);
-    view.refused = was_refused(index);
-    view.founder_lives = founded && index != founder && seats[founder].process;
-    view.founder_lost = seat.joins && founder_lost && seat.started <= *founder_lost;
-    view.began = generation > 0;
-    view.others = (members & ~(std::uint64_t{1} << index)) != 0;
-    view.signal = passed_on;
-    view.finishing = finishing;
-    view.hopeless = hopeless != 0;
-    view.fixed = fixed();
+    view.evicted = worker.leaving;
+    view.member = worker.member();
+    view.ready = seated(index).has_value();
+    view.done = arena.done(index);
+    view.refused = arena.refused(index);
+    view.founder_lives = !arena.is_founder(index) && founder_process() != 0;
+    view.founder_lost = seat.joins && founder_lost && worker.started <= *founder_lost;
+    view.began = job.generation > 0;
+    view.others = any_member(index);
+    view.fixed = arena.fixed();
     return view;
   }
 
-  // One that has ended before its first step: would another one do the same?
-  void judge_early_end(std::size_t index, const Ending& ending) {
+  void bury(std::size_t index, const Ending& how) {
     Seat& seat = seats[index];
-    if (is_users_mistake(ending) && !member(index)) {
-      options.tell(
-          fmt::format("worker {} says that it was started with a mistake: its place stays empty for {} minutes", index,
-                      control::kQuarantine.count()));
-      seat.failures = control::kMostFailures;
-    }
+    control::Worker& worker = job.workers[index];
+    const auto now = clock.now();
+    EndedWorker ended;
+    ended.rank = worker.rank;
+    ended.pid = seat.process->pid();
+    ended.ending = how;
+    ended.view = ending_view(index);
+    ended.failures = worker.failures;
+    ended.member_for = now - worker.entered;
+    ended.silent = seat.silent;
+    ended.step = arena.step();
     // Steps of parameter servers are not counted here.
-    if (!is_crash(ending) || step() != seat.began_at || (keeper && generation > 0)) return;
-    const std::optional<std::string> reason = early_endings.crashed(index, ending, step());
-    if (!reason) return;
-    options.tell(fmt::format("the job ends: {}. What they have printed says why.", *reason));
-    hopeless = exit_code_of(ending);
-  }
-
-  // A worker of ours has said why.
-  void tell_of_failed_start(std::size_t index, pid_t pid, int code) const {
-    if (!options.grace)
-      options.tell(fmt::format("the job ends: worker {} (pid {}) ended with exit code {} before anybody trained", index,
-                               pid, code));
-  }
-
-  bool was_refused(std::size_t index) const {
-    const std::optional<std::string> refused = stored(kRefusedKey);
-    return refused && *refused == std::to_string(index) && !seats[index].evicted;
-  }
-
-  // Those who left in good order have come to the end of the job, unless others go on after them. Workers of ours do
-  // not.
-  void look_for_early_leavers() {
-    if (left.empty() || passed_on != 0 || options.grace) return;
-    bool waiting = false;
-    for (std::size_t index = 0; generation == 0 && index < seats.size(); ++index)
-      waiting |= ready(index);
-    const bool early = waiting || (members != 0 && step() > left.back().step);
-    if (!early) return;
-    for (const Left& one : left) {
-      options.tell(
-          fmt::format("worker {} (pid {}) has left after step {} without an error, and the others train on: its "
-                      "place stays empty",
-                      one.seat, one.pid, one.step));
-      seats[one.seat].done = true;
-    }
-    left.clear();
-    finishing = false;
-    patience.reset();
-  }
-
-  // Of a worker that was taken over nobody is told how it ended; whether it was done is in the arena.
-  Ending as_far_as_known(std::size_t index, const Ending& ending) const {
-    if (!ending.unknown) return ending;
-    if (!done(index)) return ending;
-    return {.exit_code = passed_on == 0 ? 0 : 128 + passed_on};
+    ended.counts_steps = !(keeper && job.generation > 0);
+    ended.saw_no_step = ended.step == seat.began_at && ended.counts_steps;
+    ended.reason = read_reason(arena.store_folder(), worker.rank, seat.processes - 1);
+    ended.started = worker.started;
+    if (worker.member()) ended.lanes = arena.lanes_of(index);
+    ended.founder = founder_process();
+    const Aftermath after = ending.bury(ended, [&](const Ending& known) { return reasons.explain(ended.pid, known); });
+    for (const std::string& line : after.told)
+      options.tell(line);
+    if (arena.is_founder(index)) founder_lost = now;
+    if (!arena.there() && arena.is_founder(index)) start_over_without(index);
+    seat.process.reset();
+    seat.killed = seat.silent = seat.undying = false;
+    worker.failures = after.failures;
+    worker.failed = now;
+    worker.lost = worker.lost || worker.member();
+    worker.leaving = false;
+    worker.state = WorkerState::kEmpty;
   }
 
   void bury_the_dead() {
-    look_for_early_leavers();
+    for (const JobEnding::Leaver& leaver : ending.early_leavers(now())) {
+      options.tell(leaver.told);
+      job.workers[static_cast<std::size_t>(leaver.rank)].done = true;
+    }
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (!seats[index].process) continue;
-      if (const std::optional<Ending> ending = seats[index].process->poll(ready(index) && done(index)))
-        bury(index, as_far_as_known(index, *ending));
+      if (const std::optional<Ending> how = seats[index].process->poll(seated(index) && arena.done(index)))
+        bury(index, *how);
     }
-    judge_who_gave_up();
+    if (const std::optional<std::string> told = ending.judge_who_gave_up(now())) options.tell(*told);
   }
 
-  // One that gave up while it waited for the arena has either said why, or has seen before us that its founder dies:
-  // then another one will not do the same.
-  void judge_who_gave_up() {
-    if (!gave_up) return;
-    const std::optional<WorkerProcess>& process = seats[founder].process;
-    if (members != 0 || !process || process->started() != gave_up->founder) {
-      if (members != 0)
-        options.tell(fmt::format("worker {} (pid {}) is lost: exit code {}, before it could train", gave_up->seat,
-                                 gave_up->pid, gave_up->exit_code));
-      gave_up.reset();
-    } else if (system_clock().now() - gave_up->since > kFounderPatience) {
-      if (hopeless == 0) hopeless = gave_up->exit_code;
-      tell_of_failed_start(gave_up->seat, gave_up->pid, gave_up->exit_code);
-      gave_up.reset();
-    }
+  JobEnding::Now now() {
+    JobEnding::Now now;
+    now.generation = job.generation;
+    now.members = any_member();
+    for (std::size_t index = 0; job.generation == 0 && index < seats.size(); ++index)
+      now.ready |= seated(index).has_value();
+    now.step = arena.step();
+    now.founder = founder_process();
+    return now;
   }
 
   // Those that live and are of no use: silent, hung, stuck before they could train.
   void kill_the_lost() {
-    if (arena) watch.see_step(arena->committed().step);
+    if (arena.there()) watch.see_step(arena.step());
     for (std::size_t index = 0; index < seats.size(); ++index) {
       Seat& seat = seats[index];
-      if (!seat.process || seat.evicted || seat.killed) continue;
-      WatchedWorker worker = watched(index);
-      // What a user's program does before it trains, or without an arena, nobody knows.
-      worker.unknown = !arena && !options.grace;
-      const std::optional<Finding> finding = watch.look_at(index, worker);
-      if (!finding || (!worker.ready && fixed())) continue;
+      const control::Worker& worker = job.workers[index];
+      if (seat.process && seat.killed) name_if_undying(index);
+      if (!seat.process || worker.leaving || seat.killed) continue;
+      const WorkerSigns signs = signs_of_worker(index);
+      const std::optional<Finding> finding = watch.look_at(worker, signs);
+      if (!finding || (!signs.seated && arena.fixed())) continue;
       const std::string at =
-          finding->hung ? fmt::format("{} {} ", to_string(worker.doing->activity), lane_of(index)) : "";
+          finding->hung ? fmt::format("{} {} ", to_string(signs.doing->activity), arena.place_of(index)) : "";
       options.tell(
           fmt::format("worker {} (pid {}) {}{}; it is killed", index, seat.process->pid(), at, finding->reason));
       seat.killed = true;
+      seat.killed_at = clock.now();
       seat.silent = finding->silent;
       seat.process->kill(SIGKILL);
     }
   }
 
-  WatchedWorker watched(std::size_t index) {
-    const Seat& seat = seats[index];
-    WatchedWorker worker;
-    worker.group = seat.process->started();
-    worker.ready = ready(index);
-    if (!worker.ready) return worker;
+  // Nobody can take its place before it is dead, and the kernel may never let it die.
+  void name_if_undying(std::size_t index) {
+    Seat& seat = seats[index];
+    if (clock.now() - seat.killed_at < kUndyingAfter || std::exchange(seat.undying, true)) return;
+    const std::string why = why_it_lives(seat.process->pid());
+    options.tell(fmt::format("worker {} (pid {}) was killed and does not die{}{}; the others wait until it does", index,
+                             seat.process->pid(), why.empty() ? "" : ": ", why));
+  }
+
+  WorkerSigns signs_of_worker(std::size_t index) {
+    WorkerSigns signs;
+    signs.group = seats[index].process->started();
+    signs.seated = seated(index).has_value();
+    // What a user's program does before it trains, or without an arena, nobody knows.
+    signs.unknown = !arena.there() && !options.grace;
+    if (!signs.seated) return signs;
     const int rank = static_cast<int>(index);
-    worker.process = *observer().occupant(rank);
-    worker.beat = observer().last_beat(rank);
-    if (member(index)) worker.doing = observer().doing(rank);
-    worker.member_for = system_clock().now() - seat.entered;
-    return worker;
+    signs.beat = arena.board().last_beat(rank);
+    if (member(index)) signs.doing = arena.board().doing(rank);
+    return signs;
   }
 
-  std::string lane_of(std::size_t index) const {
-    const comm::Arena now = comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank);
-    for (int lane = 0; lane < now.options().lanes; ++lane) {
-      const comm::LaneWord word = now.lane_state(lane);
-      if (word.rank == static_cast<int>(index) && word.state == comm::LaneState::kStarted)
-        return fmt::format("lane {} of step {}", lane, now.step() + 1);
-    }
-    return fmt::format("after step {}", now.step());
-  }
-
-  control::JobView view() {
-    control::JobView job;
-    const auto now = system_clock().now();
-    job.generation = generation;
-    job.target = wishes.workers;
-    job.arena = arena.has_value();
-    job.failed = last_exit_code != 0;
-    job.regroup = regroup;
-    job.finishing = finishing || passed_on != 0 || hopeless != 0 || broken_by;
+  // Who has taken its seat, and which process that is.
+  void look_at_seats() {
     for (std::size_t index = 0; index < seats.size(); ++index) {
-      const Seat& seat = seats[index];
-      control::SeatView one;
-      one.failures = seat.failures;
-      one.since_failure = now - seat.failed;
-      one.since_start = now - seat.started;
-      one.lost = seat.lost;
-      one.leaving = seat.evicted;
-      one.done = seat.done;
-      if (seat.process)
-        one.state = member(index)  ? control::SeatState::kMember
-                    : ready(index) ? control::SeatState::kReady
-                                   : control::SeatState::kStarting;
-      job.seats.push_back(one);
+      if (!seats[index].process) continue;
+      control::Worker& worker = job.workers[index];
+      const std::optional<ProcessId> sits = seated(index);
+      if (sits) worker.process = *sits;
+      if (!worker.member()) worker.state = sits ? WorkerState::kReady : WorkerState::kStarting;
     }
-    return job;
+  }
+
+  control::MembershipDecision decide() {
+    job.now = clock.now();
+    job.target = wishes.workers;
+    job.arena = arena.there();
+    job.failed = ending.failure() != 0;
+    job.finishing = ending.admits_nobody();
+    return control::decide_members(job);
+  }
+
+  MembersWanted wanted_by(const control::MembershipDecision& decision) const {
+    MembersWanted wanted;
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      const control::Worker& worker = job.workers[index];
+      if (worker.member()) wanted.present |= bit_of(index);
+      if (worker.member() || (worker.state == WorkerState::kReady && !worker.leaving)) wanted.possible |= bit_of(index);
+    }
+    wanted.changed = decision.new_generation;
+    wanted.finishing = ending.finishing();
+    wanted.wanted = decision.new_generation ? decision.members : wanted.present;
+    wanted.fixed = arena.fixed();
+    if (wanted.fixed && job.generation == 0 && std::popcount(wanted.wanted) < options.seats) {
+      wanted.wanted = 0;
+      wanted.changed = false;
+    }
+    return wanted;
+  }
+
+  void begin_generation(std::uint64_t members) {
+    for (std::size_t index = 0; index < seats.size(); ++index) {
+      if ((members & bit_of(index)) == 0 || member(index)) continue;
+      job.workers[index].entered = clock.now();
+      job.workers[index].state = WorkerState::kRunning;
+    }
+    do
+      ++job.generation;
+    while (!options.gate->prepare(job.generation, arena.store()));
+    arena.begin_generation(job.generation, members);
+    options.gate->begun();
+    job.regroup = false;
   }
 
   void act(const control::MembershipDecision& decision) {
-    // Without members the old generation stays until somebody is ready.
-    if (decision.new_generation && decision.members != 0) {
-      const auto now = system_clock().now();
-      for (std::size_t index = 0; index < seats.size(); ++index) {
-        if ((decision.members >> index & 1) != 0 && !member(index)) seats[index].entered = now;
-      }
-      arena->begin_generation(++generation, decision.members);
-      members = decision.members;
-      regroup = false;
-    }
-    for (Seat& seat : seats)
-      seat.lost = false;
+    std::optional<std::uint64_t> members;
+    if (arena.there()) members = options.gate->admit(wanted_by(decision));
+    if (members) begin_generation(*members);
+    // The dead are members until a generation without them has begun. Without any the old one stays until somebody is
+    // ready.
+    const bool settled = members || !decision.new_generation || decision.members == 0;
+    for (control::Worker& worker : job.workers)
+      worker.lost = worker.lost && !settled;
     for (const int seat : decision.start)
-      start(static_cast<std::size_t>(seat));
+      if (!job.workers[static_cast<std::size_t>(seat)].lost) start(static_cast<std::size_t>(seat));
     evict(decision.evict);
-    if (decision.new_generation || system_clock().now() - reported > kReportInterval) tell_report();
+    const bool changed = members || (decision.new_generation && settled);
+    if (changed || system_clock().now() - reported > kReportInterval) tell_report();
   }
 
   void evict(const std::vector<int>& those) {
     // A worker that serves hands its part of the model over first, and trains meanwhile.
     for (std::size_t index = 0; options.workers_serve && keeper && index < seats.size(); ++index) {
       const bool leaves = std::find(those.begin(), those.end(), static_cast<int>(index)) != those.end();
-      keeper->set_leaving(static_cast<std::uint32_t>(index), leaves || seats[index].evicted);
+      keeper->set_leaving(static_cast<std::uint32_t>(index), leaves || job.workers[index].leaving);
     }
     for (const int index : those) {
       if (options.workers_serve && (!keeper || !keeper->may_go(static_cast<std::uint32_t>(index)))) continue;
-      Seat& seat = seats[static_cast<std::size_t>(index)];
-      seat.evicted = true;
-      seat.process->kill(SIGKILL);
+      job.workers[static_cast<std::size_t>(index)].leaving = true;
+      seats[static_cast<std::size_t>(index)].process->kill(SIGKILL);
     }
   }
 
   void tell_report() {
     reported = system_clock().now();
     SupervisorReport report;
-    report.store = store_folder.string();
-    report.generation = generation;
-    std::optional<comm::Arena> now;
-    if (arena) now.emplace(comm::Arena::attach(arena->region(), address.nonce, comm::kAnyRank));
-    if (now) report.step = now->step();
-    report.note = now ? now->note() : read_note(store_folder);
-    const bool is_fixed = !now && fixed();
+    report.store = arena.store_folder().string();
+    report.generation = job.generation;
+    report.step = arena.step();
+    report.note = arena.note();
+    const bool fixed = !arena.there() && arena.fixed();
     if (keeper && !options.workers_serve) report.servers = keeper->count();
-    const control::JobView job = view();
     for (std::size_t index = 0; index < seats.size(); ++index) {
       if (!seats[index].process) continue;
-      SupervisorReport::Seat seat;
-      seat.seat = static_cast<int>(index);
-      seat.process = process_of(seats[index].process->pid());
-      reasons.look_at(seat.process.pid);
-      seat.state = is_fixed ? control::SeatState::kMember : job.seats[index].state;
-      seat.restarts = seats[index].processes - 1;
-      for (int lane = 0; now && lane < now->options().lanes; ++lane) {
-        const comm::LaneWord word = now->lane_state(lane);
-        if (word.rank == seat.seat && word.state == comm::LaneState::kStarted) seat.lane = lane;
-      }
-      if (now) seat.doing = now->board().doing(seat.seat);
-      report.seats.push_back(seat);
+      control::Worker worker = job.workers[index];
+      reasons.look_at(worker.process.pid);
+      if (fixed) worker.state = WorkerState::kRunning;
+      if (arena.there() && worker.member()) tell_what_it_does(worker);
+      report.workers.push_back(std::move(worker));
     }
     options.report(report);
+  }
+
+  void tell_what_it_does(control::Worker& worker) const {
+    const std::vector<LaneOfStep> lanes = arena.lanes_of(static_cast<std::size_t>(worker.rank));
+    if (!lanes.empty()) worker.lane = static_cast<std::uint64_t>(lanes.back().lane);
+    const comm::Board::Doing doing = arena.board().doing(worker.rank);
+    worker.waits_for = words_for(doing.activity);
+    worker.seconds = std::chrono::duration<double>(clock.now().time_since_epoch() - doing.since).count();
   }
 
   void signal_all(int signal) const {
@@ -590,124 +440,62 @@ struct Supervisor::State {
     wait_for_an_end(handles, told ? kLookInterval : kPollInterval);
   }
 
-  bool anybody() const {
-    return std::any_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.process.has_value(); });
-  }
-
   void pass_signal_on() {
-    const int asked_for = options.requested_signal();
-    const int requested = asked_for == 0 && wishes.stop ? SIGTERM : asked_for;
-    // Those who were told are lost before one of them could end the job: others have to.
-    if (passed_on != 0 && passed_on != SIGKILL && generation > 0 && members == 0 && !stopped && !finishing)
-      passed_on = 0;
-    if (requested == 0 || requested == passed_on) return;
-    const bool nobody_trains = generation > 0 && members == 0 && !finishing && !stopped;
-    if (nobody_trains && requested != SIGKILL && hopeless == 0 && !broken_by) return;
-    signal_all(requested);
-    passed_on = requested;
+    const int signal = ending.signal_to_pass(options.requested_signal(), wishes.stop, now());
+    if (signal != 0) signal_all(signal);
   }
 
-  // Once the job ends everybody has `grace`; a signal has its own grace, the workers'.
   void hurry_the_last() {
-    const bool failed = hopeless != 0 || broken_by;
-    if (!finishing && !failed) return;
-    // Those who train can write a checkpoint.
-    if (hopeless != 0 && members != 0 && !std::exchange(told_of_failure, true)) signal_all(SIGTERM);
-    // Those that are still getting ready came for nothing. What a user's program does before it trains nobody knows.
-    const bool in_vain = generation > 0 || (hopeless != 0 && options.grace);
-    for (std::size_t index = 0; in_vain && index < seats.size(); ++index) {
+    const JobEnding::Hurry hurry = ending.hurry(now());
+    if (hurry.tell) signal_all(SIGTERM);
+    for (std::size_t index = 0; hurry.kill_newcomers && index < seats.size(); ++index) {
       if (seats[index].process && !member(index)) seats[index].process->kill(SIGKILL);
     }
-    if (!patience && (options.grace || failed)) patience = Deadline::after(options.grace.value_or(kGraceAfterFailure));
-    if (patience && patience->passed() && passed_on == 0) signal_all(SIGKILL);
+    if (hurry.kill_all) signal_all(SIGKILL);
   }
 
-  // Whether the workers' program has made a group that nobody can join later.
-  bool fixed() const { return stored(kFixedKey).has_value(); }
-
-  std::optional<std::string> stored(const char* key) const {
-    try {
-      return store->get(key, Deadline::after(std::chrono::nanoseconds(0)));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout) throw;
-      return std::nullopt;
-    }
-  }
-
-  int end() const {
-    if (!broken_by) return hopeless != 0 ? hopeless : exit_code;
-    if (broken_by->ending.signal != 0)
-      throw Error(ErrorKind::kPeerLost, fmt::format("worker {} (pid {}) was {}", broken_by->rank, broken_by->pid,
-                                                    to_string(broken_by->ending)));
-    return broken_by->ending.exit_code;
-  }
-
-  void throw_if_deadly() {
-    if (!deadly) return;
-    const std::string samples = options.describe_lane(deadly->step, deadly->lane);
+  void throw_if_deadly() const {
+    const std::optional<LaneOfStep>& lane = ending.deadly_lane();
+    if (!lane) return;
+    const std::string samples = options.describe_lane(lane->step, lane->lane);
     throw Error(ErrorKind::kCompute,
-                fmt::format("lane {} of step {} has killed {} workers{}{}", deadly->lane, deadly->step + 1,
-                            kDeathsOfALane, samples.empty() ? "" : "; ", samples),
+                fmt::format("lane {} of step {} has killed {} workers{}{}", lane->lane, lane->step + 1,
+                            JobEnding::kDeathsOfALane, samples.empty() ? "" : "; ", samples),
                 {}, "Look at these samples, at the workers' logs and at the memory that is free.");
   }
 
   // constant after construction
   const Command command;
   const SupervisorOptions options;
-  TemporaryFolder folder;
+  const Clock& clock;
   // the workers
-  std::filesystem::path store_folder;
-  int foundings = 0;  // attempts to make the arena that came to nothing although others had been told of it
-  std::shared_ptr<comm::Store> store;
+  SupervisedArena arena;
   std::vector<Seat> seats;
-  std::uint64_t generation = 0;
-  std::uint64_t members = 0;
+  control::JobView job;  // as it was seen last; of it the generation and the members are kept here alone
   Wishes wishes;
   Clock::Instant reported;
-  bool founded = false;  // somebody was told to make the arena:
-  std::size_t founder = 0;
-  int round = 0;                               // of the store's arena keys (comm/arena_address.h)
   std::optional<Clock::Instant> founder_lost;  // the last time that one ended
-  std::map<LaneOfStep, int> deaths;
-  std::optional<LaneOfStep> deadly;
   DeathReasons reasons;
-  std::optional<ServerKeeper> keeper;
-  bool regroup = false;  // what the servers have is not what the workers think
-  // the arena
-  std::optional<comm::Arena> arena;
-  std::optional<comm::RegionServer> server;
-  comm::ArenaAddress address;
-  Clock::Instant looked;
   WorkerWatch watch;
-  // how it ends
-  bool finishing = false;
-  std::vector<Left> left;        // and others may go on
-  int hopeless = 0;              // exit code of a worker that could not begin
-  bool told_of_failure = false;  // those who train
-  EarlyEndings early_endings;
-  std::optional<GaveUp> gave_up;        // a worker of which that is not certain yet
-  std::optional<LostWorker> broken_by;  // of a job whose workers cannot be replaced: the first that was lost
-  int passed_on = 0;
-  bool stopped = false;  // a worker has done as the signal asked
-  int exit_code = 0;
-  int last_exit_code = 0;
-  std::optional<Deadline> patience;
+  std::optional<ServerKeeper> keeper;
+  JobEnding ending;
 };
 
-Supervisor::Supervisor(Command command, SupervisorOptions options) {
+Supervisor::Supervisor(Command command, SupervisorOptions options, const Clock& clock) {
   remove_abandoned(kFolderPrefix);
   TemporaryFolder folder(kFolderPrefix);
   const std::filesystem::path store = folder.path() / "store-0";
-  state_ = std::make_unique<State>(std::move(command), std::move(options), std::move(folder), store);
+  state_ = std::make_unique<State>(std::move(command), std::move(options), std::move(folder), store, clock);
   state_->keep_servers();
 }
 
-Supervisor::Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store) {
+Supervisor::Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store,
+                       const Clock& clock) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(store, ignored))
     throw Error(ErrorKind::kPeerLost, "no worker of this job lives any more", store.string());
   state_ = std::make_unique<State>(std::move(command), std::move(options), TemporaryFolder::adopt(store.parent_path()),
-                                   store);
+                                   store, clock);
   state_->adopt();
 }
 
@@ -719,20 +507,19 @@ int Supervisor::run() {
     state.wishes = state.options.wishes();
     state.bury_the_dead();
     state.throw_if_deadly();
-    state.look_for_arena();
+    state.arena.look();
     state.look_after_servers();
+    state.look_at_seats();
     state.kill_the_lost();
-    const control::MembershipDecision decision = control::decide_members(state.view());
+    const control::MembershipDecision decision = state.decide();
     if (decision.all_lost) {
       // Workers that all ended by themselves have said why.
-      if (state.last_exit_code != 0) return state.last_exit_code;
+      if (state.ending.failure() != 0) return state.ending.failure();
       throw Error(ErrorKind::kPeerLost, "all workers are lost", {},
                   "Nothing that was committed to a checkpoint is lost: start again with --resume.");
     }
     state.act(decision);
-    const bool over = state.finishing || state.hopeless != 0 || state.stopped || state.broken_by ||
-                      (state.passed_on != 0 && state.generation == 0);
-    if (!state.anybody() && decision.start.empty() && over) return state.end();
+    if (!state.anybody() && decision.start.empty() && state.ending.over(state.now())) return state.ending.exit_code();
     state.pass_signal_on();
     state.hurry_the_last();
     state.wait();

@@ -3,8 +3,10 @@
 // Workers find the arena and say that they are ready by taking their seat in it; the supervisor, which only observes
 // the arena, lets them in by beginning a generation. When a worker dies the others go on in the next generation, which
 // begins as soon as the death is confirmed, and a new process is started in its place. A worker that lives and is of no
-// use (worker_watch.h) is killed first; comm/arena.h says why. Decisions: control/membership.h. Thread safety: one
-// thread.
+// use is killed first; comm/arena.h says why. The supervisor looks and acts; what it does is decided elsewhere, without
+// effects and on a clock that tests can turn: who is started, let in and evicted (control/membership.h), who is of no
+// use (worker_watch.h), what the end of a worker means (worker_ending.h), how the job ends (job_ending.h).
+// Thread safety: one thread.
 //
 // Workers that have entered the arena outlive a supervisor that is killed: another one takes them over, from the store
 // by which they found each other. Until then they settle losses among themselves, and nobody is replaced.
@@ -19,29 +21,21 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/process.h"
-#include "muster/base/temporary_folder.h"
-#include "muster/comm/board.h"
-#include "muster/control/membership.h"
+#include "muster/base/clock.h"
+#include "muster/control/worker.h"
 #include "muster/launch/child_process.h"
+#include "muster/launch/generation_gate.h"
 #include "muster/launch/server_keeper.h"
+#include "muster/launch/worker_watch.h"
 
 namespace muster::launch {
 
 // What the supervisor knows, for those who show or record it.
 struct SupervisorReport {
-  struct Seat {
-    int seat = 0;
-    ProcessId process;
-    control::SeatState state = control::SeatState::kEmpty;  // kEmpty: not listed
-    int restarts = 0;
-    std::optional<int> lane{};  // that it computes
-    comm::Board::Doing doing{};
-  };
   std::string store;  // the folder that whoever takes over needs
   std::uint64_t generation = 0;
-  std::uint64_t step = 0;  // committed
-  std::vector<Seat> seats;
+  std::uint64_t step = 0;                // committed
+  std::vector<control::Worker> workers;  // those that are there
   ServerKeeper::Count servers{};
   std::string note;  // what the leader has left in the arena (comm/arena.h)
 };
@@ -59,10 +53,7 @@ struct SupervisorOptions {
   std::function<Wishes()> wishes = [] { return Wishes(); };
   // Called when the members change, and several times a second.
   std::function<void(const SupervisorReport&)> report = [](const SupervisorReport&) {};
-  // When a worker is taken for silent, for hung, for stuck before it could train: worker_watch.h.
-  std::chrono::nanoseconds liveness = std::chrono::seconds(2);
-  std::chrono::nanoseconds hang = std::chrono::seconds(10);
-  std::chrono::nanoseconds start = std::chrono::minutes(10);
+  WorkerWatchOptions watch{};  // when a worker is taken for silent, for hung, for stuck before it could train
   // Signal to pass on to all workers, once; 0: none so far. Asked again and again while workers run. It asks for the
   // end of the job, with a checkpoint: so it reaches a generation of workers that trains, and the next one if that is
   // lost before it has come to an end. SIGKILL: the end at once.
@@ -79,6 +70,10 @@ struct SupervisorOptions {
   int servers = 0;  // at first
   Command server_command{};
   bool workers_serve = false;
+  // Of a host of several: which servers run here, now. Empty: all.
+  std::function<std::vector<OwnServer>()> own_servers{};
+  // Who lets generations begin: nobody has to be asked, where there is one host.
+  std::shared_ptr<GenerationGate> gate = make_open_gate();
   // What happened, for people.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };
@@ -87,10 +82,12 @@ class Supervisor {
  public:
   // `command` starts a worker, which is told its seat and how to find the others by MUSTER_RANK, MUSTER_SIZE,
   // MUSTER_STORE and MUSTER_ARENA (environment.h).
-  Supervisor(Command command, SupervisorOptions options);
+  // `clock` is what decisions go by; it outlives the supervisor.
+  Supervisor(Command command, SupervisorOptions options, const Clock& clock = system_clock());
   // Takes over the workers of a supervisor that is gone; `store` is what it reported. Throws kPeerLost when none of
   // them lives, kMismatch when another process watches them.
-  Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store);
+  Supervisor(Command command, SupervisorOptions options, const std::filesystem::path& store,
+             const Clock& clock = system_clock());
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
   ~Supervisor();

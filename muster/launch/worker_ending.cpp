@@ -1,8 +1,15 @@
+// Cases in the order of their weight: refusals, good ends, stops that were asked for, then losses. Each returns a
+// verdict with its reason, and what follows from it is the supervisor's.
 #include "muster/launch/worker_ending.h"
 
 #include <signal.h>
 
 namespace muster::launch {
+
+bool asked_to_end(const Ending& ending) {
+  return ending.signal == 0 && !ending.unknown &&
+         (ending.exit_code == 128 + SIGTERM || ending.exit_code == 128 + SIGINT);
+}
 
 EndingJudgement judge_ending(const EndingView& view, const Ending& ending) {
   using Verdict = EndingVerdict;
@@ -12,6 +19,8 @@ EndingJudgement judge_ending(const EndingView& view, const Ending& ending) {
   const bool said_so = ending.signal == 0 && !ending.unknown && ending.exit_code <= 128;
   if (view.done && said_so && view.signal == 0)
     return {Verdict::kStopped, "its training is done, what followed failed"};
+  if (view.done && view.signal == 0 && asked_to_end(ending))
+    return {Verdict::kStopped, "all workers of the job have stopped, and it knew before this host was told"};
   if (view.signal != 0) {
     if (!view.began || view.signal == SIGKILL) return {Verdict::kStopped, "all were told to end"};
     if (!view.member) return {Verdict::kNothing, "it came when all were told to end"};

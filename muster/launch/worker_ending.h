@@ -43,6 +43,9 @@ struct EndingJudgement {
   std::string reason;  // in words
 };
 
+// Whether its exit code says that it was asked to end, and did.
+bool asked_to_end(const Ending& ending);
+
 EndingJudgement judge_ending(const EndingView& view, const Ending& ending);
 
 }  // namespace muster::launch

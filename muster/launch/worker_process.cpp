@@ -1,3 +1,5 @@
+// The worker's end is what counts, and the wrapper's exit code tells its reason. A good one is believed only of a
+// worker that was done: a wrapper may have swallowed the failure.
 #include "muster/launch/worker_process.h"
 
 #include <signal.h>
@@ -38,7 +40,7 @@ std::optional<Ending> WorkerProcess::poll(bool done) {
     // A wrapper's word is not enough: it may have swallowed the failure, or have left the worker alone.
     return ending->good() && !done ? Ending{.unknown = true} : as_told_by_wrapper(*ending);
   }
-  const auto now = system_clock().now();
+  const auto now = clock_.now();
   if (!worker_ended) return std::nullopt;
   if (!worker_ended_) worker_ended_ = now;
   if (!done && now - *worker_ended_ > kWrapperPatience) started_.kill(SIGKILL);

@@ -15,10 +15,13 @@ namespace muster::launch {
 
 class WorkerProcess {
  public:
-  // As ChildProcess, in a group of its own.
-  explicit WorkerProcess(const Command& command) : started_(in_own_group(command)) {}
+  // As ChildProcess, in a group of its own. The clock outlives it.
+  explicit WorkerProcess(const Command& command, const Clock& clock = system_clock())
+      : started_(in_own_group(command)), clock_(clock) {}
   // Takes a worker over that another process has started.
-  static WorkerProcess adopt(const ProcessId& worker) { return WorkerProcess(ChildProcess::adopt(worker)); }
+  static WorkerProcess adopt(const ProcessId& worker, const Clock& clock = system_clock()) {
+    return WorkerProcess(ChildProcess::adopt(worker), clock);
+  }
 
   pid_t started() const { return started_.pid(); }
   // Of the worker itself, as far as it is known.
@@ -36,13 +39,14 @@ class WorkerProcess {
   std::vector<int> handles() const;
 
  private:
-  explicit WorkerProcess(ChildProcess started) : started_(std::move(started)) {}
+  WorkerProcess(ChildProcess started, const Clock& clock) : started_(std::move(started)), clock_(clock) {}
   static Command in_own_group(Command command) {
     command.own_group = true;
     return command;
   }
 
   ChildProcess started_;
+  const Clock& clock_;
   std::optional<ChildProcess> worker_;  // when it is another one
   std::optional<Clock::Instant> worker_ended_;
 };

@@ -1,3 +1,5 @@
+// Looks at the arena's words first, which cost nothing, and at /proc only for whom these make suspicious. How long a
+// worker may compute without an end is learned from how long steps have taken.
 #include "muster/launch/worker_watch.h"
 
 #include <algorithm>
@@ -30,25 +32,33 @@ void WorkerWatch::see_step(std::uint64_t step) {
   last_step_at_ = now;
 }
 
-std::optional<Finding> WorkerWatch::look_at(std::size_t index, const WatchedWorker& worker) {
-  Seat& seat = seats_[index];
-  if (!worker.ready) {
-    const std::chrono::nanoseconds without = seat.start.since_progress(worker.group);
-    if (worker.unknown && !seat.start.stopped()) return std::nullopt;
+std::optional<Finding> WorkerWatch::look_at(const control::Worker& worker, const WorkerSigns& signs) {
+  Seat& seat = seats_[static_cast<std::size_t>(worker.rank)];
+  if (!signs.seated) {
+    const std::chrono::nanoseconds without = seat.start.since_progress(signs.group);
+    if (signs.unknown && !seat.start.stopped()) return std::nullopt;
     const control::Judgement stuck =
         control::judge_start(without, seat.start.stopped(), options_.start, options_.liveness);
     return stuck.lost ? std::optional(Finding{.reason = stuck.reason}) : std::nullopt;
   }
-  // What it does when its work is done is its own affair.
-  if (worker.doing && worker.doing->activity == comm::Activity::kDone) return std::nullopt;
-  if (std::optional<Finding> silent = look_at_silence(seat, worker)) return silent;
-  return look_at_work(seat, worker);
+  if (signs.doing && signs.doing->activity == comm::Activity::kDone) return look_at_end(seat, worker, *signs.doing);
+  if (std::optional<Finding> silent = look_at_silence(seat, worker, signs)) return silent;
+  return look_at_work(seat, worker, signs);
+}
+
+// What it does when its work is done is its own affair, unless it is stopped: then it never ends, and the job with it.
+std::optional<Finding> WorkerWatch::look_at_end(Seat& seat, const control::Worker& worker,
+                                                const comm::Board::Doing& doing) {
+  const control::Seen seen = seat.silence.look(worker.process, Clock::Instant{doing.since});
+  if (seen.stopped < options_.liveness) return std::nullopt;
+  return Finding{.silent = true, .reason = "is stopped, and its work was done"};
 }
 
 // A process that gives no sign of life may wake up and write: it has to be dead before others take its place.
-std::optional<Finding> WorkerWatch::look_at_silence(Seat& seat, const WatchedWorker& worker) {
-  const Clock::Instant beat{worker.beat};
-  if (worker.beat.count() == 0 || clock_.now() - beat < options_.liveness / 4) return std::nullopt;
+std::optional<Finding> WorkerWatch::look_at_silence(Seat& seat, const control::Worker& worker,
+                                                    const WorkerSigns& signs) {
+  const Clock::Instant beat{signs.beat};
+  if (signs.beat.count() == 0 || clock_.now() - beat < options_.liveness / 4) return std::nullopt;
   const control::Judgement silent =
       control::judge_silence(seat.silence.look(worker.process, beat), options_.liveness, options_.start);
   return silent.lost ? std::optional(Finding{.silent = true, .reason = silent.reason}) : std::nullopt;
@@ -56,12 +66,12 @@ std::optional<Finding> WorkerWatch::look_at_silence(Seat& seat, const WatchedWor
 
 // Alive, but not getting on: an endless loop in user code, say. Waiting for others, for samples and for disks has
 // deadlines of its own.
-std::optional<Finding> WorkerWatch::look_at_work(Seat& seat, const WatchedWorker& worker) {
-  if (!worker.doing) return std::nullopt;
-  const comm::Activity activity = worker.doing->activity;
+std::optional<Finding> WorkerWatch::look_at_work(Seat& seat, const control::Worker& worker, const WorkerSigns& signs) {
+  if (!signs.doing) return std::nullopt;
+  const comm::Activity activity = signs.doing->activity;
   if (activity != comm::Activity::kComputing && activity != comm::Activity::kEvaluating) return std::nullopt;
-  const std::chrono::nanoseconds limit = hang_limit(worker.member_for);
-  const Clock::Instant since{worker.doing->since};
+  const std::chrono::nanoseconds limit = hang_limit(clock_.now() - worker.entered);
+  const Clock::Instant since{signs.doing->since};
   if (clock_.now() - since < limit / 2) return std::nullopt;
   const control::Judgement hung = control::judge_work(seat.work.look(worker.process, since), limit, options_.liveness);
   return hung.lost ? std::optional(Finding{.hung = true, .reason = hung.reason}) : std::nullopt;

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "muster/base/clock.h"
-#include "muster/base/process.h"
 #include "muster/comm/board.h"
 #include "muster/control/process_watch.h"
+#include "muster/control/worker.h"
 
 namespace muster::launch {
 
@@ -29,15 +29,13 @@ struct WorkerWatchOptions {
   std::chrono::nanoseconds start = std::chrono::minutes(10);
 };
 
-// A worker as it is seen now.
-struct WatchedWorker {
-  ProcessId process;
+// What is seen of a worker now.
+struct WorkerSigns {
   pid_t group = 0;                            // of the process that was started for it
-  bool ready = false;                         // it sits in the arena
+  bool seated = false;                        // it sits in the arena
   bool unknown = false;                       // what it does until then is nobody's affair
   std::chrono::nanoseconds beat{};            // its last, of the monotonic clock; 0: none yet
   std::optional<comm::Board::Doing> doing{};  // of a member
-  std::chrono::nanoseconds member_for{};
 };
 
 struct Finding {
@@ -54,8 +52,8 @@ class WorkerWatch {
 
   // The number of committed steps, at every look: from it comes what a step usually takes.
   void see_step(std::uint64_t step);
-  // Why the worker on that seat has to be killed, if it has.
-  std::optional<Finding> look_at(std::size_t seat, const WatchedWorker& worker);
+  // Why the worker has to be killed, if it has. REQUIRES: worker.rank < seats.
+  std::optional<Finding> look_at(const control::Worker& worker, const WorkerSigns& signs);
 
  private:
   struct Seat {
@@ -64,8 +62,9 @@ class WorkerWatch {
     control::StartWatch start;
   };
 
-  std::optional<Finding> look_at_silence(Seat& seat, const WatchedWorker& worker);
-  std::optional<Finding> look_at_work(Seat& seat, const WatchedWorker& worker);
+  std::optional<Finding> look_at_end(Seat& seat, const control::Worker& worker, const comm::Board::Doing& doing);
+  std::optional<Finding> look_at_silence(Seat& seat, const control::Worker& worker, const WorkerSigns& signs);
+  std::optional<Finding> look_at_work(Seat& seat, const control::Worker& worker, const WorkerSigns& signs);
   std::chrono::nanoseconds hang_limit(std::chrono::nanoseconds member_for) const;
 
   const WorkerWatchOptions options_;

@@ -1,3 +1,5 @@
+// The note is a file that is replaced whole. Reasons are values of the job's store, which are written once: of several
+// workers that fail for the same reason one says it.
 #include "muster/launch/worker_words.h"
 
 #include <fstream>
@@ -18,8 +20,19 @@ namespace {
 constexpr const char* kNoteFile = "note.json";
 constexpr const char* kReasons = "failure";
 constexpr const char* kTold = "told";
+constexpr const char* kServerReasons = "server-failure";
 constexpr std::uint64_t kLongestNote = 1 << 16;
 constexpr std::size_t kLongestReason = 2000;
+
+std::string value_of(const std::filesystem::path& store, const char* prefix, const std::string& who) {
+  try {
+    const auto values = comm::values_in_file_store(store, prefix);
+    const auto own = values.find(fmt::format("{}/{}", prefix, who));
+    return own == values.end() ? "" : own->second;
+  } catch (const Error&) {
+    return {};
+  }
+}
 
 }  // namespace
 
@@ -59,6 +72,23 @@ std::string read_reason(const std::filesystem::path& store) {
   } catch (const Error&) {
     return {};
   }
+}
+
+std::string read_reason(const std::filesystem::path& store, int rank, int attempt) {
+  return value_of(store, kReasons, fmt::format("{}-{}", rank, attempt));
+}
+
+void leave_server_reason(const std::filesystem::path& store, std::uint32_t number, std::uint32_t attempt,
+                         const std::string& reason) {
+  try {
+    comm::make_file_store(store)->set(fmt::format("{}/{}-{}", kServerReasons, number, attempt),
+                                      excerpt(reason, kLongestReason));
+  } catch (const Error&) {  // its exit code is left
+  }
+}
+
+std::string read_server_reason(const std::filesystem::path& store, std::uint32_t number, std::uint32_t attempt) {
+  return value_of(store, kServerReasons, fmt::format("{}-{}", number, attempt));
 }
 
 }  // namespace muster::launch

@@ -1,3 +1,6 @@
+// Which checkpoints are there, which one is taken and which are removed; the writing itself is in
+// checkpoint_folder.cpp. A checkpoint is moved out of sight before it is removed, so that half of one never bears its
+// name.
 #include "muster/model/checkpoint.h"
 
 #include <signal.h>
@@ -20,7 +23,7 @@ namespace {
 
 constexpr std::string_view kManifestFile = "manifest.json";
 constexpr std::string_view kBestFile = "best.json";
-constexpr std::uint64_t kMostBestBytes = 64 * 1024;
+constexpr std::uint64_t kMostBestBytes = std::uint64_t{64} * 1024;
 
 // Names in `folder`; none if it is not there.
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
@@ -204,6 +207,11 @@ void CheckpointStore::prune(std::size_t keep, std::span<const std::uint64_t> pro
     // A rejected one newer than what is kept stays: someone may want to look at it.
     if (!kept.contains(step) && step < oldest) remove_checkpoint(step);
   }
+}
+
+void CheckpointStore::remove_after(std::uint64_t step) {
+  for (const std::uint64_t later : list())
+    if (later > step) remove_checkpoint(later);
 }
 
 void CheckpointStore::mark_best(std::uint64_t step, double metric) {

@@ -1,7 +1,8 @@
 // The checkpoints of one run: a folder of folders, each complete or not there.
 //
 //   checkpoints/step-000000001234/model.safetensors      parameters and buffers
-//                                 optimizer.safetensors  optimizer state, "<slot>/<parameter>"
+//                                 optimizer.safetensors  optimizer state, "<slot>/<parameter>", and what a
+//                                                        strategy keeps beyond it, "extra/<name>"
 //                                 manifest.json          what and which (manifest.h), written last
 //   checkpoints/best.json                                the step of the best one, and its metric
 //
@@ -79,6 +80,9 @@ class CheckpointStore {
   // Removes all but the newest `keep` and `protected_steps`. Ones that load_newest rejected do not count as
   // kept. With keep 0 nothing is removed. Throws kIo.
   void prune(std::size_t keep, std::span<const std::uint64_t> protected_steps = {});
+
+  // Removes those of later steps: of a history that was left. Throws kIo.
+  void remove_after(std::uint64_t step);
 
   // Durable when it returns. Throws kNotFound if there is no such checkpoint, kInvalidInput if `metric` is
   // not finite, kResource or kIo.

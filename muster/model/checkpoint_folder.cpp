@@ -1,3 +1,6 @@
+// Hidden names carry the process that writes; the lock on the folder, not the name, says whether that process lives.
+// Renaming is the one moment at which a checkpoint becomes visible, and where there is an old one the kernel swaps the
+// two.
 #include "muster/model/checkpoint_folder.h"
 
 #include <fcntl.h>

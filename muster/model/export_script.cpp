@@ -1,3 +1,5 @@
+// A mirror of the module tree with the same tensors stands in for the model while it is traced: a tracer looks up
+// tensors by their place in such a tree. What was traced is compared before the file gets its name.
 #include "muster/model/export_script.h"
 
 #include <sstream>

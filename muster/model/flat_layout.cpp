@@ -1,3 +1,5 @@
+// The order of tensors, their alignment and the size of blocks decide the bits of every reduction: a change here
+// changes results, though not checkpoints, which go by names.
 #include "muster/model/flat_layout.h"
 
 #include <algorithm>

@@ -17,7 +17,7 @@ namespace muster::model {
 
 constexpr std::uint64_t kAlignmentFloats = 16;  // 64 bytes
 // Part of a job's result (reductions are combined per block): never changed without a new checkpoint format version.
-constexpr std::uint64_t kBlockFloats = 16 * 1024;
+constexpr std::uint64_t kBlockFloats = std::uint64_t{16} * 1024;
 
 struct TensorInfo {
   std::string name;

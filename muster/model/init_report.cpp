@@ -1,3 +1,5 @@
+// Compares names and shapes, and decides; copying comes later and cannot fail for a reason that this has not named.
+// Counters (whole numbers of batches seen) may be missing, weights may not.
 #include "muster/model/init_report.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The torch end of init_report.h: lists what the module has, asks for the report, and copies. Nothing is written to the
+// module unless the report says that all of it fits.
 #include "muster/model/initialize.h"
 
 #include <cstring>

@@ -1,3 +1,5 @@
+// The hash is taken over the values, not over the layout of the text, with the member sha256 left out: so reading and
+// writing may format as they like.
 #include "muster/model/manifest.h"
 
 #include <algorithm>

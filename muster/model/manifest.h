@@ -17,10 +17,11 @@ namespace muster::model {
 
 constexpr std::uint64_t kManifestFormat = 1;
 // Enough for any job and its progress, and little enough that a hostile manifest costs no memory.
-constexpr std::uint64_t kMostManifestBytes = 1024 * 1024;
+constexpr std::uint64_t kMostManifestBytes = std::uint64_t{1024} * 1024;
 
 constexpr std::string_view kModelFile = "model.safetensors";          // parameters and buffers, by their names
 constexpr std::string_view kOptimizerFile = "optimizer.safetensors";  // state slots, "<slot>/<parameter>"
+constexpr std::string_view kExtraPrefix = "extra/";                   // there: of what a strategy keeps beyond
 
 struct ManifestFile {
   std::string name;  // kModelFile or kOptimizerFile

@@ -1,3 +1,5 @@
+// One method an instruction, or a group of them, over values that lie in one array and refer to each other by number.
+// Limits are counted while values are made, so that no program of bytes runs long or grows large.
 #include "muster/model/pickle.h"
 
 #include <algorithm>

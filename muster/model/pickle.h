@@ -24,7 +24,7 @@
 
 namespace muster::model {
 
-constexpr std::uint64_t kMostPickleBytes = 16 * 1024 * 1024;
+constexpr std::uint64_t kMostPickleBytes = std::uint64_t{16} * 1024 * 1024;
 constexpr std::size_t kMostPickleValues = 500'000;        // also the limit of the memo
 constexpr std::size_t kMostPickleReferences = 2'000'000;  // to values, in the stack and in lists and dictionaries
 

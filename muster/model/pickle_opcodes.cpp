@@ -1,4 +1,5 @@
-// The names of all instructions of pickle's protocols 0 to 5, so that one that is refused can be named.
+// The names of all instructions of pickle's protocols 0 to 5, so that one that is refused can be named. Which of them
+// the machine obeys is decided in pickle.cpp alone.
 #include "muster/model/pickle.h"
 
 namespace muster::model {

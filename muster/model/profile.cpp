@@ -1,3 +1,5 @@
+// torch's own profiler hooks are used as counters: one kind sees operations with their operands, the other allocations.
+// Random numbers are put back afterwards: measuring must not change what is trained.
 #include "muster/model/profile.h"
 
 #include <ATen/record_function.h>

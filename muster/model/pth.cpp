@@ -1,3 +1,5 @@
+// The reader of pth.h; the writer is pth_writer.cpp. Tensors are views of the file's bytes where they are contiguous
+// and copies where they are not; sums of claimed sizes are compared without products that could overflow.
 #include "muster/model/pth.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The writer of pth.h: the pickle, instruction by instruction, and the storages as members of the archive beside it;
+// tensors over one memory share one storage. No torch here.
 #include <bit>
 #include <set>
 

@@ -1,3 +1,5 @@
+// A node of autograd stands for the whole block: forward runs it without a graph, backward runs it again with one and
+// asks that inner graph for the gradients. Random numbers and buffers are put back around the second run.
 #include "muster/model/recompute.h"
 
 #include <torch/csrc/autograd/functions/utils.h>

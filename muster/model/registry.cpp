@@ -1,3 +1,5 @@
+// Where a name becomes a net: a script file, a user's library, or a row of the zoo's table. The seed is set right
+// before a model is built, so that its first weights depend on the job alone.
 #include "muster/model/registry.h"
 
 #include <span>

@@ -1,3 +1,5 @@
+// Reading is checked in safetensors_header.cpp; here are the file around it and the writer, which keeps to what the
+// reader accepts and hashes in pieces that stay in the cache on their way to the kernel.
 #include "muster/model/safetensors.h"
 
 #include <algorithm>
@@ -16,7 +18,7 @@
 namespace muster::model {
 namespace {
 
-constexpr std::size_t kPieceBytes = 1024 * 1024;
+constexpr std::size_t kPieceBytes = std::size_t{1024} * 1024;
 
 [[noreturn]] void throw_no_tensor(std::string_view name, const SafetensorsHeader& header, const std::string& where) {
   std::vector<std::string> names;

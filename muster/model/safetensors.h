@@ -30,7 +30,7 @@ std::string_view to_string(Dtype dtype);
 // What a reader accepts and the writer keeps to; each bounds what a hostile header can make us allocate. The
 // format allows headers of 100 MB, which no 65536 tensors need and which a JSON parser turns into several
 // times as much memory.
-constexpr std::uint64_t kMostHeaderBytes = 16 * 1024 * 1024;
+constexpr std::uint64_t kMostHeaderBytes = std::uint64_t{16} * 1024 * 1024;
 constexpr std::size_t kMostTensors = 65536;  // and as many metadata members
 constexpr std::size_t kMostDimensions = 64;
 // The writer pads the header with spaces so that data starts at a multiple of this (the format's minimum is 8).

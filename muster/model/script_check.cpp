@@ -1,3 +1,5 @@
+// From cheap to dear: the directory, the names and sizes of members, then the pickle and each tensor inside its
+// storage. LibTorch gets to see the file only after all of it.
 #include "muster/model/script_check.h"
 
 #include <algorithm>
@@ -19,8 +21,9 @@ namespace {
 
 // Source text shrinks to a fifth or a tenth; what grows a hundredfold is made to fill memory.
 constexpr std::uint64_t kMostGrowth = 100;
-constexpr std::uint64_t kHarmlessBytes = 64 * 1024;  // very regular text is small, and may have shrunk by more
-constexpr std::uint64_t kMostSourceBytes = 256 * 1024 * 1024;
+constexpr std::uint64_t kHarmlessBytes =
+    std::uint64_t{64} * 1024;  // very regular text is small, and may have shrunk by more
+constexpr std::uint64_t kMostSourceBytes = std::uint64_t{256} * 1024 * 1024;
 
 bool is_in(const ZipMember& member, std::string_view name) {
   const std::size_t slash = member.name.find('/');

@@ -1,3 +1,5 @@
+// Walks the graphs of a script and looks where the flag of a dropout or batch norm comes from: from the module's own
+// mode, or from a constant that tracing left there.
 #include "muster/model/script_modes.h"
 
 #include <map>

@@ -1,3 +1,5 @@
+// The script's tensors are registered under their own names in a tree of plain modules, the same tensor objects, so
+// that whatever trains a module trains the script. Tensors that the script replaces are moved back into the known ones.
 #include "muster/model/script_net.h"
 
 #include <algorithm>

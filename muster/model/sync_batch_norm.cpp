@@ -1,3 +1,5 @@
+// Sums over all workers in double precision, once in forward and once in backward, each a single all-reduce for all
+// channels together. Everything else is torch's own batch norm with given statistics.
 #include "muster/model/sync_batch_norm.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Numbers of parameters become names and back, by the order of torch's groups. What torch keeps as tensors and we as
+// counts (the step of Adam) is translated one by one.
 #include "muster/model/torch_optimizer.h"
 
 #include <algorithm>

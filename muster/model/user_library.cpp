@@ -1,3 +1,5 @@
+// A library is loaded once and never closed: the code and destructors of its models live in it. Its format and LibTorch
+// version are compared before anything of it is called but the function that tells them.
 #include "muster/model/user_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+// A row for each format: how its first bytes look, and how its tensors are found by name. Of files that hold more than
+// weights the likeliest dictionary is taken.
 #include "muster/model/weights.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Appends rows and keeps the file whole: what a crash or a full disk left of a row is cut off before the next one, so
+// that every line break ends a row that can be read.
 #include "muster/observe/metrics_log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Submits the next batches to a loader and hands them out in order; the last one may be short. Whoever stops early
+// drops what was read ahead.
 #include "muster/trainer/batch_walk.h"
 
 #include <algorithm>

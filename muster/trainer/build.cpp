@@ -1,3 +1,5 @@
+// One function a part: task, model options, model, session options. No other file turns keys of a job into objects with
+// torch in them.
 #include "muster/trainer/build.h"
 
 #include <new>
@@ -55,34 +57,13 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.clip_norm = job.optimizer.clip_norm;
   options.exempt = compute::parse_exemption(job.optimizer.exempt);
   options.tuning = tuning(job);
-  options.strategy = job.parallel.strategy;
+  options.strategy = job.parallel.chosen();
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
   options.order = std::move(order);
   options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
   options.group = training.group;
-  options.supervised = training.supervised;
   options.verify_rate = training.verify_rate;
-  options.all_reduce.bucket_bytes = static_cast<std::size_t>(job.parallel.bucket_kb) << 10;
-  options.all_reduce.overlap = job.parallel.overlap;
-  options.all_reduce.overlap_timeout = options.step_timeout;
-  options.local_sgd.period = static_cast<std::uint64_t>(job.parallel.period);
-  options.local_sgd.averaged_steps = static_cast<std::uint64_t>(job.parallel.averaged_steps);
-  options.local_sgd.outer_lr = job.parallel.outer_lr;
-  options.local_sgd.outer_momentum = job.parallel.outer_momentum;
-  options.local_sgd.average_state = job.parallel.average_state;
-  strategies::ParameterServerOptions& servers = options.parameter_server;
-  servers.phases = strategies::parse_phases(job.parallel.consistency);
-  servers.servers = static_cast<int>(job.parallel.servers);
-  servers.copies = static_cast<int>(job.parallel.copies);
-  servers.staleness = static_cast<std::uint64_t>(job.parallel.staleness);
-  servers.backups = static_cast<int>(job.parallel.backups);
-  servers.staleness_rate = job.parallel.staleness_rate;
-  servers.chunk_bytes = static_cast<std::size_t>(job.parallel.chunk_kb) << 10;
-  servers.grpc = job.parallel.transport == "grpc";
-  servers.snapshot_seconds = job.parallel.snapshot_seconds;
-  if (training.supervised) servers.folder = training.supervised->folder;
-  servers.event_log = job.parallel.event_log;
   options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }

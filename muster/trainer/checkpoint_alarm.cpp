@@ -1,3 +1,5 @@
+// A small state machine over the last outcome and the last time that something was said.
+// Its clock is a parameter.
 #include "muster/trainer/checkpoint_alarm.h"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// One order of preference, with words for every choice. Why a run has no checkpoint decides what to do about it, so
+// that is found out before it is said.
 #include "muster/trainer/checkpoint_choice.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The formula of the header and the limits around it, with a reason in words. No clock and no state: what was measured
+// comes in.
 #include "muster/trainer/checkpoint_interval.h"
 
 #include <algorithm>

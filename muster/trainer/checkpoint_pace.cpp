@@ -1,3 +1,5 @@
+// Means over the last steps and checkpoints: what steps took longer while one was being written is its cost. This only
+// counts; checkpoint_interval.cpp decides.
 #include "muster/trainer/checkpoint_pace.h"
 
 #include <algorithm>

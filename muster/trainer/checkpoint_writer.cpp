@@ -1,3 +1,5 @@
+// One checkpoint at a time, and its memory goes back to be filled again. A disk that is stuck keeps its thread: after a
+// while that is left behind with all it uses, and nobody is told anything more.
 #include "muster/trainer/checkpoint_writer.h"
 
 #include <linux/ioprio.h>

@@ -1,3 +1,5 @@
+// Names are looked up among the data's own classes. Balanced weights have the mean 1 over the samples, so that the loss
+// keeps its size.
 #include "muster/trainer/class_weights.h"
 
 #include <algorithm>

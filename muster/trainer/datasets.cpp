@@ -1,11 +1,15 @@
+// Opens the sources by the job's keys and cuts off what validates. All workers do the same and get the same samples
+// under the same numbers.
 #include "muster/trainer/datasets.h"
 
 #include "muster/data/partition/partition.h"
 
 namespace muster::trainer {
 
-Datasets open_data(const Job& job) {
-  const data::Data source = data::open_source(source_options(job));
+Datasets open_data(const Job& job, const std::shared_ptr<data::PieceDoor>& remote) {
+  data::SourceOptions options = source_options(job);
+  options.remote = remote;
+  const data::Data source = data::open_source(options);
   Datasets sets{source.train, source.test, source.test, source.description, false, source.bad_samples};
   sets.form = source.form;
   sets.notes = source.notes;

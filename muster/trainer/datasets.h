@@ -28,8 +28,8 @@ struct Datasets {
   std::vector<std::string> notes{};                  // what people should know of the files
 };
 
-// Throws as data::open_source and data::split.
-Datasets open_data(const Job& job);
+// Throws as data::open_source and data::split. `remote`: SourceOptions::remote.
+Datasets open_data(const Job& job, const std::shared_ptr<data::PieceDoor>& remote = {});
 
 // Which samples each lane computes.
 std::shared_ptr<const data::LaneOrder> lane_order(const Job& job, const data::Dataset& train,

@@ -1,3 +1,5 @@
+// Batches are dealt out to workers by number, and figures gathered by a sum in which everybody else's are zero: the
+// same bits as one worker's.
 #include "muster/trainer/evaluation.h"
 
 #include <algorithm>
@@ -33,6 +35,9 @@ class EvaluationMode {
 std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunction& forward,
                                    const std::shared_ptr<const data::Dataset>& dataset,
                                    const EvaluationOptions& options) {
+  if (!dataset)
+    throw Error(ErrorKind::kInvalidInput, "there is no data set to evaluate on", "evaluate",
+                "A source without a validation set gives an empty one: hold a part back, or use the test set.");
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(module);
   comm::Group group = options.group;

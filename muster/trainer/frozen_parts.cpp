@@ -1,3 +1,5 @@
+// Switches requires_grad and the mode of batch norms at the beginning of an epoch, by the decisions of
+// compute/tuning.h. What the user has frozen stays so.
 #include "muster/trainer/frozen_parts.h"
 
 #include <algorithm>

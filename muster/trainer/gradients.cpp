@@ -1,3 +1,5 @@
+// Worker's part for loops of one's own: parameters sent once, gradients averaged in one call for all of them. Whether a
+// worker has a gradient travels as one float more, so that all make the same calls whatever each has.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "muster/base/hash.h"
 #include "muster/comm/element.h"
 #include "muster/trainer/worker.h"
+#include "muster/trainer/worker_place.h"
 
 namespace muster::trainer {
 namespace {
@@ -48,31 +51,31 @@ void require_equal_parameters(comm::Group& group,
 
 }  // namespace
 
-struct Worker::Connection {
-  std::optional<comm::Group> group;
-};
-
 struct Worker::Fusion {
   comm::SharedArray array;
   bool checked = false;  // that all workers start from the same parameters
 };
 
-Worker::Worker(launch::World world, comm::Group group)
-    : world_(std::move(world)),
-      connection_(std::make_shared<Connection>(Connection{std::move(group)})),
-      fusion_(std::make_shared<Fusion>()) {
+Worker::Worker() : Worker(std::make_shared<WorkerPlace>(launch::World{}, comm::Group())) {
 }
 
-Worker::Worker(launch::World world, strategies::Supervised supervised)
-    : world_(std::move(world)),
-      supervised_(std::move(supervised)),
-      connection_(std::make_shared<Connection>()),
-      fusion_(std::make_shared<Fusion>()) {
+Worker::Worker(std::shared_ptr<WorkerPlace> place) : place_(std::move(place)), fusion_(std::make_shared<Fusion>()) {
+}
+
+int Worker::rank() const {
+  return place_->rank();
+}
+
+int Worker::size() const {
+  return place_->size();
+}
+
+bool Worker::is_first() const {
+  return place_->is_first();
 }
 
 comm::Group Worker::group() const {
-  if (!connection_->group) connection_->group = connect_for_good(*supervised_);
-  return *connection_->group;
+  return place_->group();
 }
 
 void Worker::broadcast_parameters(torch::nn::Module& module) const {

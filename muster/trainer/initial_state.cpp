@@ -1,3 +1,5 @@
+// Files are opened and compared by the model layer; here the job's words are turned into its options and its report
+// into lines of the log.
 #include "muster/trainer/initial_state.h"
 
 #include <cstring>
@@ -24,7 +26,7 @@ std::vector<std::string> initialize_model(const Job& job, model::Net& net) {
   return lines;
 }
 
-std::vector<std::string> initialize_optimizer(const Job& job, Session& session) {
+std::vector<std::string> initialize_optimizer(const Job& job, SessionCore& session) {
   const std::string& path = job.optimizer.init;
   if (path.empty()) return {};
   const auto& tensors = session.layout().tensors();

@@ -6,7 +6,7 @@
 
 #include "muster/model/net.h"
 #include "muster/trainer/job.h"
-#include "muster/trainer/session.h"
+#include "muster/trainer/session_core.h"
 
 namespace muster::trainer {
 
@@ -16,6 +16,6 @@ std::vector<std::string> initialize_model(const Job& job, model::Net& net);
 
 // Puts optimizer.init into the session, whose parameters, buffers and cursor stay. Lines as above. Throws what
 // model::read_torch_optimizer throws. REQUIRES: as Session::restore.
-std::vector<std::string> initialize_optimizer(const Job& job, Session& session);
+std::vector<std::string> initialize_optimizer(const Job& job, SessionCore& session);
 
 }  // namespace muster::trainer

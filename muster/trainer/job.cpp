@@ -1,3 +1,5 @@
+// From the text of a job file to a resolved job: read by the schema, completed, checked. Lanes, batch and rates are
+// decided here from the job alone, so that no worker and no number of workers can change them.
 #include "muster/trainer/job.h"
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include "muster/data/augment/augmentation.h"
 #include "muster/data/partition/partition.h"
 #include "muster/strategies/registry.h"
+#include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/class_weights.h"
 #include "muster/trainer/job_paths.h"
 #include "muster/trainer/job_rules.h"
@@ -92,7 +95,7 @@ void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, 
   for (const OptimizerKey& entry : keys) {
     const std::string path = fmt::format("optimizer.{}", entry.key);
     const bool used = std::find(entry.optimizers.begin(), entry.optimizers.end(), value) != entry.optimizers.end();
-    if (!used && chosen(schema, path)) {
+    if (!used && schema.chosen(path)) {
       throw schema.invalid(path, fmt::format("has no effect with {} \"{}\"", what, value),
                            fmt::format("It belongs to {}. Remove it, or change optimizer.{}.",
                                        join_words(entry.optimizers), what == "schedule" ? "schedule" : "name"));
@@ -126,17 +129,18 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
         fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes, resolved.batch),
         "Lower job.lanes, or raise data.batch or data.lane_batch.");
   }
+  const auto all_workers = static_cast<std::uint64_t>(job.parallel.workers.most * job.parallel.hosts.most);
+  if (job.parallel.hosts.most > 1 && all_workers > resolved.lanes) {
+    throw schema.invalid(
+        "parallel.hosts",
+        fmt::format("{} hosts of {} workers cannot share {} lanes", job.parallel.hosts.most, job.parallel.workers.most,
+                    resolved.lanes),
+        fmt::format("Lower parallel.hosts or parallel.workers, or set job.lanes to {} or more.", all_workers));
+  }
   if (static_cast<std::uint64_t>(job.parallel.workers.most) > resolved.lanes) {
     throw schema.invalid(
         "parallel.workers", fmt::format("{} workers cannot share {} lanes", job.parallel.workers.most, resolved.lanes),
         fmt::format("Lower parallel.workers, or set job.lanes to {} or more.", job.parallel.workers.most));
-  }
-  const bool replaces = job.parallel.strategy == "shared_sync" || job.parallel.strategy == "parameter_server";
-  if (job.parallel.workers.least != job.parallel.workers.most && !replaces) {
-    throw schema.invalid(
-        "parallel.workers",
-        fmt::format("a range cannot go with {}: its number of workers is fixed", job.parallel.strategy),
-        "Give one number, or use the strategy shared_sync.");
   }
 }
 
@@ -147,7 +151,7 @@ void check_data(const Schema& schema, const Job& job) {
   for (const DataKey& entry : data_keys()) {
     const std::string key = fmt::format("data.{}", entry.key);
     const bool used = std::find(entry.sources.begin(), entry.sources.end(), job.data.source) != entry.sources.end();
-    if (!used && chosen(schema, key)) {
+    if (!used && schema.chosen(key)) {
       throw schema.invalid(key, fmt::format("has no effect with source \"{}\"", job.data.source),
                            fmt::format("It belongs to {}. Remove it.", join_words(entry.sources)));
     }
@@ -158,14 +162,14 @@ void check_data(const Schema& schema, const Job& job) {
   }
   if (job.data.source == "pictures" && job.data.labels.empty()) {
     for (const char* key : {"data.target", "data.delimiter", "data.encoding", "data.file_column"}) {
-      if (chosen(schema, key))
+      if (schema.chosen(key))
         throw schema.invalid(key, "has no effect on pictures without data.labels",
                              "Name the CSV file of the labels with data.labels, or remove the key.");
     }
   }
   if (!job.data.targets.empty() && !job.data.target.empty())
     throw schema.invalid("data.targets", "cannot stand beside data.target", "Give one column or several, not both.");
-  if (job.data.tokens == "bytes" && chosen(schema, "data.encoding"))
+  if (job.data.tokens == "bytes" && schema.chosen("data.encoding"))
     throw schema.invalid("data.encoding", "has no effect where tokens are bytes", "Remove it.");
   if (job.data.decimal == job.data.delimiter)
     throw schema.invalid("data.decimal", "is the delimiter too", "A number could not be told from two fields.");
@@ -176,22 +180,10 @@ void check_data(const Schema& schema, const Job& job) {
   }
 }
 
-// What the data layer says of a key's value, as the message of a job file.
-template <typename Parse>
-void check_words(const Schema& schema, const char* key, const Parse& parse) {
-  try {
-    parse();
-  } catch (const Error& error) {
-    const std::string message =
-        error.where().empty() ? error.message() : fmt::format("{} {}", error.where(), error.message());
-    throw schema.invalid(key, message, error.remedy());
-  }
-}
-
 void resolve_training_data(const Schema& schema, Job& job) {
-  check_words(schema, "data.augment", [&] { data::parse_augmentation(job.data.augment); });
-  check_words(schema, "data.partition", [&] { data::parse_partition(job.data.partition); });
-  if (job.data.placement != "local" && chosen(schema, "data.partition")) {
+  check_value(schema, "data.augment", [&] { data::parse_augmentation(job.data.augment); });
+  check_value(schema, "data.partition", [&] { data::parse_partition(job.data.partition); });
+  if (job.data.placement != "local" && schema.chosen("data.partition")) {
     throw schema.invalid("data.partition", "has no effect with placement \"any\"", "Set data.placement = \"local\".");
   }
   if (job.data.source == "pictures" && schema.where("data.shape").empty()) job.data.shape = {3, 224, 224};
@@ -218,7 +210,7 @@ void check_task(const Schema& schema, const Job& job) {
                          job.data.source == "text" ? "Set loss.task = \"language\"."
                                                    : fmt::format("It goes with the sources {}.", join_words(sources)));
   }
-  if (task == "regression" && chosen(schema, "loss.label_smoothing"))
+  if (task == "regression" && schema.chosen("loss.label_smoothing"))
     throw schema.invalid("loss.label_smoothing", "has no effect on numbers", "Remove it.");
   if (task != "regression" && job.loss.error)
     throw schema.invalid("loss.error", fmt::format("has no effect with the task \"{}\"", task),
@@ -226,7 +218,7 @@ void check_task(const Schema& schema, const Job& job) {
   if (task != "classification" && !job.loss.class_weights.empty())
     throw schema.invalid("loss.class_weights", fmt::format("has no effect with the task \"{}\"", task),
                          "It belongs to classification. Remove it.");
-  check_words(schema, "loss.class_weights", [&] { parse_class_weights(job.loss.class_weights); });
+  check_value(schema, "loss.class_weights", [&] { parse_class_weights(job.loss.class_weights); });
   if (task != "regression" && !job.data.targets.empty())
     throw schema.invalid("data.targets", fmt::format("cannot go with the task \"{}\"", task),
                          "Several columns are numbers to predict: set loss.task = \"regression\".");
@@ -255,18 +247,18 @@ void resolve_model(const Schema& schema, Job& job) {
     if (!job.model.name) throw schema.invalid("model.library", "needs model.name", "Say which of its models is meant.");
     // Another file is another model: the hash becomes part of the job, and a resumed run notices a change.
     if (job.model.library_sha256.empty())
-      check_words(schema, "model.library", [&] { job.model.library_sha256 = model::library_hash(job.model.library); });
+      check_value(schema, "model.library", [&] { job.model.library_sha256 = model::library_hash(job.model.library); });
     return;
   }
   if (!job.model.library_sha256.empty())
     throw schema.invalid("model.library_sha256", "has no effect without model.library", "Remove the key.");
   if (!job.model.name) job.model.name = default_model(job);
-  check_words(schema, "model.name", [&] { model::find_model(*job.model.name); });
+  check_value(schema, "model.name", [&] { model::find_model(*job.model.name); });
 }
 
 void check_tuning(const Schema& schema, const Job& job) {
-  check_words(schema, "model.unfreeze", [&] { compute::parse_unfreeze(job.model.unfreeze); });
-  check_words(schema, "optimizer.lr_factors", [&] { compute::parse_lr_factors(job.optimizer.lr_factors); });
+  check_value(schema, "model.unfreeze", [&] { compute::parse_unfreeze(job.model.unfreeze); });
+  check_value(schema, "optimizer.lr_factors", [&] { compute::parse_lr_factors(job.optimizer.lr_factors); });
   if (!job.model.init_skip.empty() && job.model.init.empty())
     throw schema.invalid("model.init_skip", "has no effect without model.init");
   if (!job.model.unfreeze.empty() && job.model.freeze.empty())
@@ -276,62 +268,45 @@ void check_tuning(const Schema& schema, const Job& job) {
     throw schema.invalid("optimizer.init", fmt::format("torch.optim has no {}", name), "Use sgd, adam or adamw.");
 }
 
-void check_servers(const Schema& schema, const ResolvedJob& resolved) {
+void check_strategy(const Schema& schema, const ResolvedJob& resolved) {
   const Job& job = resolved.job;
-  if (job.parallel.strategy != "parameter_server") {
-    for (const char* key : {"consistency", "servers", "copies", "staleness", "backups", "staleness_rate", "chunk_kb",
-                            "transport", "snapshot_seconds", "event_log"}) {
-      if (chosen(schema, fmt::format("parallel.{}", key)))
-        throw schema.invalid(fmt::format("parallel.{}", key), "has no effect without parameter servers",
-                             "Set parallel.strategy = \"parameter_server\", or remove the key.");
-    }
-    return;
+  const strategies::StrategyChoice& strategy = job.parallel.chosen();
+  strategy.check(
+      {schema, resolved.lanes, job.parallel.workers.most, job.parallel.hosts.least, job.parallel.hosts.most});
+  const strategies::Traits traits = strategy.traits();
+  if (job.parallel.hosts.most > 1 && !traits.crosses_hosts) {
+    throw schema.invalid("parallel.hosts", fmt::format("{} trains on one host only", strategy.name()),
+                         fmt::format("Set parallel.hosts = 1, or use {}.",
+                                     strategies::strategies_with(&strategies::Traits::crosses_hosts)));
   }
-  std::vector<strategies::Phase> phases;
-  check_words(schema, "parallel.consistency", [&] { phases = strategies::parse_phases(job.parallel.consistency); });
-  const std::int64_t servers = job.parallel.servers == 0 ? job.parallel.workers.most : job.parallel.servers;
-  if (job.parallel.copies > servers)
-    throw schema.invalid("parallel.copies",
-                         fmt::format("{} copies cannot be on {} servers", job.parallel.copies, servers),
-                         "Copies are on different servers: raise parallel.servers, or lower the copies.");
-  const auto any = [&](auto... wanted) {
-    return std::any_of(phases.begin(), phases.end(),
-                       [&](const strategies::Phase& phase) { return ((phase.consistency == wanted) || ...); });
-  };
-  using enum strategies::Consistency;
-  const bool backup = any(kBackup);
-  if (job.parallel.snapshot_seconds > 0 && any(kBsp, kBackup))
-    throw schema.invalid("parallel.snapshot_seconds",
-                         "cannot go with bsp or backup: steps that were taken together cannot be taken again by a part "
-                         "of the model",
-                         "Use asp or ssp, or copies = 2, with which a lost server loses nothing.");
-  if (job.parallel.snapshot_seconds > 0 && job.parallel.copies > 1)
-    throw schema.invalid("parallel.snapshot_seconds", "has no effect with copies, which lose nothing",
-                         "Remove one of the two keys.");
-  if (backup && static_cast<std::uint64_t>(job.parallel.backups) >= resolved.lanes)
-    throw schema.invalid("parallel.backups",
-                         fmt::format("{} of {} lanes cannot be left out", job.parallel.backups, resolved.lanes),
-                         "Lower it, or raise job.lanes.");
+  if (job.parallel.hosts.least != job.parallel.hosts.most && !traits.replaces_workers) {
+    throw schema.invalid(
+        "parallel.hosts", fmt::format("a range cannot go with {}: its hosts are fixed", strategy.name()),
+        fmt::format("Give one number, or use {}.", strategies::strategies_with(&strategies::Traits::replaces_workers)));
+  }
+  if (job.parallel.workers.least != job.parallel.workers.most && !traits.replaces_workers) {
+    throw schema.invalid(
+        "parallel.workers", fmt::format("a range cannot go with {}: its number of workers is fixed", strategy.name()),
+        fmt::format("Give one number, or use {}.", strategies::strategies_with(&strategies::Traits::replaces_workers)));
+  }
 }
 
 void check_batch_norm(const Schema& schema, const ResolvedJob& resolved) {
   const Job& job = resolved.job;
   if (!job.parallel.sync_batch_norm) return;
   const char* const key = "parallel.sync_batch_norm";
-  if (job.parallel.strategy == "shared_sync") {
+  const strategies::StrategyChoice& strategy = job.parallel.chosen();
+  if (!strategy.traits().lanes_meet) {
     throw schema.invalid(
-        key, "cannot go with shared_sync, whose lanes are computed each for itself, in any order",
-        "Set parallel.strategy = \"all_reduce\". Or lower job.lanes: larger lanes are what it is for.");
+        key, fmt::format("cannot go with {}, whose workers compute their lanes each for itself", strategy.name()),
+        fmt::format("Use the strategy {}. Or lower job.lanes: larger lanes are what it is for.",
+                    strategies::strategies_with(&strategies::Traits::lanes_meet)));
   }
-  if (job.parallel.strategy != "all_reduce") {
-    throw schema.invalid(key, fmt::format("cannot go with {}, whose workers train alone", job.parallel.strategy),
-                         "Set parallel.strategy = \"all_reduce\".");
-  }
-  if (resolved.lanes != static_cast<std::uint64_t>(job.parallel.workers.most)) {
-    throw schema.invalid(key,
-                         fmt::format("needs one lane a worker; there are {} lanes and {} workers", resolved.lanes,
-                                     job.parallel.workers.most),
-                         "Set job.lanes to the number of workers.");
+  const std::int64_t workers = job.parallel.workers.most * job.parallel.hosts.most;
+  if (resolved.lanes != static_cast<std::uint64_t>(workers)) {
+    throw schema.invalid(
+        key, fmt::format("needs one lane a worker; there are {} lanes and {} workers", resolved.lanes, workers),
+        "Set job.lanes to the number of workers.");
   }
   if (!job.model.script.empty()) {
     throw schema.invalid(key, "cannot reach the batch norms inside a script", "Use a model of the zoo.");
@@ -365,6 +340,7 @@ void complete_optimizer(Job& job) {
     set(o.trust, d.trust);
     set(o.eps, d.eps);
   } else {
+    MUSTER_CHECK(o.name == "lamb", "an optimizer that the schema allows has no defaults: " + o.name);
     const compute::Lamb d;
     set(o.lr, d.lr);
     set(o.beta1, d.beta1);
@@ -392,7 +368,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
     throw schema.invalid("optimizer.schedule", "\"step\" without milestones never changes the rate",
                          "Give optimizer.milestones = [epochs].");
   }
-  if (job.optimizer.scaling == "none" && chosen(schema, "optimizer.base_batch")) {
+  if (job.optimizer.scaling == "none" && schema.chosen("optimizer.base_batch")) {
     throw schema.invalid("optimizer.base_batch", "has no effect with scaling \"none\"",
                          "Set optimizer.scaling = \"linear\".");
   }
@@ -403,7 +379,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   check_tuning(schema, job);
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
-  check_servers(schema, resolved);
+  check_strategy(schema, resolved);
   check_rules(schema, job);
   complete_optimizer(job);
   resolved.lr =
@@ -496,6 +472,9 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "data.test_path",
                                            "data.validation_path",
                                            "data.labels",
+                                           "data.access",
+                                           "data.cache",
+                                           "data.cache_mb",
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "model.library",
@@ -506,13 +485,19 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "parallel.hang_seconds",
                                            "parallel.start_seconds",
                                            "parallel.orphan_seconds",
-                                           "parallel.bucket_kb",
-                                           "parallel.overlap",
+                                           "parallel.hosts",
+                                           "parallel.interface",
+                                           "parallel.host_seconds",
                                            "checkpoint.every_steps",
                                            "checkpoint.every_epochs",
                                            "checkpoint.keep",
                                            "checkpoint.grace_seconds"};
-  return kFree.contains(key);
+  if (kFree.contains(key)) return true;
+  for (const strategies::StrategyChoice& strategy : strategies::all_strategies()) {
+    for (const std::string& own : strategy.free_keys())
+      if (key == "parallel." + own) return true;
+  }
+  return false;
 }
 
 std::optional<Error> resume_obstacle(std::string_view stored, const ResolvedJob& now) {

@@ -21,6 +21,7 @@
 #include "muster/data/lane_plan.h"
 #include "muster/data/sources.h"
 #include "muster/model/registry.h"
+#include "muster/strategies/registry.h"
 
 namespace muster::trainer {
 
@@ -72,6 +73,9 @@ struct Job {
     std::string encoding = "utf-8";
     std::string labels;
     std::string file_column;
+    std::string access = "shared";
+    std::string cache = "muster-cache";
+    std::int64_t cache_mb = 10240;
   } data;
 
   struct {
@@ -128,32 +132,23 @@ struct Job {
     std::string init;
   } optimizer;
 
-  struct {
-    std::string strategy = "shared_sync";
+  struct Parallel {
+    std::string strategy = strategies::default_strategy().name();
     IntegerRange workers{};
     std::string claims = "dynamic";
     double liveness_seconds = 2;
     double hang_seconds = 10;
     double start_seconds = 600;
     double orphan_seconds = 60;
-    std::int64_t bucket_kb = 4096;
+    IntegerRange hosts{};
+    std::string interface;
+    double host_seconds = 5;
     bool sync_batch_norm = false;
-    bool overlap = false;
-    std::int64_t period = 8;
-    std::int64_t averaged_steps = 0;
-    double outer_lr = 1;
-    double outer_momentum = 0;
-    bool average_state = true;
-    std::string consistency = "bsp";
-    std::int64_t servers = 1;
-    std::int64_t copies = 1;
-    std::int64_t staleness = 3;
-    std::int64_t backups = 1;
-    bool staleness_rate = false;
-    std::int64_t chunk_kb = 1024;
-    std::string transport = "shared_memory";
-    double snapshot_seconds = 0;
-    std::string event_log;
+    std::vector<strategies::StrategyChoice> strategies =
+        strategies::all_strategies();  // with what the file says of each
+
+    // The one that `strategy` names. REQUIRES: there is one.
+    const strategies::StrategyChoice& chosen() const;
   } parallel;
 
   struct {

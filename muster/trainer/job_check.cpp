@@ -1,3 +1,5 @@
+// The start of a run without the run: data opened, model built, files of weights compared. Every check is a function
+// that the trainer calls as well.
 #include "muster/trainer/job_check.h"
 
 #include "muster/comm/group.h"

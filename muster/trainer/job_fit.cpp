@@ -1,11 +1,12 @@
+// Errors of the layers below are given the job's key that they are about: people look for a mistake in their job file,
+// not in a data set's class.
 #include "muster/trainer/job_fit.h"
+#include "muster/strategies/strategy_traits.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "muster/strategies/parameter_server/consistency.h"
 
 namespace muster::trainer {
 
@@ -58,9 +59,9 @@ std::string_view data_key(const Job& job, std::string_view where) {
 
 }  // namespace
 
-Datasets open_data(const ResolvedJob& resolved) {
+Datasets open_data(const ResolvedJob& resolved, const std::shared_ptr<data::PieceDoor>& remote) {
   try {
-    return open_data(resolved.job);
+    return open_data(resolved.job, remote);
   } catch (const Error& error) {
     throw at_key(resolved, data_key(resolved.job, error.where()), error);
   }
@@ -111,12 +112,8 @@ std::vector<std::string> doubts(const ResolvedJob& resolved, const data::BatchSh
     doubt("optimizer.warmup_epochs", fmt::format("the rate never gets to its full value: training ends after {:.4g} "
                                                  "epochs",
                                                  epochs));
-  if (job.parallel.strategy == "parameter_server") {
-    const std::vector<strategies::Phase> phases = strategies::parse_phases(job.parallel.consistency);
-    if (phases.back().step >= steps && phases.size() > 1)
-      doubt("parallel.consistency", fmt::format("{} begins after {} steps, and training ends after {}",
-                                                to_string(phases.back().consistency), phases.back().step, steps));
-  }
+  for (const strategies::Doubt& of_strategy : job.parallel.chosen().doubts(steps))
+    doubt(of_strategy.key, of_strategy.message);
   return found;
 }
 

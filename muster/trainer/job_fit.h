@@ -32,7 +32,7 @@ auto about_key(const ResolvedJob& resolved, std::string_view key, const Work& wo
 std::string_view model_key(const Job& job);
 
 // Throws as open_data, with the key that names the file at fault.
-Datasets open_data(const ResolvedJob& resolved);
+Datasets open_data(const ResolvedJob& resolved, const std::shared_ptr<data::PieceDoor>& remote = {});
 // Throws as lane_order, with the key; and where lanes cannot be what the job asks of them.
 std::shared_ptr<const data::LaneOrder> lane_order(const ResolvedJob& resolved, const data::Dataset& train);
 

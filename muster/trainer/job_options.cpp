@@ -1,4 +1,6 @@
-// What a resolved job says, in the words of the layers below.
+// What a resolved job says, in the words of the layers below. One function a layer, so that no other file knows how
+// keys and options correspond.
+#include "muster/base/check.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
@@ -28,6 +30,7 @@ compute::OptimizerOptions optimizer_options(const ResolvedJob& resolved) {
                          .eps = *o.eps,
                          .nesterov = o.nesterov};
   }
+  MUSTER_CHECK(o.name == "lamb", "an optimizer that the schema allows has no options: " + o.name);
   return compute::Lamb{
       .lr = resolved.lr, .beta1 = *o.beta1, .beta2 = *o.beta2, .eps = *o.eps, .weight_decay = *o.weight_decay};
 }

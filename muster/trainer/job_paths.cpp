@@ -1,3 +1,5 @@
+// A list of the keys that are paths, each with the folder it is seen from. A new key that names a file belongs into
+// that list.
 #include "muster/trainer/job_paths.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// Tables of which keys belong to which choice, and one check for each table. A key with its default written out is
+// somebody's wish too, unless the file is a resolved job as we print it.
 #include "muster/trainer/job_rules.h"
 
 #include <algorithm>
@@ -8,39 +10,17 @@
 
 #include <fmt/format.h>
 
-#include "muster/base/check.h"
 #include "muster/base/text.h"
 #include "muster/data/augment/augmentation.h"
 #include "muster/model/registry.h"
-#include "muster/strategies/parameter_server/consistency.h"
+#include "muster/strategies/registry.h"
+#include "muster/strategies/strategy_traits.h"
 
 namespace muster::trainer {
 namespace {
 
 bool contains(const std::vector<std::string>& words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
-}
-
-const Field& field_of(const Schema& schema, std::string_view key) {
-  for (const Section& section : schema.sections()) {
-    for (const Field& field : section.fields())
-      if (key == fmt::format("{}.{}", section.name(), field.key())) return field;
-  }
-  MUSTER_CHECK(false, fmt::format("{} is no key of a job", key));
-}
-
-// Nobody names most keys by hand: such a file is a resolved job, of a run or as muster check prints it.
-bool is_printed(const Schema& schema) {
-  std::size_t keys = 0;
-  std::size_t named = 0;
-  for (const Section& section : schema.sections()) {
-    for (const Field& field : section.fields()) {
-      const std::string where = schema.where(fmt::format("{}.{}", section.name(), field.key()));
-      named += !where.empty() && !where.starts_with("--set ");
-      ++keys;
-    }
-  }
-  return 2 * named > keys;
 }
 
 // The options of models, by their keys of [model].
@@ -61,7 +41,7 @@ void check_model(const Schema& schema, const Job& job) {
   const model::ModelEntry entry = script ? model::ModelEntry{} : model::find_model(*job.model.name);
   for (const char* option : kModelOptions) {
     const std::string key = fmt::format("model.{}", option);
-    if (!chosen(schema, key) || contains(entry.options, option)) continue;
+    if (!schema.chosen(key) || contains(entry.options, option)) continue;
     if (script) throw schema.invalid(key, "has no effect with model.script", "The script decides: remove the key.");
     throw schema.invalid(
         key, fmt::format("the model \"{}\" has no such option; it has {}", entry.name, join_words(entry.options)),
@@ -71,49 +51,33 @@ void check_model(const Schema& schema, const Job& job) {
     throw schema.invalid("model.groups", "has no effect with norm \"batch\"", "Set model.norm = \"group\".");
 }
 
-// Keys of [parallel] that only some strategies look at. Those of parameter servers are refused elsewhere.
+// Keys of [parallel] that only some strategies look at: each one's own, and those for workers that are replaced.
 void check_strategy(const Schema& schema, const Job& job) {
-  struct Rule {
-    const char* key;
-    std::vector<std::string> strategies;
+  const strategies::StrategyChoice& strategy = job.parallel.chosen();
+  const auto refuse = [&](const std::string& key, const std::string& belongs_to) {
+    const std::string path = fmt::format("parallel.{}", key);
+    if (!schema.chosen(path)) return;
+    throw schema.invalid(path, fmt::format("has no effect with strategy \"{}\"", strategy.name()),
+                         fmt::format("It belongs to {}. Remove it, or change parallel.strategy.", belongs_to));
   };
-  static const std::vector<std::string> replacing{"shared_sync", "parameter_server"};
-  static const std::vector<Rule> rules{
-      {"liveness_seconds", replacing},   {"hang_seconds", replacing}, {"orphan_seconds", replacing},
-      {"bucket_kb", {"all_reduce"}},     {"overlap", {"all_reduce"}}, {"period", {"local_sgd"}},
-      {"averaged_steps", {"local_sgd"}}, {"outer_lr", {"local_sgd"}}, {"outer_momentum", {"local_sgd"}},
-      {"average_state", {"local_sgd"}},
-  };
-  for (const Rule& rule : rules) {
-    const std::string key = fmt::format("parallel.{}", rule.key);
-    if (!chosen(schema, key) || contains(rule.strategies, job.parallel.strategy)) continue;
-    throw schema.invalid(key, fmt::format("has no effect with strategy \"{}\"", job.parallel.strategy),
-                         fmt::format("It belongs to {}. Remove it.", join_words(rule.strategies)));
+  for (const strategies::StrategyChoice& other : job.parallel.strategies) {
+    if (other.name() == strategy.name()) continue;
+    for (const std::string& key : other.keys())
+      refuse(key, other.name());
   }
-}
-
-// Keys that only some ways of consistency look at.
-void check_consistency(const Schema& schema, const Job& job) {
-  if (job.parallel.strategy != "parameter_server") return;
-  using strategies::Consistency;
-  struct Rule {
-    const char* key;
-    std::vector<Consistency> of;
-    const char* words;
-  };
-  static const std::vector<Rule> rules{
-      {"parallel.staleness", {Consistency::kSsp}, "ssp"},
-      {"parallel.backups", {Consistency::kBackup}, "backup"},
-      {"parallel.staleness_rate", {Consistency::kAsp, Consistency::kSsp}, "asp and ssp"},
-  };
-  const std::vector<strategies::Phase> phases = strategies::parse_phases(job.parallel.consistency);
-  for (const Rule& rule : rules) {
-    const bool used = std::ranges::any_of(
-        phases, [&](const strategies::Phase& phase) { return std::ranges::count(rule.of, phase.consistency) > 0; });
-    if (used || !chosen(schema, rule.key)) continue;
-    throw schema.invalid(rule.key, fmt::format("has no effect with consistency \"{}\"", job.parallel.consistency),
-                         fmt::format("It belongs to {}. Remove it, or change parallel.consistency.", rule.words));
-  }
+  if (!strategy.traits().claims_lanes) refuse("claims", strategies::strategies_with(&strategies::Traits::claims_lanes));
+  // What one worker has measured would decide, and here all have to take part in a checkpoint.
+  if (strategy.traits().needs_servers && job.checkpoint.every_steps && job.checkpoint.every_steps->automatic &&
+      schema.chosen("checkpoint.every_steps"))
+    throw schema.invalid("checkpoint.every_steps",
+                         fmt::format("\"auto\" has no effect with strategy \"{}\"", strategy.name()),
+                         "Give a number of steps, or leave it out: a checkpoint is written after every epoch then.");
+  if (strategy.traits().replaces_workers) return;
+  // On several hosts it is seen that workers are silent, also of those that are not replaced.
+  std::vector<std::string> keys{"hang_seconds", "start_seconds"};
+  if (job.parallel.hosts.most == 1) keys.insert(keys.end(), {"liveness_seconds", "orphan_seconds"});
+  for (const std::string& key : keys)
+    refuse(key, strategies::strategies_with(&strategies::Traits::replaces_workers));
 }
 
 // A column stands in one list at most, and the target in none that contradicts it.
@@ -150,11 +114,19 @@ void check_columns(const Schema& schema, const Job& job) {
 
 void check_samples(const Schema& schema, const Job& job) {
   const auto& d = job.data;
-  if (d.on_bad_sample == "fail" && chosen(schema, "data.bad_sample_limit"))
+  if (d.on_bad_sample == "fail" && schema.chosen("data.bad_sample_limit"))
     throw schema.invalid("data.bad_sample_limit", "has no effect with on_bad_sample \"fail\"",
                          "Set data.on_bad_sample = \"skip\".");
-  if (!d.test_path.empty() && chosen(schema, "data.test_fraction"))
+  if (!d.test_path.empty() && schema.chosen("data.test_fraction"))
     throw schema.invalid("data.test_fraction", "has no effect beside data.test_path", "Remove one of them.");
+  if (d.access == "fetch" && d.source != "packed")
+    throw schema.invalid("data.access", fmt::format("\"fetch\" is for the source packed, not for \"{}\"", d.source),
+                         "Write the data as shards (muster data pack), and name these in data.source and data.path.");
+  for (const char* key : {"data.cache", "data.cache_mb"}) {
+    if (d.access != "fetch" && schema.chosen(key))
+      throw schema.invalid(key, fmt::format("has no effect with access \"{}\"", d.access),
+                           "Set data.access = \"fetch\", or remove it.");
+  }
   const data::Augmentation augmentation = data::parse_augmentation(d.augment);
   if (!augmentation.steps.empty() && (d.source == "csv" || d.source == "text"))
     throw schema.invalid("data.augment", fmt::format("is for pictures, not for the source \"{}\"", d.source),
@@ -166,7 +138,7 @@ void check_samples(const Schema& schema, const Job& job) {
 }
 
 void check_optimizer(const Schema& schema, const Job& job) {
-  if (job.optimizer.warmup_epochs == 0 && chosen(schema, "optimizer.warmup_start"))
+  if (job.optimizer.warmup_epochs == 0 && schema.chosen("optimizer.warmup_start"))
     throw schema.invalid("optimizer.warmup_start", "has no effect without a warm-up", "Set optimizer.warmup_epochs.");
   if (job.optimizer.dampening.value_or(0) != 0 && job.optimizer.momentum.value_or(compute::Sgd{}.momentum) == 0)
     throw schema.invalid("optimizer.dampening", "has no effect without optimizer.momentum", "Set a momentum above 0.");
@@ -174,19 +146,9 @@ void check_optimizer(const Schema& schema, const Job& job) {
 
 }  // namespace
 
-bool chosen(const Schema& schema, std::string_view key) {
-  if (schema.changed(key)) return true;
-  const std::string where = schema.where(key);
-  // Without a line in the file the default is nobody's choice; given by --set it takes back what the file says.
-  if (where.empty() || where.starts_with("--set ")) return false;
-  const std::string value = field_of(schema, key).to_toml().value_or("");
-  return value != "\"\"" && value != "[]" && !is_printed(schema);
-}
-
 void check_rules(const Schema& schema, const Job& job) {
   check_model(schema, job);
   check_strategy(schema, job);
-  check_consistency(schema, job);
   check_columns(schema, job);
   check_samples(schema, job);
   check_optimizer(schema, job);

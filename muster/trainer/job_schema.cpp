@@ -1,9 +1,22 @@
-// The description of the job file: type, limits, default and help of every key, bound to its member of Job.
+// The description of the job file: type, limits, default and help of every key, bound to its member of Job. Help is
+// written for people: it becomes docs/job-file.md as it stands.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
 #include "muster/data/sources.h"
 #include "muster/strategies/registry.h"
+#include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/job.h"
 
 namespace muster::trainer {
+
+const strategies::StrategyChoice& Job::Parallel::chosen() const {
+  const auto found = std::ranges::find(strategies, strategy, &strategies::StrategyChoice::name);
+  MUSTER_CHECK(found != strategies.end(), "a strategy that is not there");
+  return *found;
+}
 
 Schema job_schema(Job& job) {
   constexpr double kMostLanes = 64;
@@ -102,6 +115,16 @@ Schema job_schema(Job& job) {
   d.field("partition", &job.data.partition,
           "placement local: which samples a lane has. consecutive, random, hash, balanced, stratified, "
           "dirichlet:ALPHA or file:PATH.");
+  d.field(
+       "access", &job.data.access,
+       "Jobs of several hosts: \"shared\": every host sees the same data at path. \"fetch\": hosts that have no shards "
+       "there (source packed) get them from those that have (docs/data-hosts.md).")
+      .one_of({"shared", "fetch"});
+  d.field("cache", &job.data.cache,
+          "access fetch: folder in which a host keeps what it has fetched, as seen from where its agent was started.")
+      .non_empty();
+  d.field("cache_mb", &job.data.cache_mb, "access fetch: MiB that a host keeps at most; the least used goes first.")
+      .range(16, 1e9);
   d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
@@ -202,79 +225,60 @@ Schema job_schema(Job& job) {
       .one_of({"none", "linear"});
   o.field("base_batch", &opt.base_batch, "The batch for which lr was tuned.").range(1, 1e9);
 
-  Section& p = schema.section("parallel", "Who computes. With shared_sync it changes speed, never the result.");
+  Section& p =
+      schema.section("parallel", "Who computes. With the default strategy it changes speed, never the result.");
+  const std::string replacing = strategies::strategies_with(&strategies::Traits::replaces_workers);
   p.field("strategy", &job.parallel.strategy, "How workers become one.").one_of(strategies::strategy_names());
   p.field("workers", &job.parallel.workers,
-          "Worker processes on this machine. A range as \"1:4\" starts with the most, and muster scale changes it "
-          "(shared_sync, parameter_server).")
+          fmt::format("Worker processes, on each host. A range as \"1:4\" starts with the most, and muster scale "
+                      "changes it ({}).",
+                      replacing))
       .range(1, 64);
+  p.field("hosts", &job.parallel.hosts,
+          fmt::format("Machines that train together ({}): muster train --listen on one, muster agent --join on the "
+                      "others. With a range as \"1:4\" the job begins with the least, and others may come and go; for "
+                      "strategies that replace lost workers.",
+                      strategies::strategies_with(&strategies::Traits::crosses_hosts)))
+      .range(1, 1024);
+  p.field(
+      "interface", &job.parallel.interface,
+      "The network interface between hosts, as \"eth0\"; what goes over it is not encrypted. --interface says it for "
+      "one host.");
+  p.field("host_seconds", &job.parallel.host_seconds,
+          "A host that is not heard of for so long is given up; the others go on without it, or the job ends where "
+          "workers cannot be replaced.")
+      .range(0.5, 3600);
   p.field("claims", &job.parallel.claims,
-          "Who computes which lane: dynamic lets a worker that is done take lanes that others have not begun.")
+          fmt::format("{}: who computes which lane. dynamic lets a worker that is done take lanes that others have not "
+                      "begun.",
+                      strategies::strategies_with(&strategies::Traits::claims_lanes)))
       .one_of({"static", "dynamic"});
   p.field(
        "liveness_seconds", &job.parallel.liveness_seconds,
-       "shared_sync, parameter_server: a worker without a sign of life for so long is killed and replaced, unless it "
-       "only waits for a processor.")
+       fmt::format("{}, others on several hosts: a worker without a sign of life for so long is killed, and replaced "
+                   "if it can be, unless it only waits for a processor.",
+                   replacing))
       .range(0.5, 3600);
   p.field("hang_seconds", &job.parallel.hang_seconds,
-          "shared_sync, parameter_server: a worker that computes one lane for longer than this, and than ten steps "
-          "usually "
-          "take, is killed and replaced.")
+          fmt::format("{}: a worker that computes one lane for longer than this, and than ten steps usually take, is "
+                      "killed and replaced.",
+                      replacing))
       .range(0.5, 86400);
   p.field("start_seconds", &job.parallel.start_seconds,
-          "shared_sync, parameter_server: a worker that does not train yet, and neither computes nor reads nor writes "
-          "for so long, is killed and replaced.")
+          fmt::format("{}: a worker that does not train yet, and neither computes nor reads nor writes for so long, is "
+                      "killed and replaced.",
+                      replacing))
       .range(1, 86400);
   p.field("orphan_seconds", &job.parallel.orphan_seconds,
-          "shared_sync, parameter_server: workers whose coordinator was killed go on for so long; muster attach takes "
-          "them over. Then "
-          "they write a checkpoint and end.")
+          fmt::format("{}, others on several hosts: workers whose coordinator was killed go on for so long; muster "
+                      "attach takes them over. Then they write a checkpoint and end.",
+                      replacing))
       .range(0, 86400);
-  p.field("bucket_kb", &job.parallel.bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
-      .range(64, 1 << 20);
   p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
-          "all_reduce, one lane a worker: batch norms of zoo models use the samples of all workers.");
-  p.field("overlap", &job.parallel.overlap, "all_reduce: sum the pieces while backward goes on; the same result.");
-  p.field("period", &job.parallel.period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
-  p.field("averaged_steps", &job.parallel.averaged_steps,
-          "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")
-      .range(0, kMany);
-  p.field("outer_lr", &job.parallel.outer_lr, "local_sgd: rate of the averaged change.").range(1e-6, 10);
-  p.field("outer_momentum", &job.parallel.outer_momentum, "local_sgd: momentum of the averaged change.")
-      .range(0, 0.999);
-  p.field("average_state", &job.parallel.average_state,
-          "local_sgd: average the optimizer's state too; false: each worker keeps its own.");
-  p.field(
-      "consistency", &job.parallel.consistency,
-      "parameter_server: how lanes become updates: bsp (all of a step together), asp (each as it comes), ssp (as it "
-      "comes, nobody more than `staleness` steps ahead), backup (a step goes without its last lanes). Several with "
-      "their steps: \"asp:200, bsp\".");
-  p.field(
-       "servers", &job.parallel.servers,
-       "parameter_server: processes that hold the model, which muster scale --servers changes; 0: every worker holds "
-       "a part.")
-      .range(0, 64);
-  p.field("copies", &job.parallel.copies,
-          "parameter_server: of every part of the model, on different servers; all but one of them may be lost.")
-      .range(1, 64);
-  p.field("staleness", &job.parallel.staleness,
-          "parameter_server, ssp: steps that a worker may be ahead of the slowest.")
-      .range(0, kMany);
-  p.field("backups", &job.parallel.backups, "parameter_server, backup: lanes of a step that are not waited for.")
-      .range(1, 63);
-  p.field("staleness_rate", &job.parallel.staleness_rate,
-          "parameter_server, asp and ssp: an update that comes n versions late has 1/n of the learning rate.");
-  p.field("chunk_kb", &job.parallel.chunk_kb, "parameter_server: size of the parts that the model is cut into.")
-      .range(64, 1 << 16);
-  p.field("transport", &job.parallel.transport,
-          "parameter_server: how calls travel: shared_memory, or grpc (streams over a Unix socket, with a token).")
-      .one_of({"shared_memory", "grpc"});
-  p.field("snapshot_seconds", &job.parallel.snapshot_seconds,
-          "parameter_server, asp and ssp, copies = 1: how often a server writes its part down, for the one that "
-          "replaces it; lanes since then are computed again. 0: never.")
-      .range(0, 86400);
-  p.field("event_log", &job.parallel.event_log,
-          "parameter_server: file for what was leased and applied, one JSON object a line.");
+          fmt::format("{}, one lane a worker: batch norms of zoo models use the samples of all workers.",
+                      strategies::strategies_with(&strategies::Traits::lanes_meet)));
+  for (strategies::StrategyChoice& strategy : job.parallel.strategies)
+    strategy.add_keys(p);
 
   Section& c = schema.section("checkpoint", "What survives when everything dies.");
   c.field("every_steps", &job.checkpoint.every_steps,

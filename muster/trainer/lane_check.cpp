@@ -1,3 +1,5 @@
+// Bytes are compared, not numbers: a NaN equals itself here, and 0 is not -0. The first difference is named by its
+// tensor.
 #include "muster/trainer/lane_check.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A loader and a table of what was asked of it by step and lane. Lanes of steps that are over are dropped from it, read
+// or not.
 #include "muster/trainer/lane_feed.h"
 
 #include "muster/base/random.h"
@@ -42,7 +44,9 @@ void LaneFeed::forget_before(std::uint64_t step) {
 
 void LaneFeed::request(const Key& key, const data::StepPlan& plan) {
   if (tickets_.contains(key)) return;
-  tickets_.emplace(key, loader_.submit(order_->ids(plan, key.second), plan.at.epoch));
+  std::vector<std::uint64_t> ids = order_->ids(plan, key.second);
+  dataset_->expect(ids);
+  tickets_.emplace(key, loader_.submit(std::move(ids), plan.at.epoch));
 }
 
 }  // namespace muster::trainer

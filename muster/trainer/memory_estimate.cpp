@@ -1,3 +1,5 @@
+// Sums of what each part keeps at its peak, one function for each place where memory goes, then the same sums with one
+// thing changed to find advice that helps. Factors were measured: docs/memory.md.
 #include "muster/trainer/memory_estimate.h"
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/text.h"
+#include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/evaluation_batch.h"
 
 namespace muster::trainer {
@@ -23,44 +26,9 @@ constexpr std::uint64_t kLeastLaneSamples = 2;   // batch norm cannot train on o
 constexpr std::uint64_t kLanesInWork = 2;
 // Of an evaluation: those that are read ahead (batch_walk.cpp) and the one in work.
 constexpr std::uint64_t kEvaluationBatches = 4;
-constexpr std::uint64_t kWindowBytes = 8 << 20;  // of a parameter server's client
 
 std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
   return (value + by - 1) / by;
-}
-
-// What the strategy keeps on this host, all workers together.
-struct State {
-  std::uint64_t versions = 0;
-  std::uint64_t gradients = 0;
-  std::uint64_t exchange = 0;  // what workers give to each other
-};
-
-State state_of(const MemoryFigures& figures) {
-  const std::uint64_t parameters = figures.model.parameter_bytes;
-  const std::uint64_t buffers = figures.model.buffer_bytes;
-  const std::uint64_t versions = 2 * (parameters * (1 + figures.slots) + buffers);
-  if (figures.strategy == "shared_sync") return {versions, figures.lanes * (parameters + buffers), 0};
-  const std::uint64_t workers = figures.workers;
-  if (figures.strategy == "parameter_server") {
-    State served;
-    served.versions = figures.copies * versions + workers * versions / 2;
-    served.gradients = workers * parameters + (figures.keeps_lanes ? figures.copies * figures.lanes * parameters : 0);
-    // Every client has a window of calls at every server.
-    served.exchange = workers * std::min(parameters, kWindowBytes);
-    return served;
-  }
-  State state;
-  state.versions = workers * versions;
-  // A worker with one lane has its gradient where the sum of all workers will be.
-  const bool one_lane_each = figures.lanes <= workers;
-  state.gradients = figures.lanes * buffers + (one_lane_each ? 0 : figures.lanes * parameters);
-  state.exchange = workers * parameters;
-  if (figures.strategy == "local_sgd") {
-    if (workers > 1 || figures.outer_momentum) state.exchange += workers * parameters;
-    if (figures.outer_momentum) state.exchange += workers * parameters;
-  }
-  return state;
 }
 
 void keep_what_counts(std::vector<MemoryItem>& items) {
@@ -82,7 +50,9 @@ Json MemoryEstimate::to_json() const {
 }
 
 MemoryEstimate estimate_memory(const MemoryFigures& figures) {
-  const State state = state_of(figures);
+  const strategies::StateMemory state = figures.strategy.memory(
+      {figures.workers, figures.lanes, figures.slots, figures.model.parameter_bytes, figures.model.buffer_bytes});
+  const auto servers = static_cast<std::uint64_t>(figures.strategy.server_processes().count);
   const std::uint64_t workers = figures.workers;
   const std::uint64_t parameters = figures.model.parameter_bytes;
   const std::uint64_t lane_samples = divide_up(figures.batch, figures.lanes);
@@ -108,7 +78,7 @@ MemoryEstimate estimate_memory(const MemoryFigures& figures) {
       {"parameters and optimizer state, two versions", state.versions},
       {"exchange between workers", state.exchange},
       {"data set", workers * figures.data_bytes},
-      {"LibTorch and Muster, each process", workers * figures.process_bytes + figures.servers * figures.launcher_bytes},
+      {"LibTorch and Muster, each process", workers * figures.process_bytes + servers * figures.launcher_bytes},
       {"LibTorch and Muster, shared", figures.library_bytes},
       {"the process that starts the workers", figures.launcher_bytes}};
   keep_what_counts(estimate.items);
@@ -153,10 +123,11 @@ std::vector<std::string> changes_that_fit(const MemoryFigures& figures, std::uin
     --plainer.slots;
     if (fits(plainer, plainer.slots == 0 ? "sgd with momentum = 0" : "sgd with momentum instead of adam")) break;
   }
-  if (figures.strategy != "shared_sync") {
+  for (const strategies::StrategyChoice& other : strategies::all_strategies()) {
+    if (!other.traits().shares_host_memory || other.name() == figures.strategy.name()) continue;
     MemoryFigures shared = figures;
-    shared.strategy = "shared_sync";
-    fits(shared, "parallel.strategy = \"shared_sync\"");
+    shared.strategy = other;
+    fits(shared, fmt::format("parallel.strategy = \"{}\"", other.name()));
   }
   return changes;
 }

@@ -11,20 +11,18 @@
 #include "muster/base/json.h"
 #include "muster/base/memory.h"
 #include "muster/model/profile.h"
+#include "muster/strategies/registry.h"
+#include "muster/strategies/strategy_traits.h"
 
 namespace muster::trainer {
 
 // What the memory of a job depends on.
 struct MemoryFigures {
-  std::string strategy = "shared_sync";
+  strategies::StrategyChoice strategy = strategies::default_strategy();
   std::uint64_t workers = 1;  // the most there may be
   std::uint64_t batch = 1;
   std::uint64_t lanes = 1;
   std::uint64_t slots = 0;               // of the optimizer's state
-  bool outer_momentum = false;           // of local_sgd
-  std::uint64_t servers = 0;             // processes of parameter_server
-  std::uint64_t copies = 1;              // of the model, on its servers
-  bool keeps_lanes = false;              // servers keep gradients until a step is over (bsp, backup)
   model::ModelMemory model = {};         // steps are 0 where they could not be measured
   std::string unmeasured = {};           // why they could not; empty: they were
   bool may_recompute = false;            // the model has model.recompute and does not use it

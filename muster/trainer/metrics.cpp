@@ -1,3 +1,5 @@
+// Sums in double precision and in a fixed order: figures are part of what runs are compared by. Moments are gathered so
+// that large means lose no digits.
 #include "muster/trainer/metrics.h"
 
 #include <algorithm>

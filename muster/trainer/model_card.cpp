@@ -1,3 +1,5 @@
+// The card is written whole each time, as JSON and as Markdown from the same values. What is read may be from an
+// earlier release: members that it lacks have defaults.
 #include "muster/trainer/model_card.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Measures a model like the job's on a few made-up samples, and leaves the counting to memory_estimate.cpp. What cannot
+// be measured is left out: a job is refused only for what is known.
 #include "muster/trainer/preflight.h"
 
 #include <malloc.h>
@@ -63,18 +65,11 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   const Job& job = resolved.job;
   const data::SampleSpec& spec = sets.train->spec();
   MemoryFigures figures;
-  figures.strategy = job.parallel.strategy;
+  figures.strategy = job.parallel.chosen();
   figures.workers = static_cast<std::uint64_t>(job.parallel.workers.most);
   figures.batch = resolved.batch;
   figures.lanes = resolved.lanes;
   figures.slots = static_cast<std::uint64_t>(compute::make_optimizer(optimizer_options(resolved))->slots());
-  figures.outer_momentum = job.parallel.outer_momentum > 0;
-  if (figures.strategy == "parameter_server") {
-    figures.servers = static_cast<std::uint64_t>(job.parallel.servers);
-    figures.copies = static_cast<std::uint64_t>(job.parallel.copies);
-    figures.keeps_lanes =
-        strategies::is_synchronous(strategies::parse_phases(job.parallel.consistency).back().consistency);
-  }
   figures.may_recompute = may_recompute(job);
   figures.evaluation_samples = std::min(kEvaluationBatch, std::max(sets.validation->size(), sets.test->size()));
   figures.sample_bytes = sample_bytes(spec);

@@ -1,3 +1,5 @@
+// To JSON and back.
+// What is infinite has no number in JSON and is left out; what older checkpoints lack has a default.
 #include "muster/trainer/progress.h"
 
 namespace muster::trainer {

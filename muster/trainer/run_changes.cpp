@@ -1,3 +1,5 @@
+// Two files, each replaced whole by its one writer. changes.jsonl alone decides; asked.jsonl is a wish until all
+// workers have agreed on its step.
 #include "muster/trainer/run_changes.h"
 
 #include <algorithm>
@@ -23,40 +25,44 @@ std::filesystem::path known_file(const std::filesystem::path& run) {
   return run / "changes.jsonl";
 }
 
-void write_file(const std::filesystem::path& path, std::span<const JobChange> changes) {
+std::string text_of(std::span<const JobChange> changes) {
   std::string text;
   for (const JobChange& change : changes) {
     Json row{{"number", change.number}, {"assignment", change.assignment}};
     if (change.step > 0) row["step"] = change.step;
     text += row.dump() + "\n";
   }
-  write_atomically(path, text);
+  return text;
 }
 
-std::vector<JobChange> read_file(const std::filesystem::path& path, bool with_step) {
+std::vector<JobChange> parse_changes(const std::string& text, bool with_step, const std::string& where) {
   std::vector<JobChange> changes;
-  if (!std::filesystem::exists(path)) return changes;
-  std::istringstream lines(read_text(path, kMostBytes));
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const Json row = parse_json(line, path.string());
+    const Json row = parse_json(line, where);
     JobChange change;
-    change.number = json_get<std::uint64_t>(row, "number", path.string());
-    change.assignment = json_get<std::string>(row, "assignment", path.string());
-    if (with_step) change.step = json_get<std::uint64_t>(row, "step", path.string());
+    change.number = json_get<std::uint64_t>(row, "number", where);
+    change.assignment = json_get<std::string>(row, "assignment", where);
+    if (with_step) change.step = json_get<std::uint64_t>(row, "step", where);
     if (change.number == 0 || (!changes.empty() && change.number <= changes.back().number))
-      throw Error(ErrorKind::kDamaged, fmt::format("change {} is out of order", change.number), path.string());
+      throw Error(ErrorKind::kDamaged, fmt::format("change {} is out of order", change.number), where);
     if (with_step && (change.step == 0 || (!changes.empty() && change.step < changes.back().step)))
       throw Error(ErrorKind::kDamaged,
-                  fmt::format("change {} cannot count from step {} on", change.number, change.step), path.string());
+                  fmt::format("change {} cannot count from step {} on", change.number, change.step), where);
     changes.push_back(std::move(change));
   }
   return changes;
 }
 
+std::vector<JobChange> read_file(const std::filesystem::path& path, bool with_step) {
+  if (!std::filesystem::exists(path)) return {};
+  return parse_changes(read_text(path, kMostBytes), with_step, path.string());
+}
+
 }  // namespace
 
 void write_asked_changes(const std::filesystem::path& run, std::span<const JobChange> changes) {
-  write_file(asked_file(run), changes);
+  write_atomically(asked_file(run), text_of(changes));
 }
 
 RunChanges::RunChanges(const std::filesystem::path& run) : run_(run), known_(read_file(known_file(run), true)) {
@@ -78,21 +84,38 @@ std::uint64_t RunChanges::proposal(std::uint64_t step) {
 }
 
 bool RunChanges::agree(std::uint64_t agreed, std::uint64_t step) {
-  if (agreed <= last_known()) return false;
+  if (knows(agreed)) return false;
+  agree_on_known(agreed, step);
+  if (last_known() != agreed)
+    throw Error(ErrorKind::kDamaged, fmt::format("change {} is not there", agreed), asked_file(run_).string());
+  return true;
+}
+
+bool RunChanges::agree_on_known(std::uint64_t agreed, std::uint64_t step) {
+  if (knows(agreed)) return false;
+  const std::uint64_t before = last_known();
   MUSTER_CHECK(known_.empty() || known_.back().step <= step, "a change was proposed before its turn");
   read_asked();
   for (const JobChange& change : asked_) {
     if (change.number > last_known() && change.number <= agreed)
       known_.push_back({change.number, change.assignment, step});
   }
-  if (last_known() != agreed)
-    throw Error(ErrorKind::kDamaged, fmt::format("change {} is not there", agreed), asked_file(run_).string());
+  return last_known() > before;
+}
+
+std::string RunChanges::to_text() const {
+  return text_of(known_);
+}
+
+bool RunChanges::take(const std::string& text) {
+  if (text == to_text()) return false;
+  known_ = parse_changes(text, true, "what the leader has told of changes");
   return true;
 }
 
 void RunChanges::write() const {
   MUSTER_FAILPOINT("changes.write.before");
-  write_file(known_file(run_), known_);
+  write_atomically(known_file(run_), to_text());
   MUSTER_FAILPOINT("changes.write.after");
 }
 

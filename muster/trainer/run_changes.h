@@ -6,7 +6,12 @@
 // changes it knows of, so all learn in the same step's outcome which count from the next one on. The leader writes that
 // down, durably, before it begins that step, and no step is committed without the leader. So changes.jsonl alone says
 // what counts: workers that lose somebody or come later, and runs that are resumed, read it and make the same changes
-// at the same steps. No torch here. Thread safety: one thread.
+// at the same steps.
+//
+// On several hosts each has these files on its own disk. What counts there is what the leader says: it tells the others
+// all that it knows whenever workers meet and whenever changes are agreed on, and they write it down before they begin
+// the step, too. A step needs every host, so none that is committed has changes that a host which lives has not got.
+// No torch here. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +43,22 @@ class RunChanges {
   // Gives changes up to number `agreed` that have no step yet this one; false if there are none. Throws kDamaged if one
   // cannot be found. The leader calls write() before it begins the step.
   bool agree(std::uint64_t agreed, std::uint64_t step);
+  // The same of those that are there: the leader's, on several hosts, where a change may have come to others first.
+  bool agree_on_known(std::uint64_t agreed, std::uint64_t step);
   // Durable when it returns. Throws kIo, kResource.
   void write() const;
+
+  // All that is known, for the workers of other hosts; and what the leader has told them, in the place of what was.
+  // False: it is the same. Throws kDamaged.
+  std::string to_text() const;
+  bool take(const std::string& text);
 
   // What was asked for when the file was read last.
   const std::vector<JobChange>& asked() const { return asked_; }
   // Every change whose step is known, by number; their steps do not go back.
   const std::vector<JobChange>& known() const { return known_; }
+  // Whether the leader has agreed on changes up to that number.
+  bool knows(std::uint64_t number) const { return number <= last_known(); }
   // Of the last change that counts in `step`, 0: none.
   std::uint64_t number_at(std::uint64_t step) const;
   // What the changes that count in `step` make of the job: the last assignment of each key.

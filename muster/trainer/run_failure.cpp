@@ -1,4 +1,8 @@
+// Every place is tried, and a place that fails does not keep the others from being told:
+// the disk may be what failed.
 #include "muster/trainer/run_failure.h"
+
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -22,6 +26,9 @@ void attempt(const Action& action) {
 }  // namespace
 
 void write_failure(const std::filesystem::path& run, std::uint64_t step, const std::string& reason) {
+  // One that was removed is not to come back with nothing but this in it.
+  std::error_code code;
+  if (!std::filesystem::is_directory(run, code)) return;
   attempt([&] {
     observe::MetricsLog(run / "metrics.jsonl").write({{"event", "failed"}, {"step", step}, {"reason", reason}});
   });

@@ -1,3 +1,5 @@
+// A run's folder has its name by mkdir, which decides between two that start in the same second. Names sort by time, so
+// the newest is the last.
 #include "muster/trainer/run_folder.h"
 
 #include <cerrno>
@@ -70,6 +72,20 @@ RunFolder RunFolder::open(const std::filesystem::path& path) {
     throw Error(ErrorKind::kNotFound, "is not the folder of a run (it has no job.toml)", path.string(),
                 "Name a folder such as runs/NAME-TIME.");
   }
+  return folder;
+}
+
+RunFolder RunFolder::of_other_host(const std::filesystem::path& path, const std::filesystem::path& runs,
+                                   const std::string& job) {
+  for (const std::filesystem::path& place : {path, runs / path.filename()}) {
+    check_path(place);
+    std::error_code code;
+    if (std::filesystem::is_regular_file(RunFolder(place).job_file(), code)) return RunFolder(place);
+  }
+  // Several workers of this host may come here at the same time; all write the same.
+  RunFolder folder(runs / path.filename());
+  make_folder(folder.path());
+  write_atomically(folder.job_file(), job);
   return folder;
 }
 

@@ -25,6 +25,10 @@ class RunFolder {
                                     const Clock& clock = system_clock());
   // An existing one. Throws Error{kNotFound} when it is not there or is no run.
   static RunFolder open(const std::filesystem::path& path);
+  // The run of another host, which has it at `path`: the folder there if this host sees it, else the one of the same
+  // name in `runs`, which is made, with the resolved job in it, if it is not there. Throws Error{kIo | kResource}.
+  static RunFolder of_other_host(const std::filesystem::path& path, const std::filesystem::path& runs,
+                                 const std::string& job);
   // The newest run of `name`, if there is one.
   static std::optional<RunFolder> newest(const std::filesystem::path& runs, const std::string& name);
 

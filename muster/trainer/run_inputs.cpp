@@ -1,7 +1,8 @@
+// Stamps are made of names, sizes and some pieces, in an order that does not depend on the disk's. Two runs on the same
+// data elsewhere have the same stamps.
 #include "muster/trainer/run_inputs.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -65,19 +66,6 @@ InputStamp stamp_of_folder(const fs::path& folder) {
   return stamp;
 }
 
-// The job's keys that name files, with what they name.
-std::map<std::string, fs::path> inputs_of(const Job& job) {
-  std::map<std::string, fs::path> inputs{{"data.path", job.data.path},
-                                         {"data.test_path", job.data.test_path},
-                                         {"data.validation_path", job.data.validation_path},
-                                         {"data.labels", job.data.labels},
-                                         {"model.script", job.model.script}};
-  for (const data::SourceInfo& source : data::sources())
-    if (source.name == job.data.source && job.data.path.empty()) inputs["data.path"] = source.folder;
-  std::erase_if(inputs, [](const auto& input) { return input.second.empty(); });
-  return inputs;
-}
-
 std::string in_words(const InputStamp& stamp) {
   return fmt::format("{} file{} of {} bytes", stamp.files, stamp.files == 1 ? "" : "s", stamp.bytes);
 }
@@ -87,6 +75,21 @@ fs::path stored_in(const fs::path& run) {
 }
 
 }  // namespace
+
+std::map<std::string, fs::path> inputs_of(const Job& job) {
+  std::map<std::string, fs::path> inputs{{"data.path", job.data.path},
+                                         {"data.test_path", job.data.test_path},
+                                         {"data.validation_path", job.data.validation_path},
+                                         {"data.labels", job.data.labels},
+                                         {"model.script", job.model.script}};
+  for (const data::SourceInfo& source : data::sources())
+    if (source.name == job.data.source && job.data.path.empty()) inputs["data.path"] = source.folder;
+  std::erase_if(inputs, [](const auto& input) { return input.second.empty(); });
+  // What other hosts have they look after.
+  std::error_code none;
+  if (job.data.access == "fetch" && !fs::exists(job.data.path, none)) inputs.erase("data.path");
+  return inputs;
+}
 
 InputStamp stamp_of(const fs::path& path) {
   if (fs::is_directory(path)) return stamp_of_folder(path);

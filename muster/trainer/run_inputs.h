@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "muster/trainer/job.h"
@@ -22,6 +23,9 @@ struct InputStamp {
 
   bool operator==(const InputStamp&) const = default;
 };
+
+// The job's keys that name files to read, with what they name: data, and the model's script.
+std::map<std::string, std::filesystem::path> inputs_of(const Job& job);
 
 // Of a file or a folder. Throws kNotFound, kIo.
 InputStamp stamp_of(const std::filesystem::path& path);

@@ -1,32 +1,25 @@
+// One JSON object to text and back. Every text in it is bounded, because it has to fit a note of shared memory whatever
+// the run is called.
 #include "muster/trainer/run_knowledge.h"
 
 #include "muster/base/error.h"
-#include "muster/base/text.h"
 
 namespace muster::trainer {
-namespace {
-
-constexpr std::size_t kShownOfAlarm = 500;
-
-}  // namespace
 
 std::string RunKnowledge::to_text() const {
-  Json json{{"run", run},
-            {"progress", progress.to_json()},
-            {"first_step", first_step},
-            {"ledger_generation", ledger_generation},
-            {"stop", stop},
-            {"change", change},
-            {"finished", finished},
-            {"step", step},
-            {"total_steps", total_steps},
-            {"steps_per_epoch", steps_per_epoch},
-            {"batch", batch}};
+  Json json = to_json();
+  json["run"] = run;
+  json["progress"] = progress.to_json();
+  json["first_step"] = first_step;
+  json["ledger_generation"] = ledger_generation;
+  json["stop"] = stop;
+  json["change"] = change;
+  json["finished"] = finished;
   if (checkpointed_step) json["checkpointed_step"] = *checkpointed_step;
   if (validated_step) json["validated_step"] = *validated_step;
   if (!last_validation.is_null()) json["last_validation"] = last_validation;
   if (!pace.is_null()) json["pace"] = pace;
-  if (!alarm.empty()) json["alarm"] = excerpt(alarm, kShownOfAlarm);
+  if (!mark.empty()) json["mark"] = mark;
   return json.dump();
 }
 
@@ -43,7 +36,9 @@ RunKnowledge RunKnowledge::from_text(const std::string& text, const std::string&
     return json.at(key);
   };
   RunKnowledge known;
-  known.run = json_get<std::string>(json, "run", where);
+  static_cast<LeaderNote&>(known) = from_json(json, where);
+  for (const char* key : {"run", "step", "total_steps", "steps_per_epoch", "batch"})
+    if (!json.contains(key)) throw Error(ErrorKind::kDamaged, std::string("member \"") + key + "\" is missing", where);
   known.progress = Progress::from_json(object("progress"), where);
   known.first_step = json_get<std::uint64_t>(json, "first_step", where);
   known.ledger_generation = json_get<std::uint64_t>(json, "ledger_generation", where);
@@ -54,11 +49,7 @@ RunKnowledge RunKnowledge::from_text(const std::string& text, const std::string&
   known.validated_step = step("validated_step");
   known.last_validation = object("last_validation");
   known.pace = object("pace");
-  known.step = json_get<std::uint64_t>(json, "step", where);
-  known.total_steps = json_get<std::uint64_t>(json, "total_steps", where);
-  known.steps_per_epoch = json_get<std::uint64_t>(json, "steps_per_epoch", where);
-  known.batch = json_get<std::uint64_t>(json, "batch", where);
-  if (json.contains("alarm")) known.alarm = json_get<std::string>(json, "alarm", where);
+  if (json.contains("mark")) known.mark = json_get<std::string>(json, "mark", where);
   return known;
 }
 

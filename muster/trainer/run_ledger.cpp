@@ -1,3 +1,5 @@
+// Over LedgerWriter: under which generation this life of the run writes, and which commits a worker that enters has to
+// repeat.
 #include "muster/trainer/run_ledger.h"
 
 #include <vector>

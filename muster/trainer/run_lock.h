@@ -17,7 +17,24 @@ class RunLock {
   // Throws kMismatch when it is still held then, kNotFound or kIo.
   RunLock(const std::filesystem::path& run, const Deadline& deadline);
 
+  // Whether the folder has been removed or renamed since. What cannot be told is not said.
+  bool run_is_gone() const;
+
  private:
+  std::filesystem::path run_;
+  FileDescriptor descriptor_;
+};
+
+// The same for a folder of checkpoints that a program of a user's own has named, on the folder itself: two programs
+// that write there would mix what they have trained.
+class CheckpointFolderLock {
+ public:
+  // Makes the folder if it is not there. Waits and throws as above.
+  CheckpointFolderLock(std::filesystem::path folder, const Deadline& deadline);
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  const std::filesystem::path folder_;
   FileDescriptor descriptor_;
 };
 

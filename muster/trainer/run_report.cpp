@@ -1,3 +1,5 @@
+// Rows for programs are thinned to about a hundred an epoch, and what lies between two is summed up in the next;
+// observers hear of every step.
 #include "muster/trainer/run_report.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // What a run says of its steps, validations and end: rows of metrics.jsonl for programs, events for whoever watches.
 //
-// Every worker has one; only the leader's writes, from open() on, and only the leader gives an observer that listens.
-// Thread safety: one thread.
+// Every worker has one; only that of the leader writes, from open() on, and of those who keep copies of the run on
+// other hosts; and only the leader gives an observer that listens. Thread safety: one thread.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class RunReport {
   void open(const std::filesystem::path& file, observe::MetricsLog::OnLoss on_loss) {
     metrics_.emplace(file, std::move(on_loss));
   }
+  void close() { metrics_.reset(); }
   bool opened() const { return metrics_.has_value(); }
   // A row, if it is opened.
   void write(const Json& row) {

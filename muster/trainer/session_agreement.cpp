@@ -1,3 +1,5 @@
+// A digest is compared first, because it nearly always agrees; only where it does not everybody tells the whole, and
+// the message names what differs.
 #include "muster/trainer/session_agreement.h"
 
 #include <algorithm>
@@ -60,30 +62,6 @@ void add_schedule(const compute::Schedule& schedule, Writer& to) {
   to.add("schedule.final_fraction", schedule.final_fraction);
 }
 
-void add_strategies(const SessionOptions& options, Writer& to) {
-  to.add("strategy", options.strategy);
-  to.add("all_reduce.bucket_bytes", options.all_reduce.bucket_bytes);
-  to.add("all_reduce.overlap", options.all_reduce.overlap);
-  to.add("all_reduce.codec", options.all_reduce.codec ? "one" : "none");
-  to.add("local_sgd.period", options.local_sgd.period);
-  to.add("local_sgd.averaged_steps", options.local_sgd.averaged_steps);
-  to.add("local_sgd.outer_lr", options.local_sgd.outer_lr);
-  to.add("local_sgd.outer_momentum", options.local_sgd.outer_momentum);
-  to.add("local_sgd.average_state", options.local_sgd.average_state);
-  const strategies::ParameterServerOptions& servers = options.parameter_server;
-  std::vector<std::string> phases;
-  for (const strategies::Phase& phase : servers.phases)
-    phases.push_back(fmt::format("{} from step {}", to_string(phase.consistency), phase.step));
-  to.add("parameter_server.phases", phases);
-  to.add("parameter_server.servers", servers.servers);
-  to.add("parameter_server.copies", servers.copies);
-  to.add("parameter_server.staleness", servers.staleness);
-  to.add("parameter_server.backups", servers.backups);
-  to.add("parameter_server.staleness_rate", servers.staleness_rate);
-  to.add("parameter_server.chunk_bytes", servers.chunk_bytes);
-  to.add("parameter_server.grpc", servers.grpc);
-}
-
 std::string to_text(const Agreement& agreement) {
   Json entries = Json::array();
   for (const auto& [name, value] : agreement)
@@ -122,7 +100,8 @@ Agreement shortened(const Agreement& agreement) {
 }
 
 // Nothing if they are the same.
-std::optional<Error> difference(int first, const Agreement& one, int second, const Agreement& other) {
+std::optional<Error> difference(const std::string& first, const Agreement& one, const std::string& second,
+                                const Agreement& other) {
   if (one == other) return std::nullopt;
   const std::map<std::string, std::string> values(one.begin(), one.end());
   const std::map<std::string, std::string> others(other.begin(), other.end());
@@ -168,7 +147,8 @@ Agreement describe_session(const SessionOptions& options, std::size_t lanes, con
   to.add("tuning.unfreeze", texts_of(options.tuning.unfreeze));
   to.add("tuning.lr_factors", texts_of(options.tuning.lr_factors));
   to.add("mixup_alpha", options.mixup_alpha);
-  add_strategies(options, to);
+  for (const auto& [name, value] : options.strategy.describe())
+    to.add(name, value);
   for (const model::TensorSlot& slot : layout.tensors())
     to.add(std::string(kParameter) + slot.name, fmt::format("{}{}", slot.shape, slot.trainable ? "" : ", frozen"));
   for (const compute::BufferSlot& slot : buffers.slots)
@@ -215,11 +195,12 @@ void agree(comm::Group group, const Agreement& mine, const Deadline& deadline) {
   };
   const Agreement wanted = said(0);
   for (std::size_t worker = 1; worker < workers; ++worker) {
-    if (const std::optional<Error> error = difference(0, wanted, static_cast<int>(worker), said(worker))) throw *error;
+    if (const std::optional<Error> error = difference("0", wanted, std::to_string(worker), said(worker))) throw *error;
   }
 }
 
-void agree(comm::Store& store, const std::string& key, int worker, const Agreement& mine) {
+void agree(comm::Store& store, const std::string& key, const std::string& worker, const Agreement& mine,
+           const std::function<void()>& refused) {
   const Agreement own = shortened(mine);
   const std::string text = Json({{"worker", worker}, {"said", to_text(own)}}).dump();
   std::string found;
@@ -232,16 +213,19 @@ void agree(comm::Store& store, const std::string& key, int worker, const Agreeme
   }
   const std::string where = fmt::format("\"{}\" in the job's store", key);
   const Json json = parse_json(found, where);
-  const auto first = static_cast<int>(json_get<std::int64_t>(json, "worker", where));
-  const std::optional<Error> error =
-      difference(first, from_text(json_get<std::string>(json, "said", where)), worker, own);
+  const std::optional<Error> error = difference(json_get<std::string>(json, "worker", where),
+                                                from_text(json_get<std::string>(json, "said", where)), worker, own);
   if (!error) return;
+  refused();
+  throw *error;
+}
+
+void leave_refusal(comm::Store& store, int seat) {
   try {
-    store.set(launch::kRefusedKey, fmt::format("{}", worker));
+    store.set(launch::kRefusedKey, fmt::format("{}", seat));
   } catch (const Error& earlier) {
     if (earlier.kind() != ErrorKind::kMismatch) throw;  // others were refused before
   }
-  throw *error;
 }
 
 }  // namespace muster::trainer

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,12 @@ Agreement describe_data(const data::Dataset& dataset, const data::LaneOrder& ord
 void agree(comm::Group group, const Agreement& mine, const Deadline& deadline);
 
 // For workers that come one after the other: the first to come says it under `key`, and the others have to say the
-// same. Throws kMismatch as above; before that the refusal is left in the store for whoever watches the workers
-// (launch::kRefusedKey). Never waits.
-void agree(comm::Store& store, const std::string& key, int worker, const Agreement& mine);
+// same. `worker` is a name that no other worker has. Throws kMismatch as above; before that `refused` is called, to
+// tell whoever watches the workers. Never waits.
+void agree(comm::Store& store, const std::string& key, const std::string& worker, const Agreement& mine,
+           const std::function<void()>& refused);
+
+// The refusal of the worker on `seat`, for its supervisor (launch::kRefusedKey).
+void leave_refusal(comm::Store& store, int seat);
 
 }  // namespace muster::trainer

@@ -1,3 +1,5 @@
+// Checks before anything is built,
+// so that a mistake is named by its option and not by what it breaks later.
 #include "muster/trainer/session_options.h"
 
 #include <cmath>

@@ -13,7 +13,7 @@
 #include "muster/compute/schedule.h"
 #include "muster/compute/tuning.h"
 #include "muster/data/lane_order.h"
-#include "muster/strategies/strategy.h"
+#include "muster/strategies/registry.h"
 
 namespace muster::trainer {
 
@@ -26,24 +26,19 @@ struct SessionOptions {
   std::optional<double> clip_norm{};  // above 0; empty: no clipping
   compute::Exemption exempt = compute::Exemption::kNone;
   compute::Tuning tuning{};  // which tensors train, from which epoch on, and how fast; nothing said: all alike
-  std::string strategy = "shared_sync";
+  strategies::StrategyChoice strategy = strategies::default_strategy();  // LocalSgd{.period = 8}, say
   int loader_threads = 1;
   std::size_t prefetch = 4;  // lanes that are read ahead
   // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
   std::shared_ptr<const data::LaneOrder> order{};
   std::optional<double> mixup_alpha{};  // blends pairs of a lane's samples; targets are then rows of probabilities
   std::chrono::seconds load_timeout{60};
-  comm::Group group{};  // the workers that train together
-  // Instead of `group`: workers that may be lost and replaced while they train.
-  std::optional<strategies::Supervised> supervised{};
+  comm::Group group{};  // the workers that train together; synchronize() says who they are by itself
   strategies::Claims claims = strategies::Claims::kStatic;
   // This share of all lanes, chosen by the seed, is computed once more, by another worker where there is one, and
   // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
   // random numbers of its own or keeps something from lane to lane.
   double verify_rate = 0;
-  strategies::AllReduceOptions all_reduce{};
-  strategies::LocalSgdOptions local_sgd{};
-  strategies::ParameterServerOptions parameter_server{};
   std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
   // SIGINT and SIGTERM end training after the step in work, with a checkpoint (Session::checkpoint says where), by
   // Error{kInterrupted} out of the loop, on all workers alike; a second one ends the process. What handles these

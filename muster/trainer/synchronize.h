@@ -12,16 +12,8 @@ namespace muster::trainer {
 
 // Takes over the parameters of `net` and returns the session that trains them. Every worker calls it with the same
 // model and options, which is checked (Error{kMismatch} names what differs); the first worker's parameters count.
-inline Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
-                           const compute::OptimizerOptions& optimizer, SessionOptions options = {}) {
-  // Where lost workers are replaced the strategy gathers those who are there.
-  if (worker.supervised() && options.strategy == "shared_sync")
-    options.supervised = worker.supervised();
-  else
-    options.group = worker.group();
-  if (worker.supervised()) options.stop_on_signals = true;
-  return Session(std::move(net), optimizer, options);
-}
+Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
+                    const compute::OptimizerOptions& optimizer, SessionOptions options = {});
 
 // The same for LibTorch's module holders (TORCH_MODULE(Net)).
 template <typename Contained>

@@ -1,3 +1,5 @@
+// One class a task. What a batch gives is a list of sums and not of means, so that batches of workers add up to the
+// same figures in the same order.
 #include "muster/trainer/task.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A run, a checkpoint in it or a file of weights all lead to the same: card, job, net, weights. Which of them was given
+// is found out by what stands beside it.
 #include "muster/trainer/trained_model.h"
 
 #include <algorithm>

@@ -80,10 +80,13 @@ struct TrainingOptions {
   // The workers that train together. Only one, the leader, writes the run's metrics and checkpoints and calls the
   // observer; when it is lost another one does.
   comm::Group group{};
+  std::shared_ptr<strategies::Membership> met{};       // SessionParts::met
   std::optional<strategies::Supervised> supervised{};  // instead of `group`: workers that may be lost and replaced
-  // Told by the leader what it knows of the run (run_knowledge.h), now and then, where there is no arena to leave it
-  // in.
-  std::function<void(const std::string&)> note{};
+  // Without resume: the folder that a worker has made for this job which was lost before anybody trained. Empty: none.
+  std::filesystem::path begun{};
+  // Told which run it is (control/leader_note.h) before a checkpoint is loaded, and later, of a fixed group, what its
+  // leader knows of the run (run_knowledge.h), now and then.
+  strategies::NoteWriter note{};
 };
 
 struct TrainingResult {

@@ -1,3 +1,5 @@
+// Tensors by name over the flat arrays of the committed version: views for writing, checked copies for reading.
+// Everything is compared before anything is changed, so that a wrong file leaves the session as it was.
 #include "muster/trainer/training_state.h"
 
 #include <algorithm>
@@ -44,17 +46,22 @@ void expect_count(const model::TensorSet& set, std::size_t expected, const std::
 }  // namespace
 
 struct TrainingState::Copy {
+  struct Extra {
+    std::string name;
+    std::vector<std::byte> bytes;
+  };
   std::vector<float> parameters;
   std::array<std::vector<float>, 2> state;
   std::vector<std::uint64_t> updates;
   std::vector<std::byte> buffers;
+  std::vector<Extra> extra;
   std::vector<model::TensorView> model;
   std::vector<model::TensorView> optimizer;
 
-  void name_tensors(const Session& session);
+  void name_tensors(const SessionCore& session);
 };
 
-std::vector<model::TensorView> model_tensors(const Session& session, const strategies::CommittedState& state) {
+std::vector<model::TensorView> model_tensors(const SessionCore& session, const strategies::CommittedState& state) {
   std::vector<model::TensorView> tensors;
   for (const model::TensorSlot& slot : session.layout().tensors()) {
     tensors.push_back({slot.name, model::Dtype::kF32, slot.shape, bytes_at(state.parameters, slot.offset, slot.count)});
@@ -66,7 +73,7 @@ std::vector<model::TensorView> model_tensors(const Session& session, const strat
 }
 
 // The views into the copy: they hold as long as its vectors keep their sizes, which are the session's.
-void TrainingState::Copy::name_tensors(const Session& session) {
+void TrainingState::Copy::name_tensors(const SessionCore& session) {
   const strategies::CommittedState view{parameters, {}, updates, buffers, {}};
   model = model_tensors(session, view);
   const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
@@ -77,13 +84,17 @@ void TrainingState::Copy::name_tensors(const Session& session) {
     }
     optimizer.push_back({"updates/" + tensors[i].name, model::Dtype::kI64, {}, bytes_at(view.updates, i, 1)});
   }
+  for (const Extra& part : extra) {
+    const auto size = static_cast<std::int64_t>(part.bytes.size());
+    optimizer.push_back({std::string(model::kExtraPrefix) + part.name, model::Dtype::kU8, {size}, part.bytes});
+  }
 }
 
 model::CheckpointContent TrainingState::content() const {
   return {manifest, copy_->model, copy_->optimizer};
 }
 
-TrainingState capture(const Session& session, TrainingState memory) {
+TrainingState capture(const SessionCore& session, TrainingState memory) {
   const strategies::CommittedState committed = session.committed();
   const bool again = memory.copy_.use_count() == 1;
   auto copy = again ? std::move(memory.copy_) : std::make_shared<TrainingState::Copy>();
@@ -92,6 +103,11 @@ TrainingState capture(const Session& session, TrainingState memory) {
   copy->buffers.assign(committed.buffers.begin(), committed.buffers.end());
   for (std::size_t slot = 0; slot < committed.state.size(); ++slot)
     copy->state[slot].assign(committed.state[slot].begin(), committed.state[slot].end());
+  copy->extra.resize(committed.extra.size());
+  for (std::size_t i = 0; i < committed.extra.size(); ++i) {
+    copy->extra[i].name = committed.extra[i].name;
+    copy->extra[i].bytes.assign(committed.extra[i].bytes.begin(), committed.extra[i].bytes.end());
+  }
   if (!again) copy->name_tensors(session);
   TrainingState state;
   state.manifest.step = committed.cursor.step;
@@ -102,13 +118,18 @@ TrainingState capture(const Session& session, TrainingState memory) {
   return state;
 }
 
-void restore(Session& session, const model::LoadedCheckpoint& loaded) {
+void restore(SessionCore& session, const model::LoadedCheckpoint& loaded) {
   const std::string model_where = (loaded.path / model::kModelFile).string();
   const std::string optimizer_where = (loaded.path / model::kOptimizerFile).string();
   const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
   const std::size_t slots = session.slot_names().size();
   expect_count(loaded.model, tensors.size() + session.buffer_layout().slots.size(), model_where);
-  expect_count(loaded.optimizer, tensors.size() * (slots + 1), optimizer_where);
+  std::vector<strategies::ExtraPart> extra;
+  for (const model::TensorEntry& entry : loaded.optimizer.header().tensors) {
+    if (entry.name.starts_with(model::kExtraPrefix))
+      extra.push_back({entry.name.substr(model::kExtraPrefix.size()), loaded.optimizer.data(entry)});
+  }
+  expect_count(loaded.optimizer, tensors.size() * (slots + 1) + extra.size(), optimizer_where);
 
   std::vector<float> parameters(session.layout().size());
   std::array<std::vector<float>, 2> state;
@@ -137,6 +158,7 @@ void restore(Session& session, const model::LoadedCheckpoint& loaded) {
       parameters, {}, updates, buffers, {loaded.manifest.epoch, loaded.manifest.position, loaded.manifest.step}};
   for (std::size_t slot = 0; slot < slots; ++slot)
     committed.state[slot] = state[slot];
+  committed.extra = std::move(extra);
   session.restore(committed);
 }
 

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "muster/comm/group.h"
-#include "muster/launch/environment.h"
-#include "muster/strategies/strategy.h"
 
 namespace torch::nn {
 class Module;
@@ -14,23 +11,23 @@ class Module;
 
 namespace muster::trainer {
 
+class WorkerPlace;  // worker_place.h
+
 // A small value; copies are the same worker.
 class Worker {
  public:
-  Worker() : Worker({}, comm::Group()) {}  // alone
-  Worker(launch::World world, comm::Group group);
-  // Under a supervisor: connected when group() is first called.
-  Worker(launch::World world, strategies::Supervised supervised);
+  Worker();                                             // alone
+  explicit Worker(std::shared_ptr<WorkerPlace> place);  // for the parts of Muster
 
-  int rank() const { return world_.rank; }
-  int size() const { return world_.size; }
+  // Which of all workers this one is. On several hosts that is known when all have met: as group(), these fix who they
+  // are.
+  int rank() const;
+  int size() const;
   // The one that prints, evaluates and saves.
-  bool is_first() const { return world_.rank == 0; }
+  bool is_first() const;
   // All workers, for collectives of the program's own. Under `muster run` the first call fixes who they are: the job
   // then ends when one of them is lost. A session does not need it.
   comm::Group group() const;
-  // What a session of this worker has to know where lost workers are replaced; empty elsewhere.
-  const std::optional<strategies::Supervised>& supervised() const { return supervised_; }
 
   // For programs that keep their own optimizer and their own DataLoader: every worker trains its own copy of the model,
   // and these two lines keep the copies equal. All workers call them, with the same model. The promises are weaker than
@@ -46,14 +43,13 @@ class Worker {
   // else as Group::all_reduce.
   void all_reduce_gradients(torch::nn::Module& module) const;
 
+  // For the parts of Muster: not for programs, and not installed.
+  WorkerPlace& place() const { return *place_; }
+
  private:
   struct Fusion;  // the buffer in which gradients meet
 
-  struct Connection;  // the group, as soon as somebody wanted it
-
-  launch::World world_;
-  std::optional<strategies::Supervised> supervised_;
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<WorkerPlace> place_;
   std::shared_ptr<Fusion> fusion_;
 };
 
@@ -61,17 +57,10 @@ class Worker {
 // name; by mpirun through MPI; by others through a folder that MUSTER_STORE names and all processes share. Throws
 // kTimeout and kPeerLost naming a rank; kUnsupported when a launcher started several processes and there is no way to
 // connect them: several that know nothing of each other would be wrong silently.
-Worker connect_worker(const launch::World& world);
-
-// The workers under a supervisor as a group for good: from now on the job ends when one of them is lost.
-comm::Group connect_for_good(const strategies::Supervised& supervised);
-
-// What a session of a worker under a supervisor is told. REQUIRES: world.arena is not empty.
-strategies::Supervised supervised_worker(const launch::World& world);
-
-// connect_worker(detect_world()), and gives LibTorch and the BLAS the threads that `muster run --threads` or
-// MUSTER_THREADS says, 1 if neither does: by themselves they take what they find, and the bits change with it. A
-// session sets its own (SessionOptions::threads). `argc` and `argv` are main's own.
+//
+// Gives LibTorch and the BLAS the threads that `muster run --threads` or MUSTER_THREADS says, 1 if neither does: by
+// themselves they take what they find, and the bits change with it. A session sets its own (SessionOptions::threads).
+// `argc` and `argv` are main's own.
 Worker join(int argc, char** argv);
 
 }  // namespace muster::trainer

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/training_program.h"
@@ -32,14 +33,12 @@ class Changes : public ::testing::Test {
 
   // Once the run has its record.
   void set(const std::string& assignment) {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
     Finished result;
-    do {
-      system_clock().sleep_for(std::chrono::milliseconds(20));
+    ASSERT_TRUE(testing::eventually([&] {
       const testing::TemporaryFolder aside;  // the job's own output stands in the other
       result = run_program(aside.path(), {"set", "changed", assignment, "--runs", (folder_ / "runs").string()});
-    } while (result.exit_code != 0 && !deadline.passed());
-    ASSERT_EQ(result.exit_code, 0) << result.err;
+      return result.exit_code == 0;
+    })) << result.err;
   }
   std::filesystem::path run() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs"))
@@ -57,12 +56,11 @@ class Changes : public ::testing::Test {
   }
   // The changes whose step is known, once there are so many.
   std::vector<Json> changes(std::size_t count) const {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(30));
     std::vector<Json> found;
-    while (found.size() < count && !deadline.passed()) {
-      system_clock().sleep_for(std::chrono::milliseconds(2));
+    EXPECT_TRUE(testing::eventually([&] {
       if (std::filesystem::exists(run() / "changes.jsonl")) found = rows(testing::slurp(run() / "changes.jsonl"));
-    }
+      return found.size() >= count;
+    }));
     EXPECT_EQ(found.size(), count);
     return found;
   }

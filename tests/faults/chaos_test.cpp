@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/training_program.h"
@@ -58,6 +59,17 @@ TEST_F(ChaosTest, AJobThatIsKilledAndStoppedKeepsEveryPromise) {
   EXPECT_GT(report.at("throughput").at("ideal_steps"), 0) << result.out;
 }
 
+TEST_F(ChaosTest, SoDoesOneWhoseStateIsWithServers) {
+  const Finished result =
+      chaos({"job.toml", "--set", "parallel.strategy=parameter_server", "--faults", "kill=20", "--calm", "1",
+             "--minutes", "0.15", "--seed", "5", "--then", "stop", "--compare", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Json report = rows(result.out).back();
+  EXPECT_GE(report.at("faults").at("kill"), 1) << result.err;
+  for (const char* name : {"end", "I1", "I3", "I5"})
+    EXPECT_EQ(verdict(report, name), "pass") << name << "\n" << result.out << result.err;
+}
+
 TEST_F(ChaosTest, TheWeightsOfAnotherJobAreNotTheSame) {
   const std::vector<std::string> few{"--set", "job.steps=400", "--faults", "kill=20", "--calm", "0", "--json"};
   const Finished other = run_program(folder_.path(), {"train", "job.toml", "--quiet", "--set", "job.steps=400", "--set",
@@ -80,17 +92,15 @@ TEST_F(ChaosTest, ALedgerThatWasDoctoredFails) {
                                      "kill=6", "--calm",   "0",     "--json"};
   const testing::Failpoints slow("arena.commit.before_flip=delay=5");  // else it ends before that
   testing::Program program(folder_.path(), arguments);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   std::filesystem::path victim;
-  while (victim.empty() && !deadline.passed()) {
+  ASSERT_TRUE(testing::eventually([&] {
     // Folders come and go there: such a look ends early, and the next one finds it.
     std::error_code code;
     for (std::filesystem::recursive_directory_iterator entry(folder_ / "runs", code), end; entry != end;
          entry.increment(code))
       if (entry->path().extension() == ".ledger" && entry->file_size(code) > 10'000) victim = entry->path();
-    system_clock().sleep_for(std::chrono::milliseconds(5));
-  }
-  ASSERT_FALSE(victim.empty());
+    return !victim.empty();
+  }));
   {
     std::fstream file(victim, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(5000);
@@ -112,6 +122,8 @@ TEST_F(ChaosTest, MistakesAreToldBeforeAnythingStarts) {
   };
   mistake({"job.toml", "--faults", "kil"}, "did you mean \"kill\"?");
   mistake({"job.toml", "--set", "parallel.strategy=all_reduce"}, "does not outlive a fault");
+  mistake({"job.toml", "--set", "parallel.strategy=parameter_server", "--set", "parallel.consistency=asp", "--compare"},
+          "no two runs");
   mistake({"nothing"}, "there is no run \"nothing\"");
   mistake({"job.toml", "--reference", "nothing"}, "there is no run \"nothing\"");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/process.h"
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/training_program.h"
@@ -66,6 +67,11 @@ class Coordinator : public ::testing::Test {
     const auto step = [](const Json& now) { return now.at("step").get<std::uint64_t>(); };
     const std::uint64_t goal = step(status()) + more;
     wait_for([&](const Json& now) { return step(now) >= goal; });
+  }
+  static void wait_for_deaths(const std::vector<ProcessId>& processes, std::chrono::seconds limit) {
+    const Deadline deadline = Deadline::after(limit);
+    for (const ProcessId& process : processes)
+      ASSERT_TRUE(testing::eventually([&] { return state_of(process) == ProcessState::kGone; }, deadline));
   }
   static std::vector<ProcessId> members(const Json& status) {
     std::vector<ProcessId> all;
@@ -189,11 +195,7 @@ TEST_P(CoordinatorOfServers, ServersOfWorkersThatNobodyTakesOverEndWithThem) {
   const std::vector<ProcessId> workers = members(status());
   all.insert(all.end(), workers.begin(), workers.end());
   kill_and_wait(program);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  for (const ProcessId& process : all)
-    while (state_of(process) != ProcessState::kGone && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(10));
-  ASSERT_FALSE(deadline.passed());
+  wait_for_deaths(all, std::chrono::seconds(60));
   EXPECT_EQ(last_metric().at("event"), "interrupted");
 }
 
@@ -227,11 +229,7 @@ TEST_F(Coordinator, WorkersThatNobodyTakesOverWriteACheckpointAndEnd) {
   wait_until_it_trains(program);
   const Json before = status();
   kill_and_wait(program);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  for (const ProcessId& worker : members(before))
-    while (state_of(worker) != ProcessState::kGone && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(10));
-  ASSERT_FALSE(deadline.passed());
+  wait_for_deaths(members(before), std::chrono::seconds(60));
   const Json end = last_metric();
   EXPECT_EQ(end.at("event"), "interrupted");
   EXPECT_TRUE(std::filesystem::exists(run_folder() / "checkpoints" /
@@ -259,14 +257,10 @@ TEST_P(CoordinatorGone, ALossWhileTheOthersRegroupIsSettledToo) {
   ::kill(workers[2].pid, SIGSTOP);
   ::kill(workers[1].pid, SIGKILL);
   if (dies) {
-    system_clock().sleep_for(std::chrono::milliseconds(500));
+    system_clock().sleep_for(std::chrono::milliseconds(500));  // sleeps: the first one waits for it meanwhile
     ::kill(workers[2].pid, SIGKILL);
   }
-  const Deadline deadline = Deadline::after(std::chrono::seconds(120));
-  for (const ProcessId& worker : workers)
-    while (state_of(worker) != ProcessState::kGone && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(10));
-  ASSERT_FALSE(deadline.passed());
+  wait_for_deaths(workers, std::chrono::seconds(120));
   const Json end = last_metric();
   EXPECT_EQ(end.at("event"), "interrupted");
   EXPECT_TRUE(std::filesystem::exists(run_folder() / "checkpoints" /
@@ -276,6 +270,42 @@ TEST_P(CoordinatorGone, ALossWhileTheOthersRegroupIsSettledToo) {
 
 INSTANTIATE_TEST_SUITE_P(TheOneThatIsWaitedFor, CoordinatorGone, ::testing::Values(false, true),
                          [](const auto& info) { return std::string(info.param ? "dies" : "is_stopped"); });
+
+// A large checkpoint takes long to load: the job is there all the same.
+TEST_F(Coordinator, AJobThatLoadsItsCheckpointIsKnownAndCanBeStopped) {
+  const Finished first = run_program(folder_.path(), train_arguments(1, {"job.epochs=1"}));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const std::filesystem::path run = run_folder();
+  const testing::Failpoints armed("run.checkpoint.load=delay=600000");
+  Program resumed(folder_.path(), train_arguments(2, {"--resume"}));
+  Json now;
+  ASSERT_TRUE(testing::eventually([&] {
+    const Finished asked = run_program(folder_ / "other", {"status", run.string(), "--json"});
+    now = asked.exit_code == 0 ? rows(asked.out).front() : Json::object();
+    return now.value("state", "") == "starting";
+  })) << now
+      << resumed.err();
+  EXPECT_EQ(now.at("reason"), "loading the newest checkpoint");
+  EXPECT_EQ(now.at("coordinator").at("live"), true);
+  EXPECT_EQ(now.at("members").size(), 2U);
+  const Finished stopped = run_program(folder_ / "other", {"stop", run.string(), "--timeout", "60"});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(resumed.wait().exit_code, 128 + SIGTERM);
+  const Finished after = run_program(folder_ / "other", {"status", run.string(), "--json"});
+  EXPECT_EQ(rows(after.out).front().at("state"), "stopped");
+}
+
+TEST_F(Coordinator, AFounderThatIsLostBeforeAnybodyTrainsLeavesItsRunToTheNextOne) {
+  const Finished whole = run_program(folder_.path(), train_arguments(2, {"job.epochs=2", "job.runs=\"whole\""}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const testing::Failpoints armed("run.found=kill@rank=0,attempt=0");
+  const Finished result = run_program(folder_.path(), train_arguments(2, {"job.epochs=2"}));
+  testing::expect_same_end(result, rows(whole.out).back(), "after a loss");
+  EXPECT_THAT(result.err, HasSubstr("is lost")) << "nobody was killed";
+  const auto runs = std::filesystem::directory_iterator(folder_ / "runs");
+  EXPECT_EQ(std::distance(begin(runs), end(runs)), 1) << "a second folder was made";
+  EXPECT_EQ(status().at("state"), "finished");
+}
 
 }  // namespace
 }  // namespace muster

@@ -41,6 +41,7 @@ TEST(KillAndResume, EndsWithTheBitsOfARunThatNobodyTouched) {
   const std::vector<std::string> arguments{"train", "job.toml", "--json", "--resume"};
   for (int attempt = 1; attempt < 40; ++attempt) {
     Program program(folder.path(), arguments);
+    // sleeps: the kill falls anywhere in the run
     system_clock().sleep_for(
         std::chrono::milliseconds(static_cast<long>(random.below(static_cast<std::uint64_t>(whole)))));
     const Finished result = testing::kill_everything(program);

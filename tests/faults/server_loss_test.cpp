@@ -14,7 +14,6 @@
 
 #include <fmt/format.h>
 
-#include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
@@ -27,6 +26,7 @@
 #include "muster/strategies/parameter_server/server.h"
 #include "muster/strategies/parameter_server/shard.h"
 #include "muster/strategies/parameter_server/shm_transport.h"
+#include "support/eventually.h"
 #include "support/other_user.h"
 
 namespace muster::strategies {
@@ -87,7 +87,7 @@ class Job {
             return;
           }
         }
-        std::this_thread::sleep_for(2ms);
+        std::this_thread::sleep_for(2ms);  // sleeps: between two looks of the keeper
       }
     });
     Client client(client_options(0));
@@ -163,20 +163,18 @@ class Job {
 
   // Until all servers live that should and nothing is to be moved, by a later map than `generation`; its generation.
   std::uint64_t wait_until_settled(std::uint64_t generation) {
-    const Deadline deadline = Deadline::after(kLong);
     ServerMaps maps(store_);
-    for (;;) {
+    const auto settled = [&] {
       maps.look();
       const control::ServerMap& map = maps.current();
       const auto living =
           std::count_if(map.servers.begin(), map.servers.end(), [](const auto& seat) { return !seat.address.empty(); });
-      if (map.generation > generation && living == wanted_ && !map.unsettled()) return map.generation;
-      if (deadline.passed() || !failure().empty()) {
-        ADD_FAILURE() << failure() << map.to_text();
-        return 0;
-      }
-      std::this_thread::sleep_for(2ms);
-    }
+      return map.generation > generation && living == wanted_ && !map.unsettled();
+    };
+    bool done = false;
+    EXPECT_TRUE(testing::eventually([&] { return (done = settled()) || !failure().empty(); }, Deadline::after(kLong)));
+    EXPECT_TRUE(done) << failure() << maps.current().to_text();
+    return done ? maps.current().generation : 0;
   }
 
  private:
@@ -200,27 +198,12 @@ struct Goal {
   void end_soon() { steps = begun + 2; }
 };
 
-Header lease_of(const Job& job, std::uint32_t worker, std::uint64_t step) {
-  Header lease;
-  lease.verb = Verb::kLease;
-  lease.chunk = job.book();
-  lease.step = step;
-  lease.first = kLanes;
-  lease.second = worker | std::uint64_t{kWorkers} << 32;
-  lease.version = 1;
-  lease.flags = static_cast<std::uint32_t>(Want::kLane);
-  return lease;
+LeaseRequest lease_of(std::uint32_t worker, std::uint64_t step) {
+  return {Want::kLane, step, kLanes, worker, kWorkers, 1};
 }
 
-Header entry_of(const Job& job, std::uint64_t step, const Header& granted) {
-  Header done;
-  done.verb = Verb::kPush;
-  done.chunk = job.book();
-  done.step = step;
-  done.lane = granted.lane;
-  done.first = kLanes;
-  done.version = granted.version;
-  return done;
+PushEntryRequest entry_of(std::uint64_t step, const LeaseReply& granted) {
+  return {.step = step, .lane = granted.lane, .lanes = kLanes, .leased_version = granted.updates};
 }
 
 // A worker as the strategy is one: leases lanes, pushes every chunk, writes the lane into the book.
@@ -229,37 +212,30 @@ void work(Job& job, std::uint32_t number, Goal& goal) {
   client.find_servers(Deadline::after(kLong));
   std::vector<float> gradient(job.plan().layout.size());
   std::vector<float> pulled(job.plan().layout.size());
-  std::vector<std::byte> entry(sizeof(LaneEntry) + job.plan().buffers.bytes);
+  const std::vector<std::byte> buffers(job.plan().buffers.bytes);
   for (std::uint64_t step = 0; step < goal.steps; ++step) {
     for (std::uint64_t begun = goal.begun; begun < step && !goal.begun.compare_exchange_weak(begun, step);)
       ;
     const Deadline deadline = Deadline::after(kLong);
     for (;;) {
-      const Header granted = client.call(lease_of(job, number, step), {}, {}, deadline);
-      if (granted.status == Status::kWait) continue;
-      if (static_cast<Grant>(granted.flags) != Grant::kLane) break;
+      const Reply answer = client.call(job.book(), lease_of(number, step), {}, {}, deadline);
+      if (answer.status == Status::kWait) continue;
+      const LeaseReply granted = details_of<LeaseReply>(answer);
+      if (granted.grant != Grant::kLane) break;
       std::fill(gradient.begin(), gradient.end(), gradient_of(step, granted.lane));
       std::vector<Client::Ticket> tickets;
       for (std::uint32_t chunk = 0; chunk < job.chunks().size(); ++chunk) {
         const ServerChunk& place = job.chunks()[chunk];
-        Header pull;
-        pull.verb = Verb::kPull;
-        pull.chunk = chunk;
+        tickets.push_back(client.start(chunk, PullRequest{}, {},
+                                       std::as_writable_bytes(std::span(pulled).subspan(place.begin, place.floats())),
+                                       deadline));
+        const PushLaneRequest push{.step = step, .lane = granted.lane, .lanes = kLanes, .rate = 1};
         tickets.push_back(client.start(
-            pull, {}, std::as_writable_bytes(std::span(pulled).subspan(place.begin, place.floats())), deadline));
-        Header push;
-        push.verb = Verb::kPush;
-        push.chunk = chunk;
-        push.step = step;
-        push.lane = granted.lane;
-        push.first = kLanes;
-        push.rate = 1;
-        tickets.push_back(
-            client.start(push, std::as_bytes(std::span(gradient).subspan(place.begin, place.floats())), {}, deadline));
+            chunk, push, std::as_bytes(std::span(gradient).subspan(place.begin, place.floats())), {}, deadline));
       }
       for (const Client::Ticket ticket : tickets)
         client.finish(ticket, deadline);
-      client.call(entry_of(job, step, granted), entry, {}, deadline);
+      client.call(job.book(), entry_of(step, granted), buffers, {}, deadline);
     }
   }
 }
@@ -319,7 +295,7 @@ std::uint64_t train_under_fire(Job& job, int kills) {
   std::uint64_t settled = job.wait_until_settled(0);
   return train_while(job, [&] {
     if (kills-- <= 0 || settled == 0) return false;
-    // Long enough that a server has lasted when it is its turn again.
+    // sleeps: long enough that a server has lasted when it is its turn again
     std::this_thread::sleep_for(std::chrono::milliseconds(400 + random() % 100));
     EXPECT_TRUE(job.kill_one());
     settled = job.wait_until_settled(settled);
@@ -384,10 +360,7 @@ void expect_copies_agree(Job& job) {
 
 Json report_of(Client& client, std::uint32_t chunk) {
   std::vector<std::byte> text(4096);
-  Header report;
-  report.verb = Verb::kReport;
-  report.chunk = chunk;
-  const Header reply = client.call(report, {}, text, Deadline::after(kLong));
+  const Reply reply = client.call(chunk, ReportRequest{}, {}, text, Deadline::after(kLong));
   return Json::parse(std::string(reinterpret_cast<const char*>(text.data()), reply.bytes));
 }
 
@@ -423,13 +396,14 @@ TEST(ServerLossOfTheBook, TheEventLogHasWhatItsCopyHas) {
   Client client(job.client_options(0));
   client.find_servers(Deadline::after(kLong));
   const std::uint64_t settled = job.wait_until_settled(0);
-  const std::vector<std::byte> entry(sizeof(LaneEntry) + job.plan().buffers.bytes);
+  const std::vector<std::byte> buffers(job.plan().buffers.bytes);
   for (std::uint64_t step = 0; step < kSteps; ++step) {
     for (std::uint32_t lane = 0; lane < kLanes;) {
-      const Header granted = client.call(lease_of(job, 0, step), {}, {}, Deadline::after(kLong));
-      if (granted.status == Status::kWait) continue;
-      ASSERT_EQ(static_cast<Grant>(granted.flags), Grant::kLane);
-      client.call(entry_of(job, step, granted), entry, {}, Deadline::after(kLong));
+      const Reply answer = client.call(job.book(), lease_of(0, step), {}, {}, Deadline::after(kLong));
+      if (answer.status == Status::kWait) continue;
+      const LeaseReply granted = details_of<LeaseReply>(answer);
+      ASSERT_EQ(granted.grant, Grant::kLane);
+      client.call(job.book(), entry_of(step, granted), buffers, {}, Deadline::after(kLong));
       ++lane;
     }
   }
@@ -461,7 +435,7 @@ TEST_P(ServerLossToAnotherUser, WhoTakesTheNameOfADeadServerGetsNothingAndTheJob
   if (job.plan().grpc) name = name.substr(name.find(':') + 1);
   testing::OtherUser::Heard heard;
   const std::uint64_t steps = train_while(job, [&] {
-    std::this_thread::sleep_for(50ms);
+    std::this_thread::sleep_for(50ms);  // sleeps: while it trains
     job.kill(1);
     testing::OtherUser other(name, job.plan().grpc ? SOCK_STREAM : SOCK_SEQPACKET);
     job.wait_until_settled(settled);
@@ -487,7 +461,7 @@ TEST_P(ServerScaling, ServersComeAndGoUnderLoadAndNoUpdateIsLostOrDoubled) {
   const std::vector<int> numbers{4, 2, 3, static_cast<int>(copies), 3};
   auto next = numbers.begin();
   const std::uint64_t steps = train_while(job, [&] {
-    std::this_thread::sleep_for(50ms);
+    std::this_thread::sleep_for(50ms);  // sleeps: while it trains
     job.scale(*next);
     return ++next != numbers.end();
   });
@@ -508,7 +482,7 @@ INSTANTIATE_TEST_SUITE_P(Copies, ServerScaling, ::testing::Values(1U, 2U));
 TEST(ServerScalingAndLoss, AServerThatDiesWhileItIsLeavingTakesNothingWithIt) {
   Job job(small_plan(Consistency::kAsp, 3, 2));
   const std::uint64_t steps = train_while(job, [&] {
-    std::this_thread::sleep_for(50ms);
+    std::this_thread::sleep_for(50ms);  // sleeps: while it trains
     job.leave_and_kill(2);
     job.wait_until_settled(1);
     return false;
@@ -526,27 +500,19 @@ TEST(ServerFencing, OnlyThePrimaryOfAChunkWritesToItsCopies) {
   client.find_servers(Deadline::after(kLong));
   const std::vector<std::byte> old = client.read_chunk(0, job.most(), Deadline::after(kLong));
   const std::vector<float> ones(job.chunks()[0].floats(), 1.0F);
-  Header push;
-  push.verb = Verb::kPush;
-  push.flags = kOwnUpdate;
-  push.rate = 1;
-  ASSERT_EQ(client.call(push, std::as_bytes(std::span(ones)), {}, Deadline::after(kLong)).version, 1U);
+  const PushUpdateRequest push{.rate = 1};
+  ASSERT_EQ(client.call(0, push, std::as_bytes(std::span(ones)), {}, Deadline::after(kLong)).version, 1U);
 
   // The third server is none yet: this test takes its place.
   const std::string address = client.map().servers[*client.map().primary(0)].address;
   const auto other = connect_shm(address, kWorkers + 2, Deadline::after(kLong));
-  Header fill;
-  fill.verb = Verb::kFill;
-  fill.flags = kCopied;
-  fill.generation = client.map().generation;
-  fill.second = old.size();
+  const Request fill{.generation = client.map().generation, .verb = FillRequest{0, old.size()}};
   ASSERT_LE(old.size(), job.most());
   const auto call = other->start(fill, old, {}, Deadline::after(kLong));
   EXPECT_EQ(other->wait(call, Deadline::after(kLong)).status, Status::kStale);
-  Header pull;
-  pull.verb = Verb::kPull;
   std::vector<float> pulled(ones.size());
-  EXPECT_EQ(client.call(pull, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong)).version, 1U);
+  EXPECT_EQ(
+      client.call(0, PullRequest{}, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong)).version, 1U);
 }
 
 // Nobody sees from outside that it does nothing: its process runs.
@@ -565,11 +531,12 @@ TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
   Job job(small_plan(Consistency::kAsp, 2, 2));
   ASSERT_TRUE(job.kill_one());
   ASSERT_TRUE(job.kill_one() || job.kill_one());
-  const Deadline deadline = Deadline::after(kLong);
-  while (job.failure().empty() && !deadline.passed()) {
-    job.kill_one();
-    std::this_thread::sleep_for(1ms);
-  }
+  EXPECT_TRUE(testing::eventually(
+      [&] {
+        job.kill_one();
+        return !job.failure().empty();
+      },
+      Deadline::after(kLong)));
   EXPECT_NE(job.failure().find("--resume"), std::string::npos) << job.failure();
 }
 
@@ -579,19 +546,15 @@ TEST(ServerLossOfThePrimary, ItsSuccessorKnowsTheUpdatesOfEveryClient) {
   client.find_servers(Deadline::after(kLong));
   const std::vector<float> ones(job.chunks()[0].floats(), 1.0F);
   const auto push = [&](std::uint64_t id) {
-    Header header;
-    header.verb = Verb::kPush;
-    header.id = id;
-    header.flags = kOwnUpdate;
-    header.rate = 1;
-    return client.call(header, std::as_bytes(std::span(ones)), {}, Deadline::after(kLong));
+    const PushUpdateRequest update{.update = id, .rate = 1};
+    return client.call(0, update, std::as_bytes(std::span(ones)), {}, Deadline::after(kLong));
   };
   for (std::uint64_t id = 0; id < 10; ++id)
     EXPECT_EQ(push(id).version, id + 1);
   const std::uint64_t settled = job.wait_until_settled(0);
   job.kill(*client.map().primary(0));
   job.wait_until_settled(settled);
-  const Header repeated = push(9);
+  const Reply repeated = push(9);
   EXPECT_EQ(repeated.status, Status::kDuplicate);
   EXPECT_EQ(repeated.version, 10U);
 }
@@ -604,28 +567,21 @@ TEST(ServerLossOfTheOnlyCopy, IsReportedExactly) {
   client.find_servers(Deadline::after(kLong));
   const std::vector<float> ones(job.plan().layout.size(), 1.0F);
   const auto push = [&](std::uint64_t id) {
-    Header header;
-    header.verb = Verb::kPush;
-    header.id = id;
-    header.flags = kOwnUpdate;
-    header.rate = 1;
+    const PushUpdateRequest update{.update = id, .rate = 1};
     const ServerChunk& place = job.chunks()[0];
-    return client.call(header, std::as_bytes(std::span(ones).subspan(place.begin, place.floats())), {},
+    return client.call(0, update, std::as_bytes(std::span(ones).subspan(place.begin, place.floats())), {},
                        Deadline::after(kLong));
   };
   for (std::uint64_t id = 0; id < 100; ++id)
     push(id);
   const std::filesystem::path snapshot = std::filesystem::path(job.plan().folder) / "server-0" / "chunk-0";
-  const Deadline deadline = Deadline::after(kLong);
-  while (!std::filesystem::exists(snapshot) && !deadline.passed())
-    std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(snapshot); }, Deadline::after(kLong)));
   for (std::uint64_t id = 100; id < 300; ++id)
     push(id);
   ASSERT_TRUE(job.kill_one());
   std::vector<float> pulled(job.chunks()[0].floats());
-  Header pull;
-  pull.verb = Verb::kPull;
-  const Header after = client.call(pull, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong));
+  const Reply after =
+      client.call(0, PullRequest{}, {}, std::as_writable_bytes(std::span(pulled)), Deadline::after(kLong));
   const Json counted = report_of(client, 0);
   EXPECT_EQ(counted.at("lost_updates").get<std::uint64_t>(), 300 - after.version);
   EXPECT_EQ(pulled[0], -static_cast<float>(after.version));

@@ -2,16 +2,19 @@
 //
 // Any input is accepted or refused with a muster::Error whose text is fit for --json output. What is accepted prints as
 // TOML that reads back to the same values.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "muster/base/config.h"
 
 namespace {
 
-struct Job {
+struct Values {
   bool flag = false;
   std::int64_t count = 1;
   double rate = 0.5;
@@ -25,24 +28,29 @@ struct Job {
   std::optional<std::vector<double>> maybe_weights;
   std::int64_t epochs = 1;
   std::string optimizer = "sgd";
+};
+
+// Made once and set back to the defaults for each input: making one takes as long as reading a short input.
+struct Job {
+  Values values;
   muster::Schema schema;
 
   Job() {
     muster::Section& any = schema.section("a", "Every type.");
-    any.field("flag", &flag, "");
-    any.field("count", &count, "");
-    any.field("rate", &rate, "");
-    any.field("name", &name, "");
-    any.field("sizes", &sizes, "");
-    any.field("weights", &weights, "");
-    any.field("words", &words, "");
-    any.field("maybe_count", &maybe_count, "");
-    any.field("maybe_rate", &maybe_rate, "");
-    any.field("maybe_name", &maybe_name, "");
-    any.field("maybe_weights", &maybe_weights, "");
+    any.field("flag", &values.flag, "");
+    any.field("count", &values.count, "");
+    any.field("rate", &values.rate, "");
+    any.field("name", &values.name, "");
+    any.field("sizes", &values.sizes, "");
+    any.field("weights", &values.weights, "");
+    any.field("words", &values.words, "");
+    any.field("maybe_count", &values.maybe_count, "");
+    any.field("maybe_rate", &values.maybe_rate, "");
+    any.field("maybe_name", &values.maybe_name, "");
+    any.field("maybe_weights", &values.maybe_weights, "");
     muster::Section& job = schema.section("job", "With limits.");
-    job.field("epochs", &epochs, "").range(1, 1000);
-    job.field("optimizer", &optimizer, "").one_of({"sgd", "adam"}).non_empty();
+    job.field("epochs", &values.epochs, "").range(1, 1000);
+    job.field("optimizer", &values.optimizer, "").one_of({"sgd", "adam"}).non_empty();
   }
 };
 
@@ -62,9 +70,19 @@ bool accepted(const Body& body) {
   }
 }
 
+// Whether these values were read back before, as far as is remembered: most inputs that are accepted set nothing, or
+// what another has set. (Nothing is allocated, which would look like a leak.)
+bool was_checked(const std::string& text) {
+  static std::array<std::size_t, 4096> checked{};
+  const std::size_t hash = std::hash<std::string>()(text);
+  return std::exchange(checked[hash % checked.size()], hash) == hash;
+}
+
 void expect_reads_back(const Job& job) {
   const std::string text = job.schema.to_toml();
-  Job copy;
+  if (was_checked(text)) return;
+  static Job copy;
+  copy.values = {};
   copy.schema.load_text(text, "resolved.toml");
   expect(copy.schema.to_toml() == text);
   expect(!job.schema.to_json().dump().empty());
@@ -77,7 +95,8 @@ void expect_reads_back(const Job& job) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
-  Job job;
+  static Job job;
+  job.values = {};
   const bool taken = accepted([&] {
     switch (data[0] % 4) {
       case 0:

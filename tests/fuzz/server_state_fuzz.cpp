@@ -1,14 +1,12 @@
-// What a parameter server is sent: states of chunks and of the book, calls, and frames of a stream. The first byte says
-// which. Whatever it is, it is refused or taken; nothing outside of it is touched, and what was taken can be worked
-// with: a state is followed by a call.
-#include <zlib.h>
-
+// What a parameter server is sent: heads of messages, states of chunks and of the book, calls, and frames of a stream.
+// The first byte says which. Whatever it is, it is refused or taken; nothing outside of it is touched, and what was
+// taken can be worked with: a state is followed by calls.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -34,38 +32,104 @@ const ServerPlan& small_plan() {
   return plan;
 }
 
-// A call: its header, then its body.
-template <typename Take>
-void call(std::span<const std::byte> bytes, const Take& take) {
-  Header header;
-  if (bytes.size() < sizeof header) return;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  take(header, bytes.subspan(sizeof header));
+// The next so many bytes, or what there is.
+std::span<const std::byte> take(std::span<const std::byte>& bytes, std::size_t count) {
+  const std::span<const std::byte> part = bytes.first(std::min(count, bytes.size()));
+  bytes = bytes.subspan(part.size());
+  return part;
+}
+std::size_t take_byte(std::span<const std::byte>& bytes) {
+  const std::span<const std::byte> one = take(bytes, 1);
+  return one.empty() ? 0 : static_cast<std::size_t>(one[0]);
 }
 
-// Frames of one stream: the lengths of header and body in three bytes, then both. The checksum is made right, which
-// mutation alone would never find.
-void join(std::string_view bytes) {
-  constexpr std::size_t kChecksumAt = 16;
-  FrameJoiner joiner(1 << 16);
-  const auto take = [&](std::size_t count) {
-    const std::string_view part = bytes.substr(0, count);
-    bytes.remove_prefix(part.size());
-    return part;
+// Up to seven requests, each with the length of its head before it; before all, how many there are. What is left of the
+// bytes is a state, or a body.
+std::vector<Request> take_requests(std::span<const std::byte>& bytes) {
+  std::vector<Request> requests(take_byte(bytes) % 8);
+  for (Request& request : requests)
+    request = decode_request(take(bytes, take_byte(bytes)));
+  return requests;
+}
+
+// A call of the book. Mutation would not find the step that is due, nor the lanes that count.
+void call(Book& book, Verb verb, bool due, std::uint64_t& mask, std::span<const std::byte> buffers) {
+  if (auto* const lease = std::get_if<LeaseRequest>(&verb)) {
+    if (due) lease->step = book.floor();
+    if (const auto answer = book.lease(lease->place, *lease)) mask = answer->mask;
+  } else if (auto* const push = std::get_if<PushEntryRequest>(&verb)) {
+    if (due) push->step = book.floor();
+    book.push(0, *push, buffers);
+  } else if (auto* const close = std::get_if<CloseRequest>(&verb)) {
+    if (due) *close = {book.floor(), mask, close->gradient_norm, close->skipped};
+    book.close(0, *close);
+  }
+}
+
+void call(Shard& shard, std::uint32_t client, const Verb& verb, std::span<const std::byte> body) {
+  if (const auto* const lane = std::get_if<PushLaneRequest>(&verb))
+    shard.push(0, *lane, body);
+  else if (const auto* const update = std::get_if<PushUpdateRequest>(&verb))
+    shard.push(0, client, *update, body);
+  else if (const auto* const records = std::get_if<RecordsRequest>(&verb))
+    shard.records(0, *records);
+  else if (const auto* const apply = std::get_if<ApplyRequest>(&verb))
+    shard.apply(0, *apply);
+}
+
+void call_book(std::span<const std::byte> bytes, bool with_state) {
+  Book book(small_plan());
+  const std::vector<Request> requests = take_requests(bytes);
+  if (with_state) book.write(bytes);
+  std::uint64_t mask = 0;
+  for (const Request& request : requests)
+    call(book, request.verb, with_state, mask, bytes.first(std::min(bytes.size(), small_plan().buffers.bytes)));
+  book.read();
+}
+
+void call_shard(std::span<const std::byte> bytes) {
+  static std::vector<std::byte> memory(Shard::memory_bytes(small_plan()) + 4096);
+  auto* base = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
+  Shard shard(small_plan(), {base, Shard::memory_bytes(small_plan())});
+  const std::vector<Request> requests = take_requests(bytes);
+  shard.write(0, bytes);
+  const auto part = bytes.last(std::min(bytes.size(), shard.chunks()[0].floats() * sizeof(float)));
+  const std::vector<std::byte> body(part.begin(), part.end());  // aligned, as bodies are
+  for (const Request& request : requests)
+    call(shard, request.chunk, request.verb, body);
+  shard.read(0);
+}
+
+// What is taken is written as it was read.
+void decode(std::span<const std::byte> bytes) {
+  const auto same = [&](const Head& head) {
+    if (!std::ranges::equal(head.view(), bytes)) std::abort();
   };
-  while (bytes.size() > 3) {
-    const std::string_view lengths = take(3);
-    std::string header(take(static_cast<std::uint8_t>(lengths[0])));
-    const std::string_view body =
-        take(static_cast<std::uint8_t>(lengths[1]) << 8 | static_cast<std::uint8_t>(lengths[2]));
-    if (header.size() >= kChecksumAt + sizeof(std::uint32_t)) {
-      std::memset(header.data() + kChecksumAt, 0, sizeof(std::uint32_t));
-      const uLong head = ::crc32_z(0, reinterpret_cast<const Bytef*>(header.data()), header.size());
-      const auto sum = static_cast<std::uint32_t>(
-          body.empty() ? head : ::crc32_z(head, reinterpret_cast<const Bytef*>(body.data()), body.size()));
-      std::memcpy(header.data() + kChecksumAt, &sum, sizeof sum);
-    }
-    joiner.add(header, body);
+  try {
+    same(encode(decode_request(bytes)));
+    return;
+  } catch (const muster::Error&) {
+  }
+  same(encode(decode_reply(bytes)));
+}
+
+// Frames of one stream: call, part and the lengths of all, of the head and of this body in a byte or two each, then
+// head and body. The checksum is made right, which mutation alone would never find.
+void join(std::span<const std::byte> bytes) {
+  FrameJoiner joiner(1 << 16);
+  while (bytes.size() > 7) {
+    Frame frame;
+    frame.call = take_byte(bytes);
+    frame.part = static_cast<std::uint32_t>(take_byte(bytes));
+    frame.body_bytes = take_byte(bytes) << 8;
+    frame.body_bytes |= take_byte(bytes);
+    const std::size_t head = take_byte(bytes);
+    std::size_t body = take_byte(bytes) << 8;
+    body |= take_byte(bytes);
+    frame.head = take(bytes, head);
+    frame.body = take(bytes, body);
+    frame.checksum = checksum_of(frame);
+    if (const auto message = joiner.add(frame)) decode_request(message->head.view());
   }
 }
 
@@ -74,43 +138,25 @@ void join(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t size) {
   if (size == 0) return 0;
   const std::span<const std::byte> bytes = std::as_bytes(std::span(input + 1, size - 1));
-  static std::vector<std::byte> memory(Shard::memory_bytes(small_plan()) + 4096);
-  auto* base = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
   try {
-    Book book(small_plan());
-    Shard shard(small_plan(), {base, Shard::memory_bytes(small_plan())});
-    switch (input[0] % 5) {
+    switch (input[0] % 6) {
       case 0:
-        call(bytes, [&](Header header, std::span<const std::byte> state) {
-          book.write(state);
-          header.step = book.floor();
-          if (const auto finish = book.lease(header)) header.second = finish->header.second;
-          book.apply(header);
-        });
+        call_book(bytes, true);
         break;
       case 1:
-        call(bytes, [&](Header header, std::span<const std::byte> state) {
-          header.chunk = 0;
-          shard.write(0, state);
-          const auto body = state.last(std::min(state.size(), shard.chunks()[0].floats() * sizeof(float)));
-          shard.push(header, std::vector<std::byte>(body.begin(), body.end()));  // aligned, as bodies are
-          shard.records(header);
-          shard.apply(header);
-          shard.read(0);
-        });
+        call_shard(bytes);
         break;
       case 2:
-        call(bytes, [&](const Header& header, std::span<const std::byte> body) {
-          book.lease(header);
-          book.push(header, body);
-          book.apply(header);
-        });
+        call_book(bytes, false);
         break;
       case 3:
-        join({reinterpret_cast<const char*>(input + 1), size - 1});
+        join(bytes);
         break;
       case 4:
         muster::control::ServerMap::from_text({reinterpret_cast<const char*>(input + 1), size - 1});
+        break;
+      case 5:
+        decode(bytes);
         break;
     }
   } catch (const muster::Error&) {

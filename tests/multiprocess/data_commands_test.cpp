@@ -379,6 +379,73 @@ TEST_F(DataCommands, InitLooksAtPictures) {
   EXPECT_THAT(testing::slurp(folder_ / "pets.toml"), HasSubstr("on_bad_sample = \"skip\"     # 1 cannot be used"));
 }
 
+TEST_F(DataCommands, CheckNamesEveryPictureThatCannotBeUsed) {
+  for (int i = 0; i < 12; ++i)
+    testing::spill_bmp(folder_ / fmt::format("pets/{}/{}.bmp", i % 2 == 0 ? "cat" : "dog", i), i % 2 == 0 ? 40 : 200);
+  const std::vector<std::string> command{
+      "data", "check", "pictures", "--path", "pets", "--set", "data.shape=[3, 16, 16]"};
+  const Finished good = muster(command);
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("0 bad of 12 samples"));
+  testing::spill(folder_ / "pets/cat/broken.bmp", "no picture");
+  const std::string whole = testing::slurp(folder_ / "pets/dog/1.bmp");
+  testing::spill(folder_ / "pets/dog/cut.bmp", whole.substr(0, whole.size() / 2));
+  testing::spill(folder_ / "pets/dog/moving.gif", "GIF89a");
+  const Finished bad = muster(command);
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("pets/cat/broken.bmp: "), HasSubstr("pets/dog/cut.bmp: "),
+                             HasSubstr("2 bad of 14 samples"), HasSubstr("gif")));
+  EXPECT_THAT(bad.err, HasSubstr("on_bad_sample"));
+  const Json row = rows(muster({"data", "check", "pets", "--json"}).out).at(0);
+  EXPECT_EQ(row.at("bad_samples"), 2) << "by the folder alone: " << row;
+}
+
+TEST_F(DataCommands, PicturesWithLabelsInATableTrain) {
+  std::string table = "picture,ignored,kind\n";
+  for (int i = 0; i < 40; ++i) {
+    testing::spill_bmp(folder_ / fmt::format("photos/{}/{}.bmp", i % 3, i), i % 2 == 0 ? 40 : 200);
+    table += fmt::format("{}/{}{},x,{}\n", i % 3, i, i % 5 == 0 ? "" : ".bmp", i % 2 == 0 ? "dark" : "light");
+  }
+  testing::spill(folder_ / "photos.csv", table);
+  testing::spill(folder_ / "job.toml",
+                 "[job]\nname = \"photos\"\nepochs = 8\n[data]\nsource = \"pictures\"\npath = \"photos\"\n"
+                 "labels = \"photos.csv\"\nfile_column = \"picture\"\ntarget = \"kind\"\nshape = [3, 16, 16]\n"
+                 "batch = 8\n[model]\nname = \"mlp\"\nhidden = [8]\n[optimizer]\nname = \"adam\"\nlr = 0.01\n");
+  const Json end = train({"job.toml"});
+  EXPECT_EQ(end.at("test_accuracy"), 1.0) << "dark and light are told apart: " << end;
+  // The names of the classes are the table's.
+  const std::string run = end.at("run");
+  const Finished predicted = muster({"predict", run, "--data", "photos/0/0.bmp", "photos/1/1.bmp", "--out", "-"});
+  ASSERT_EQ(predicted.exit_code, 0) << predicted.err;
+  EXPECT_THAT(predicted.out, AllOf(HasSubstr("0.bmp,dark"), HasSubstr("1.bmp,light")));
+  testing::spill(folder_ / "photos.csv", table + "nowhere.bmp,x,dark\n");
+  const Finished missing = muster({"train", "job.toml"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("nowhere.bmp"));
+}
+
+TEST_F(DataCommands, InitDoesAsItIsToldOnTheCommandLine) {
+  std::string table = "size,rooms\n";
+  for (int i = 0; i < 60; ++i)
+    table += fmt::format("{}.5,{}\n", i, i % 4);
+  testing::spill(folder_ / "t.csv", table);
+  ASSERT_EQ(muster({"init", "t.csv", "-o", "classes.toml", "--task", "classification"}).exit_code, 0);
+  ASSERT_EQ(muster({"init", "t.csv", "-o", "numbers.toml", "--task", "regression"}).exit_code, 0);
+  EXPECT_THAT(testing::slurp(folder_ / "classes.toml"), ::testing::Not(HasSubstr("regression")));
+  EXPECT_THAT(testing::slurp(folder_ / "numbers.toml"), HasSubstr("task = \"regression\""));
+  for (const char* job : {"classes.toml", "numbers.toml"})
+    EXPECT_EQ(muster({"check", job}).exit_code, 0) << job;
+  EXPECT_EQ(muster({"init", "t.csv", "-o", "no.toml", "--task", "guessing"}).exit_code, 2);
+  for (int i = 0; i < 12; ++i)
+    testing::spill_bmp(folder_ / fmt::format("pets/{}/{}.bmp", i % 2 == 0 ? "cat" : "dog", i), 100);
+  ASSERT_EQ(muster({"init", "pets", "--shape", "1,8,12"}).exit_code, 0);
+  EXPECT_THAT(testing::slurp(folder_ / "pets.toml"), HasSubstr("shape = [1, 8, 12]"));
+  EXPECT_EQ(muster({"check", "pets.toml"}).exit_code, 0);
+  for (const char* shape : {"8", "1,8", "2,8,8", "1,0,8"})
+    EXPECT_EQ(muster({"init", "pets", "-o", "no.toml", "--shape", shape}).exit_code, 2) << shape;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "no.toml"));
+}
+
 TEST_F(DataCommands, KeysOfOtherSourcesAreRefused) {
   testing::spill(folder_ / "job.toml", "[data]\nsource = \"csv\"\npath = \"t.csv\"\nwindow = 8\n");
   const Finished result = muster({"check", "job.toml"});

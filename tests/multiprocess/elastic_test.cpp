@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/training_program.h"
@@ -36,14 +37,14 @@ class Elastic : public ::testing::Test {
   }
   // The status once so many workers train.
   Json wait_for_workers(std::size_t count) const {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-    while (!deadline.passed()) {
-      Json now = status();
-      if (now.is_object() && running(now) == count) return now;
-      system_clock().sleep_for(std::chrono::milliseconds(20));
-    }
-    ADD_FAILURE() << "there are no " << count << " workers: " << status() << "\n" << testing::slurp(folder_ / "stderr");
-    return {};
+    Json now;
+    EXPECT_TRUE(testing::eventually([&] {
+      now = status();
+      return now.is_object() && running(now) == count;
+    })) << "there are no "
+        << count << " workers: " << now << "\n"
+        << testing::slurp(folder_ / "stderr");
+    return now;
   }
   static std::size_t running(const Json& status) {
     std::size_t count = 0;
@@ -53,14 +54,13 @@ class Elastic : public ::testing::Test {
   }
   // Until so many servers are there, and none is on its way out.
   void wait_for_servers(int count) const {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
     Json now;
-    while (!deadline.passed()) {
+    EXPECT_TRUE(testing::eventually([&] {
       now = status();
-      if (now.is_object() && now.at("servers").at("serving") == count && now.at("servers").at("leaving") == 0) return;
-      system_clock().sleep_for(std::chrono::milliseconds(20));
-    }
-    ADD_FAILURE() << "there are no " << count << " servers: " << now << "\n" << testing::slurp(folder_ / "stderr");
+      return now.is_object() && now.at("servers").at("serving") == count && now.at("servers").at("leaving") == 0;
+    })) << "there are no "
+        << count << " servers: " << now << "\n"
+        << testing::slurp(folder_ / "stderr");
   }
   // The checkpoint of that step has the weights of as many steps by one worker of shared_sync, in one go.
   void expect_undisturbed_weights(std::uint64_t step, std::vector<std::string> more = {}) const {

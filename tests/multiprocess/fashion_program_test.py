@@ -54,20 +54,20 @@ def run_hurt(muster, program, folder):
     deadline = time.monotonic() + 60
     while not glob.glob(os.path.join(folder, "runs", "fashion-*", "control.token")):  # written when they train
         assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.01)  # sleeps: polls, with a deadline
     victims = workers_of(process.pid)
     for victim in victims:
         if victim != victims[0]:
-            time.sleep(1)  # a lane in which two of them die would be blamed for it
+            time.sleep(1)  # sleeps: a lane in which two of them die would be blamed for it
         os.kill(victim, signal.SIGKILL)
         while victim in workers_of(process.pid) or len(workers_of(process.pid)) < len(victims):
             assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
+            time.sleep(0.01)  # sleeps: polls, with a deadline
     check_what_is_seen(muster, folder, victims)
     subprocess.run([muster, "scale", "fashion", "1"], cwd=folder, check=True)
     while len(workers_of(process.pid)) > 1:
         assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.01)  # sleeps: polls, with a deadline
     text, _ = process.communicate(timeout=100)
     assert process.returncode == 0, process.returncode
     return text, weights_in(folder)

@@ -11,6 +11,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/control_server.h"
 #include "muster/data/ledger.h"
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -74,9 +75,52 @@ TEST_F(JobCommandsTest, NothingRuns) {
   const Finished none = muster({"status"});
   EXPECT_EQ(none.exit_code, 0) << none.err;
   EXPECT_THAT(none.out, HasSubstr("No job runs under runs"));
-  const Finished no_record = muster({"scale", "small", "2"});
-  EXPECT_EQ(no_record.exit_code, 2);
-  EXPECT_THAT(no_record.err, HasSubstr("control.db"));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"scale", "small", "2"}, {"set", "small", "optimizer.lr=1"}}) {
+    const Finished no_record = muster(command);
+    EXPECT_EQ(no_record.exit_code, 2);
+    EXPECT_THAT(no_record.err, AllOf(HasSubstr("does not run any more"), HasSubstr("No job runs under runs")));
+  }
+}
+
+TEST_F(JobCommandsTest, ACommandToANameThatNothingRunsUnderNamesWhatDoes) {
+  coordinate();
+  std::filesystem::create_directories(folder_ / "runs/older-20251115-193427");
+  spill(folder_ / "runs/older-20251115-193427/job.toml", "");
+  for (const std::string name : {"larger", "older"}) {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"stop", name}, {"scale", name, "2"}, {"set", name, "optimizer.lr=1"}}) {
+      const Finished result = muster(command);
+      EXPECT_EQ(result.exit_code, 2) << command[0] << " " << name << ": " << result.err;
+      EXPECT_THAT(result.err, HasSubstr("Running under runs: small-20261115-193427.")) << command[0] << " " << name;
+    }
+  }
+}
+
+TEST_F(JobCommandsTest, SetOnAProgramOfTheUsersSaysThatItHasNoKeys) {
+  coordinate();
+  std::filesystem::remove(run() / "job.toml");
+  const Finished set = muster({"set", "small", "optimizer.lr=1"});
+  EXPECT_EQ(set.exit_code, 2);
+  EXPECT_THAT(set.err, HasSubstr("a program of their own"));
+}
+
+// Its record still says that it runs, at the step it began with.
+TEST_F(JobCommandsTest, AJobThatNobodyRunsAnyMoreIsShownWhereItsFilesStand) {
+  make_record(kNobody);
+  record_->put_standing({control::JobPhase::kRunning, "", 0, 0});
+  record_->put_membership({.generation = 2, .members = {{0, kNobody, 0, control::WorkerState::kRunning}}});
+  spill(run() / "metrics.jsonl",
+        "{\"event\":\"step\",\"step\":41}\n{\"event\":\"interrupted\",\"step\":42}\n{\"event\":\"st");
+  std::filesystem::create_directories(run() / "checkpoints/step-000000000040");
+  const Finished status = muster({"status", "small"});
+  EXPECT_EQ(status.exit_code, 0) << status.err;
+  EXPECT_THAT(status.out, AllOf(HasSubstr("abandoned: nobody runs it any more"), HasSubstr("step         42"),
+                                HasSubstr("newest checkpoint is of step 40"), HasSubstr("--resume")));
+  EXPECT_EQ(rows(muster({"status", "small", "--json"}).out)[0]["state"], "abandoned");
+  const Finished stop = muster({"stop", "small"});
+  EXPECT_EQ(stop.exit_code, 2);
+  EXPECT_THAT(stop.err, HasSubstr("does not run any more"));
 }
 
 TEST_F(JobCommandsTest, StatusScaleAndSetReachTheCoordinator) {
@@ -120,10 +164,10 @@ TEST_F(JobCommandsTest, StopWaitsForTheEnd) {
 
 TEST_F(JobCommandsTest, CoordinatorThatIsGoneIsAFailureThatIsExplained) {
   make_record(kNobody);
-  record_->put_membership({.generation = 2, .members = {{0, this_process(), 0, control::MemberState::kRunning}}});
+  record_->put_membership({.generation = 2, .members = {{0, this_process(), 0, control::WorkerState::kRunning}}});
   const Finished stop = muster({"stop", "small"});
   EXPECT_EQ(stop.exit_code, 1);
-  EXPECT_THAT(stop.err, AllOf(HasSubstr("is gone"), HasSubstr("workers still run: 0"), HasSubstr("--resume")));
+  EXPECT_THAT(stop.err, AllOf(HasSubstr("is gone"), HasSubstr("workers still run: 0"), HasSubstr("muster attach")));
   const Finished status = muster({"status", "small"});
   EXPECT_EQ(status.exit_code, 0) << status.err;
   EXPECT_THAT(status.out, AllOf(HasSubstr("coordinator  none"), HasSubstr("! the coordinator")));
@@ -157,9 +201,7 @@ TEST_F(JobCommandsTest, LogsFollowsUntilTheJobIsOver) {
   make_record(this_process());
   spill(run() / "log.txt", "one\n");
   Program following(folder_.path(), {"logs", "small", "--follow"});
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (following.out() != "one\n" && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(testing::eventually([&] { return following.out() == "one\n"; })) << following.out();
   std::ofstream(run() / "log.txt", std::ios::app) << "two\n";
   record_->release();
   const Finished finished = following.wait();

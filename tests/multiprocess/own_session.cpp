@@ -11,6 +11,10 @@
 //   resume         goes on from "kept", says from which step on, and ends
 //   unkept         as long, without checkpoints
 //   late           the second worker takes for ever to load; the first one says when it waits
+//   deadly         lane 1 of step 6 kills whoever computes it, which says its samples before
+//   fails          throws before its first step, one worker after the other
+//   both           as unkept, and writes its checkpoints into "kept"; ends by itself if somebody else does
+//   write-servers  as write, with a parameter server
 #include <signal.h>
 #include <unistd.h>
 
@@ -41,12 +45,13 @@ int run(const std::string& mode, int argc, char** argv) {
   muster::SessionOptions options;
   options.batch = mode == "batch" && second ? 20 : 16;
   options.lanes = 2;
+  if (mode == "write-servers") options.strategy = muster::ParameterServer{};
   auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9}, options);
   const auto write = [&] {
     const torch::NoGradGuard no_grad;
     net->parameters()[0].fill_(0.5);
   };
-  if (mode == "write") write();
+  if (mode == "write" || mode == "write-servers") write();
   if (mode == "resume") {
     const bool found = session.resume("kept");
     std::printf("%s %lu\n", found ? "resumed at" : "nothing at", session.cursor().step);
@@ -55,13 +60,23 @@ int run(const std::string& mode, int argc, char** argv) {
   if (mode == "late") std::fprintf(stderr, "waiting\n");
   session.meet(data.train);
   if (mode == "write-later") write();
-  const bool endless = mode == "long" || mode == "unkept";
+  if (mode == "fails") {
+    ::usleep(second ? 300000 : 0);  // sleeps: so that the first one is replaced before this one fails
+    throw muster::Error(muster::ErrorKind::kIo, "nothing can be done here");
+  }
+  const bool endless = mode == "long" || mode == "unkept" || mode == "both";
   while (session.cursor().epoch < (endless ? 100000 : 5)) {
     const std::uint64_t epoch = session.cursor().epoch;
     for (auto& lane : session.lanes(data.train)) {
       lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
-      // So that somebody who watches sees it happen.
+      // sleeps: so that somebody who watches sees it happen
       ::usleep(endless ? 20000 : 1000);
+      if (mode == "deadly" && session.cursor().step == 5 && lane.index == 1) {
+        for (const std::uint64_t id : lane.ids)
+          std::fprintf(stderr, "%lu, ", id);
+        std::fprintf(stderr, "are deadly\n");
+        ::raise(SIGKILL);
+      }
       if (mode == "early" && worker.rank() == 0 && !replaced && epoch == 3) ::raise(SIGKILL);
     }
     if (mode == "early" && second && epoch == 0) return 0;
@@ -75,7 +90,7 @@ int run(const std::string& mode, int argc, char** argv) {
       if (session.members().leads()) std::printf("epoch %lu: %.6f\n", epoch + 1, result->loss);
       std::fflush(stdout);
     }
-    if (mode == "long") session.checkpoint("kept");
+    if (mode == "long" || mode == "both") session.checkpoint("kept");
   }
   if (session.members().leads()) std::printf("weights %s\n", session.weights_hash().c_str());
   return 0;

@@ -1,10 +1,15 @@
 // Programs of users under `muster run` that make mistakes, lose workers or are stopped: what they are told, how the job
 // ends, and that nothing is lost.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/training_program.h"
@@ -51,6 +56,15 @@ class OwnSession : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
+// Until it trains.
+void wait_for_checkpoint(const std::filesystem::path& folder, const Program& program) {
+  const auto trains = [&] {
+    std::error_code error;
+    return !std::filesystem::is_empty(folder, error) && !error;
+  };
+  ASSERT_TRUE(testing::eventually(trains, Deadline::after(std::chrono::seconds(100)))) << program.err();
+}
+
 TEST_F(OwnSession, WorkersThatWouldNotTrainTheSameEndTheJobWithBothValues) {
   const Finished batch = run(2, "batch");
   EXPECT_EQ(batch.exit_code, 2) << batch.err;
@@ -71,6 +85,69 @@ TEST_F(OwnSession, WritingToParametersIsExplainedAndNotTriedAgainAndAgain) {
     // Both at the start, and perhaps those that had taken their places by the time it was clear.
     EXPECT_LE(count(result.err, "writes to parameter"), 4U) << result.err;
   }
+}
+
+// Alone nobody shares the parameters, and servers have copies of their own; a write is lost there all the same.
+TEST_F(OwnSession, WritingToParametersIsExplainedAloneAndWithServersToo) {
+  for (const std::string mode : {"write", "write-later", "write-servers"}) {
+    const int status = testing::status_of_child([&] {
+      if (::freopen((folder_ / mode).c_str(), "w", stderr) == nullptr) return 99;
+      ::execl(OWN_SESSION, OWN_SESSION, mode.c_str(), nullptr);
+      return 99;
+    });
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << mode << ": " << status;
+    EXPECT_THAT(testing::slurp(folder_ / mode),
+                AllOf(HasSubstr("writes to parameter 0.weight"), HasSubstr("before synchronize()")))
+        << mode;
+  }
+}
+
+TEST_F(OwnSession, ALaneThatKillsWorkersIsNamedWithItsSamples) {
+  const Finished result = run(2, "deadly");
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const std::size_t end = result.err.find(", are deadly");
+  ASSERT_NE(end, std::string::npos) << result.err;
+  const std::size_t line = result.err.rfind('\n', end);
+  const std::string samples = result.err.substr(line + 1, end - line - 1);
+  EXPECT_EQ(std::count(samples.begin(), samples.end(), ','), 7) << samples;
+  EXPECT_THAT(result.err, HasSubstr("lane 1 of step 6 has killed 2 workers; samples " + samples + "."));
+}
+
+TEST_F(OwnSession, AnErrorThatEveryWorkerMeetsIsNotMetAgainAndAgain) {
+  const Finished result = run(2, "fails");
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("nothing can be done here"));
+  EXPECT_LE(count(result.err, "nothing can be done here"), 5U) << result.err;
+}
+
+TEST_F(OwnSession, StatusTellsTheEpochOfAProgram) {
+  Program program(folder_.path(), arguments(2, "unkept"));
+  wait_for_step(program);
+  const TemporaryFolder elsewhere;  // for what the command prints
+  Json now;
+  ASSERT_TRUE(testing::eventually([&] {
+    now = testing::rows(
+              run_program(elsewhere.path(), {"status", "own_session", "--runs", (folder_ / "runs").string(), "--json"})
+                  .out)
+              .back();
+    return now.at("step").get<std::uint64_t>() > 20;
+  }));
+  EXPECT_EQ(now.at("epoch").get<std::uint64_t>(), now.at("step").get<std::uint64_t>() / 20 + 1) << now;
+  program.signal(SIGTERM);
+  program.wait();
+}
+
+TEST_F(OwnSession, TwoProgramsDoNotWriteIntoOneFolderOfCheckpoints) {
+  Program program(folder_.path(), arguments(1, "long"));
+  wait_for_checkpoint(folder_ / "kept", program);
+  const TemporaryFolder elsewhere;
+  std::filesystem::create_symlink(folder_ / "kept", elsewhere / "kept");
+  const Finished second = run_program(elsewhere.path(), arguments(1, "both"));
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_THAT(second.err, HasSubstr("writes its checkpoints here"));
+  EXPECT_LE(count(second.err, "writes its checkpoints here"), 3U) << second.err;
+  program.signal(SIGTERM);
+  program.wait();
 }
 
 TEST_F(OwnSession, AFailureAtTheStartIsNotRepeatedAndEndsTheJobWithoutAdviceThatDoesNotApply) {
@@ -101,17 +178,6 @@ TEST_F(OwnSession, AnEvaluationSurvivesTheLossOfItsLeader) {
   }
 }
 
-// Until it trains.
-void wait_for_checkpoint(const std::filesystem::path& folder, const Program& program) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(100));
-  std::error_code ignored;
-  while (std::filesystem::is_empty(folder, ignored) || ignored) {
-    ASSERT_FALSE(deadline.passed()) << program.err();
-    ignored.clear();
-    system_clock().sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
 TEST_F(OwnSession, StoppingKeepsEveryStepUpToTheEnd) {
   Program program(folder_.path(), arguments(2, "long"));
   wait_for_checkpoint(folder_ / "kept", program);
@@ -133,9 +199,7 @@ TEST_F(OwnSession, StoppingKeepsEveryStepUpToTheEnd) {
 
 TEST_F(OwnSession, StoppingWhileTheOthersAreStillLoadingEndsTheJobBeforeTheGraceIsOver) {
   Program program(folder_.path(), arguments(2, "late"));
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (program.err().find("waiting") == std::string::npos && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(2));
+  ASSERT_TRUE(testing::eventually([&] { return program.err().find("waiting") != std::string::npos; })) << program.err();
   program.signal(SIGINT);
   const Finished result = program.wait();
   EXPECT_EQ(result.exit_code, 130) << result.err;

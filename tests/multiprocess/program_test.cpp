@@ -12,6 +12,7 @@
 
 #include "muster/base/process.h"
 
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 #include "support/training_program.h"
@@ -214,9 +215,7 @@ TEST_F(ProgramTest, AKeyGivenAsAFlagIsAnsweredWithHowToSetIt) {
 TEST_F(ProgramTest, ASignalBeforeTheFirstStepEndsTheJobAtOnceAndIsAnswered) {
   const testing::Failpoints slow("arena.start.before=delay=600000");
   Program program(folder_.path(), testing::train_arguments(2, {"job.lanes=2"}));
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (children_of(program.pid()).size() < 2 && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(testing::eventually([&] { return children_of(program.pid()).size() >= 2; }));
   program.signal(SIGINT);
   const Finished stopped = program.wait(std::chrono::seconds(60));
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
@@ -281,15 +280,14 @@ TEST_F(ProgramTest, InfoTellsWhatIsHere) {
 
 // Until the job has committed some steps.
 void wait_for_steps(const Program& program, const TemporaryFolder& folder) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (!deadline.passed()) {
+  ASSERT_TRUE(testing::eventually([&] {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(folder / "runs", ignored)) {
-      if (testing::slurp(entry.path() / "metrics.jsonl").find("\"step\"") != std::string::npos) return;
+      if (testing::slurp(entry.path() / "metrics.jsonl").find("\"step\"") != std::string::npos) return true;
     }
-    system_clock().sleep_for(std::chrono::milliseconds(2));
-  }
-  FAIL() << "no step in 60 s: " << program.out();
+    return false;
+  })) << "no step in 60 s: "
+      << program.out();
 }
 
 TEST_F(ProgramTest, StopsOnSignalsWithACheckpointAndResumesToTheSameBits) {
@@ -397,13 +395,34 @@ TEST_F(ProgramTest, AFullDiskDoesNotEndTrainingButIsAFailureIfItLasts) {
     EXPECT_EQ(result.exit_code, 1) << result.err;
     EXPECT_THAT(result.err, AllOf(HasSubstr("was not written"), HasSubstr("the last checkpoint could not be written"),
                                   HasSubstr("--resume"), Not(HasSubstr("is lost:"))));
-    EXPECT_EQ(rows(result.out).back().at("event"), "finished");
+    // A script that reads the rows is told what the exit code says.
+    EXPECT_EQ(rows(result.out).back().at("event"), "failed");
+    EXPECT_THAT(rows(result.out).back().at("reason").get<std::string>(), HasSubstr("could not be written"));
     EXPECT_THAT(muster({"status", "small"}).out, HasSubstr("failed"));
     std::vector<std::string> again = arguments;
     again.emplace_back("--resume");
     const Finished resumed = muster(again);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(result.out).back().at("weights"));
+  }
+}
+
+TEST_F(ProgramTest, ARunWhoseFolderIsRemovedWhileItTrainsSaysSoAndFails) {
+  for (const int workers : {1, 2}) {
+    Program program(folder_.path(), testing::train_arguments(workers, {"job.epochs=100000", "job.lanes=2"}));
+    ASSERT_TRUE(testing::eventually([&] {
+      std::error_code none;
+      for (const auto& run : std::filesystem::directory_iterator(folder_ / "runs", none))
+        return std::filesystem::exists(run.path() / "checkpoints/best.json", none);
+      return false;
+    })) << program.err();
+    // Under another name: what removes it file by file may meet a writer.
+    std::filesystem::rename(only_run(), folder_ / fmt::format("gone-{}", workers));
+    const Finished result = program.wait();
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("the run's folder was removed while it trained"),
+                                  Not(HasSubstr("read-only")), Not(HasSubstr("started with a mistake"))));
+    std::filesystem::remove_all(folder_ / "runs");  // what was being written at that moment
   }
 }
 
@@ -482,12 +501,8 @@ TEST_F(ProgramTest, AKilledLauncherLeavesNoWorkerOfAFixedGroupBehind) {
     workers = children_of(program.pid());
     ASSERT_EQ(workers.size(), 2U);
   }  // killed here
-  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
-  for (const pid_t worker : workers) {
-    while (state_of({worker, 0}) != ProcessState::kGone && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(state_of({worker, 0}), ProcessState::kGone);
-  }
+  for (const pid_t worker : workers)
+    EXPECT_TRUE(testing::eventually([&] { return state_of({worker, 0}) == ProcessState::kGone; }));
 }
 
 TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFrom) {
@@ -518,10 +533,8 @@ TEST_F(ProgramTest, ASecondSignalEndsWorkersThatDoNotStop) {
     workers.push_back(process_of(worker));
   ASSERT_EQ(workers.size(), 2U);
   program.signal(SIGINT);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (program.err().find("again to stop at once") == std::string::npos && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(2));
-  ASSERT_FALSE(deadline.passed()) << program.err();
+  ASSERT_TRUE(testing::eventually([&] { return program.err().find("again to stop at once") != std::string::npos; }))
+      << program.err();
   program.signal(SIGINT);
   const Finished stopped = program.wait(std::chrono::seconds(60));
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;

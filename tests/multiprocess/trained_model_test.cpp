@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "muster/base/random.h"
 #include "support/bmp_file.h"
+#include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -169,6 +171,31 @@ TEST_F(TrainedModel, IsTheBestCheckpointForEveryCommandUnlessToldOtherwise) {
   }
 }
 
+TEST_F(TrainedModel, ConvertDoesNotWriteOverWhatItReads) {
+  testing::spill(folder_ / "points.csv", points(400, 1, true));
+  const Json last = train(kPoints);
+  ASSERT_EQ(muster({"model", "convert", run_, "net.pth"}).exit_code, 0);
+  std::filesystem::create_symlink("net.pth", folder_ / "link.pth");
+  const std::string before = testing::slurp(folder_ / "net.pth");
+  const std::string checkpoint = fmt::format("{}/checkpoints/step-{:012}", run_, last.at("step").get<std::uint64_t>());
+  const std::vector<std::vector<std::string>> commands{
+      {"net.pth", "net.pth"},
+      {"net.pth", "./link.pth"},
+      {"net.pth", "net.pth", "--to", "safetensors"},
+      {checkpoint, checkpoint + "/model.safetensors"},
+      {checkpoint, "new.pth", "--optimizer", checkpoint + "/optimizer.safetensors"},
+      {checkpoint, "new.pth", "--optimizer", "./new.pth"},
+  };
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.begin(), {"model", "convert"});
+    const Finished refused = muster(command);
+    EXPECT_EQ(refused.exit_code, 2) << fmt::format("{}: {}", fmt::join(command, " "), refused.out);
+    EXPECT_THAT(refused.err, HasSubstr("Name another file"));
+  }
+  EXPECT_EQ(testing::slurp(folder_ / "net.pth"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new.pth"));
+}
+
 TEST_F(TrainedModel, AnOldFileOfPredictionsStaysUntilTheNewOneIsWhole) {
   testing::spill(folder_ / "points.csv", points(400, 1, true));
   train(kPoints);
@@ -244,6 +271,12 @@ TEST_F(TrainedModel, SkipsWhatCannotBeReadAndSaysWhatItWas) {
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, AllOf(HasSubstr("broken.bmp: "), HasSubstr("nothing is written")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "none.csv"));
+  // As the run skips, so does its evaluation, of its own data and of others.
+  testing::spill(folder_ / "pets/cat/damaged.bmp", "no picture");
+  const Finished skipping = muster({"evaluate", run_, "--data", "pets"});
+  EXPECT_EQ(skipping.exit_code, 0) << skipping.err;
+  EXPECT_THAT(skipping.err + skipping.out, HasSubstr("1 bad sample skipped, as the run's"));
+  std::filesystem::remove(folder_ / "pets/cat/damaged.bmp");
   // A run that does not skip can be told to.
   train(fmt::format(kJob, "fail"));
   const Finished strict = muster({"predict", run_, "--data", "good.bmp", "broken.bmp", "--out", "b.csv"});
@@ -288,10 +321,7 @@ TEST_F(TrainedModel, PredictionsThatAreStoppedLeaveNothingBehind) {
         count += entry.path().filename().string().ends_with(".tmp");
       return count;
     };
-    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-    while (leftovers() == 0 && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(1));
-    ASSERT_EQ(leftovers(), 1U) << "it has begun";
+    ASSERT_TRUE(testing::eventually([&] { return leftovers() == 1; })) << "it does not begin";
     program.signal(signal);
     EXPECT_EQ(program.wait().exit_code, 128 + signal);
     EXPECT_EQ(leftovers(), 0U);

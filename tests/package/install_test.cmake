@@ -37,6 +37,14 @@ foreach(name ${installed})
   endif()
 endforeach()
 
+# What is behind the public line stays there, and no header that is installed needs it.
+foreach(internal trainer/session_core.h trainer/lane_executor.h comm/arena.h launch/supervisor.h
+    strategies/parameter_server/shard.h)
+  if(EXISTS ${prefix}/include/muster/${internal})
+    message(FATAL_ERROR "installed without need: ${internal}")
+  endif()
+endforeach()
+
 run(${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/consumer -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
   -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${CCACHE} -DCMAKE_PREFIX_PATH=${prefix} -DTorch_DIR=${TORCH_DIR}
   # What is installed must not need a path into the source tree: such an include is an error, not a warning.

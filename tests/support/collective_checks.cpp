@@ -1,3 +1,5 @@
+// Each collective against a result computed here from all inputs, for all types, sizes around the buffers, and every
+// root.
 #include "support/collective_checks.h"
 
 #include <algorithm>

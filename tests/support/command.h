@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "muster/base/deadline.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::testing {
@@ -58,11 +59,10 @@ class Command {
 
   // Until it has ended. Kills it at the limit, which then shows as signal 9.
   CommandResult wait(std::chrono::seconds limit = std::chrono::seconds(120)) {
-    const Deadline deadline = Deadline::after(limit);
     int status = 0;
-    while (::waitpid(pid_, &status, WNOHANG) == 0) {
-      if (deadline.passed()) ::kill(-pid_, SIGKILL);
-      system_clock().sleep_for(std::chrono::milliseconds(5));
+    if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) != 0; }, Deadline::after(limit))) {
+      ::kill(-pid_, SIGKILL);
+      ::waitpid(pid_, &status, 0);
     }
     pid_ = -1;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0, out()};

@@ -1,3 +1,5 @@
+// One thread moves bytes between pairs of sockets by poll, and delays, cuts or holds them as the test has told it under
+// the mutex.
 #include "support/fault_proxy.h"
 
 #include <arpa/inet.h>
@@ -133,7 +135,7 @@ void FaultProxy::run() {
       const MutexLock lock(mutex_);
       delay = delay_;
     }
-    if (delay.count() > 0) system_clock().sleep_for(delay);
+    if (delay.count() > 0) system_clock().sleep_for(delay);  // sleeps: a link that is slow
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < ways.size(); ++i)
       if (events[i + 2].revents != 0 && !*ways[i].second) move_bytes(*ways[i].first, *ways[i].second);

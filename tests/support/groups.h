@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "muster/comm/gloo_transport.h"
+#include "muster/comm/group.h"
 #include "muster/comm/network_backend.h"
 #include "muster/comm/shm_backend.h"
+#include "muster/comm/store.h"
 #include "support/ranks.h"
 
 namespace muster::testing {

@@ -18,15 +18,10 @@
 
 #include "muster/base/deadline.h"
 #include "muster/base/json.h"
+#include "support/eventually.h"
+#include "support/finished.h"
 
 namespace muster::testing {
-
-struct Finished {
-  int exit_code = -1;  // -1 when a signal ended it
-  int signal = 0;
-  std::string out;
-  std::string err;
-};
 
 // One run of the program in a folder of the test's. Standard output and error go to files there, so that nothing can
 // block. Killed when it goes out of scope.
@@ -70,11 +65,10 @@ class Program {
 
   // Until it has ended. Kills it at the deadline, which then shows as signal 9.
   Finished wait(std::chrono::seconds limit = std::chrono::seconds(120)) {
-    const Deadline deadline = Deadline::after(limit);
     int status = 0;
-    while (::waitpid(pid_, &status, WNOHANG) == 0) {
-      if (deadline.passed()) ::kill(pid_, SIGKILL);
-      system_clock().sleep_for(std::chrono::milliseconds(5));
+    if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) != 0; }, Deadline::after(limit))) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, &status, 0);
     }
     pid_ = -1;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0, read("stdout"),

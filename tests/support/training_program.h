@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -16,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/process.h"
+#include "support/eventually.h"
 #include "support/program.h"
 
 namespace muster::testing {
@@ -100,32 +100,30 @@ inline std::vector<pid_t> children_of(pid_t parent) {
 // The program first, so that it cannot replace its workers, which would go on without it; and stopped before they are
 // looked for, so that it starts no others after that.
 inline Finished kill_everything(Program& program) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
   program.signal(SIGSTOP);
-  while (state_of(process_of(program.pid())) == ProcessState::kRunning && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(eventually([&] { return state_of(process_of(program.pid())) != ProcessState::kRunning; }));
   const std::vector<pid_t> workers = children_of(program.pid());
   program.signal(SIGKILL);
   const Finished end = program.wait();
   for (const pid_t worker : workers)
     ::kill(worker, SIGKILL);
   for (const pid_t worker : workers)
-    while (state_of(process_of(worker)) != ProcessState::kGone && process_of(worker).start_time != 0 &&
-           !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(eventually(
+        [&] { return state_of(process_of(worker)) == ProcessState::kGone || process_of(worker).start_time == 0; }));
   return end;
 }
 
 // The worker that has stopped itself, by a failpoint, once one has; 0 if none does. REQUIRES: a liveness time that is
 // longer than the test.
 inline pid_t wait_until_one_stops(const Program& program) {
-  for (const Deadline deadline = Deadline::after(std::chrono::seconds(60)); !deadline.passed();) {
+  pid_t stopped = 0;
+  EXPECT_TRUE(eventually([&] {
     for (const pid_t worker : children_of(program.pid()))
-      if (state_of(process_of(worker)) == ProcessState::kStopped) return worker;
-    system_clock().sleep_for(std::chrono::milliseconds(1));
-  }
-  ADD_FAILURE() << "no worker has stopped: " << program.err();
-  return 0;
+      if (state_of(process_of(worker)) == ProcessState::kStopped) stopped = worker;
+    return stopped != 0;
+  })) << "no worker has stopped: "
+      << program.err();
+  return stopped;
 }
 
 // The end of everything at that moment.
@@ -136,10 +134,7 @@ inline Finished kill_everything_when_one_stops(Program& program) {
 
 // The file may still have what a program before printed: wait for something that only this one prints.
 inline void wait_until_printed(const Program& program, const std::string& text) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
-  while (program.out().find(text) == std::string::npos && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(2));
-  ASSERT_NE(program.out().find(text), std::string::npos) << program.out();
+  ASSERT_TRUE(eventually([&] { return program.out().find(text) != std::string::npos; })) << program.out();
 }
 
 }  // namespace muster::testing

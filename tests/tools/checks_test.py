@@ -4,6 +4,7 @@ A check that cannot fail is worth nothing, so every rule has a tree that breaks 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,30 +14,52 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+# What every C++ file opens with, and a source of muster/.
+OPENING = "// What it is.\n"
+SOURCE = "// What it rests on,\n// and why.\n"
+
 # Small, and in order by every check.
 GOOD_TREE = {
     ".clang-format": "BasedOnStyle: Google\n",
     "CMakeLists.txt": "project(Tiny)\nadd_subdirectory(muster)\nadd_subdirectory(examples)\nadd_subdirectory(tests)\n",
-    "muster/CMakeLists.txt": "foreach(layer base model launch trainer cli)\nadd_subdirectory(${layer})\nendforeach()\n",
-    "muster/muster.h": '#include "muster/trainer/trainer.h"\n',
+    "muster/CMakeLists.txt": "foreach(layer base model launch coordinator strategies trainer cli)\n"
+    "add_subdirectory(${layer})\nendforeach()\n",
+    "muster/muster.h": OPENING + '#include "muster/trainer/trainer.h"\n',
     "muster/base/CMakeLists.txt": "muster_layer(base SOURCES error.cpp)\n",
-    "muster/base/error.h": "enum class ErrorKind {\n  kTimeout,  // late\n  kIo,\n};\n",
-    "muster/base/error.cpp": '#include "muster/base/error.h"\n'
+    "muster/base/error.h": OPENING + "enum class ErrorKind {\n  kTimeout,  // late\n  kIo,\n};\n",
+    "muster/base/error.cpp": SOURCE + '#include "muster/base/error.h"\n'
     '// case ErrorKind::kTimeout: return "timeout";\n// case ErrorKind::kIo: return "io";\n',
     "muster/model/CMakeLists.txt": "muster_layer(model SOURCES layout.cpp TORCH_SOURCES net.cpp)\n",
     "muster/model/layout.h": "// Where things are. No torch here.\n#include <vector>\n",
-    "muster/model/layout.cpp": '#include "muster/model/layout.h"\n',
-    "muster/model/net.h": '#include <torch/torch.h>\n\n#include "muster/base/error.h"\n',
-    "muster/model/net.cpp": '#include "muster/model/net.h"\n',
+    "muster/model/layout.cpp": SOURCE + '#include "muster/model/layout.h"\n',
+    "muster/model/net.h": OPENING + '#include <torch/torch.h>\n\n#include "muster/base/error.h"\n',
+    "muster/model/net.cpp": SOURCE + '#include "muster/model/net.h"\n',
+    "muster/observe/metrics.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/comm/group.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/data/dataset.h": OPENING + '#include "muster/data/partition/shards.h"\n',
+    "muster/data/partition/shards.h": OPENING + "#include <vector>\n",
+    "muster/data/augment/mixup.h": OPENING + '#include "muster/data/dataset.h"\n',
+    "muster/compute/reduce.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/control/store.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/strategies/seam.h": OPENING + "#include <memory>\n",
+    "muster/strategies/members/members.h": OPENING + '#include "muster/strategies/seam.h"\n',
+    "muster/strategies/replica/replica.h": OPENING + '#include "muster/strategies/members/members.h"\n',
+    "muster/strategies/first/first.h": OPENING + '#include "muster/strategies/seam.h"\n',
+    "muster/strategies/second/second.h": OPENING + '#include "muster/strategies/replica/replica.h"\n',
+    "muster/strategies/CMakeLists.txt": "muster_layer(strategies SOURCES registry.cpp)\n",
+    "muster/strategies/registry.cpp": SOURCE + '#include "muster/strategies/first/first.h"\n'
+    '#include "muster/strategies/second/second.h"\n',
+    "muster/coordinator/CMakeLists.txt": "muster_layer(coordinator SOURCES job.cpp)\n",
+    "muster/coordinator/job.cpp": SOURCE,
     "muster/launch/CMakeLists.txt": "muster_layer(launch SOURCES environment.cpp)\n",
-    "muster/launch/environment.cpp": '#include <cstdlib>\nconst char* rank = getenv("RANK");\n',
+    "muster/launch/environment.cpp": SOURCE + '#include <cstdlib>\nconst char* rank = getenv("RANK");\n',
     "muster/trainer/CMakeLists.txt": "muster_layer(trainer TORCH_SOURCES trainer.cpp)\n",
-    "muster/trainer/trainer.h": '#include "muster/model/net.h"\n',
-    "muster/trainer/trainer.cpp": '#include "muster/trainer/trainer.h"\n',
+    "muster/trainer/trainer.h": OPENING + '#include "muster/model/net.h"\n',
+    "muster/trainer/trainer.cpp": SOURCE + '#include "muster/trainer/trainer.h"\n',
     "muster/cli/CMakeLists.txt": "add_executable(muster main.cpp)\n",
-    "muster/cli/main.cpp": '#include "muster/trainer/trainer.h"\nint main() {}\n',
+    "muster/cli/main.cpp": SOURCE + '#include "muster/trainer/trainer.h"\nint main() {}\n',
     "examples/CMakeLists.txt": "add_executable(first first.cpp)\n",
-    "examples/first.cpp": '#include "muster/muster.h"\nint main() {}\n',
+    "examples/first.cpp": OPENING + '#include "muster/muster.h"\nint main() {}\n',
     "examples/small.toml": "[job]\n",
     "tests/CMakeLists.txt": "foreach(layer base)\n  add_subdirectory(unit/${layer})\nendforeach()\n",
     "tests/unit/base/CMakeLists.txt": "muster_test(base_test SOURCES error_test.cpp)\n",
@@ -98,6 +121,48 @@ class Layers(CheckTestCase):
     def test_finds_an_include_with_odd_spacing_and_angle_brackets(self):
         self.append("muster/base/error.h", "  #  include <muster/model/layout.h>\n")
         self.expect_only("muster/base/error.h", "model is above base")
+
+    def test_finds_a_sub_folder_that_names_another_one(self):
+        self.append("muster/strategies/first/first.h", '#include "muster/strategies/second/second.h"\n')
+        self.expect_only("muster/strategies/first/first.h", "strategies/second, which is not shared")
+
+    def test_finds_a_shared_sub_folder_that_names_one_that_is_not(self):
+        self.append("muster/strategies/replica/replica.h", '#include "muster/strategies/first/first.h"\n')
+        self.expect_only("muster/strategies/replica/replica.h", "strategies/first, which is not shared")
+
+    def test_finds_a_header_of_a_layer_that_names_a_sub_folder(self):
+        self.append("muster/strategies/seam.h", '#include "muster/strategies/first/first.h"\n')
+        self.expect_only("muster/strategies/seam.h", "only registry.cpp names what is in strategies/first")
+
+    def test_finds_a_registry_of_a_sub_folder_that_names_another_one(self):
+        self.write("muster/strategies/first/registry.cpp", '#include "muster/strategies/second/second.h"\n')
+        self.expect_only("muster/strategies/first/registry.cpp", "strategies/second, which is not shared")
+
+    def test_leaves_sub_folders_of_lower_layers_to_the_order_of_layers(self):
+        self.append("muster/trainer/trainer.h", '#include "muster/strategies/first/first.h"\n')
+        self.expect_pass()
+
+    def test_finds_an_exception_that_is_not_needed_any_more(self):
+        exceptions = re.findall(r'\("(muster/\S+)", "(muster/\S+)"\)', (ROOT / "tools/check_layers").read_text())
+        if not exceptions:
+            self.skipTest("there is none")
+        name, include = exceptions[0]
+        self.write(name, f'#include "{include}"\n')
+        self.expect_pass()
+        self.write(name, "")
+        self.expect_only(name, include, "any more")
+
+    def test_finds_a_layer_of_its_table_that_is_not_there(self):
+        shutil.rmtree(self.root / "muster/observe")
+        self.expect_only("muster/observe", "has no source")
+
+    def test_finds_a_shared_sub_folder_of_its_table_that_is_not_there(self):
+        shutil.rmtree(self.root / "muster/data/augment")
+        self.expect_only("muster/data/augment", "has no source")
+
+    def test_finds_torch_in_a_strategy(self):
+        self.append("muster/strategies/registry.cpp", '#include "muster/model/net.h"\n')
+        self.expect_only("muster/strategies/registry.cpp", "muster/strategies is torch-free")
 
     def test_finds_torch_in_a_torch_free_folder(self):
         for header in ("torch/torch.h", "ATen/ATen.h", "c10/util/Exception.h"):
@@ -274,6 +339,77 @@ class FormatByAnotherRelease(CheckTestCase):
         run = self.run_check(PATH=str(bin_folder))
         self.assertEqual(run.returncode, 77)
         self.assertIn("not judged: this is clang-format 19, and release 14 decides", run.stdout)
+
+
+class Style(CheckTestCase):
+    check = "check_style"
+    test = "tests/unit/base/error_test.cpp"
+
+    def test_passes_a_tree_in_order(self):
+        self.expect_pass()
+
+    def test_finds_a_source_that_says_nothing_of_itself(self):
+        self.write("muster/base/clock.cpp", '#include "muster/base/clock.h"\n// Late.\n// Later.\n')
+        self.expect_only("muster/base/clock.cpp", "0 line(s) of comment", "2 at least")
+
+    def test_finds_a_source_that_says_one_line_of_itself(self):
+        self.write("muster/base/clock.cpp", "// Time.\nint now();\n")
+        self.expect_only("muster/base/clock.cpp", "1 line(s) of comment", "2 at least")
+        self.write("muster/base/clock.cpp", "// Time\n// as a parameter.\nint now();\n")
+        self.expect_pass()
+
+    def test_finds_headers_tests_and_examples_that_say_nothing(self):
+        for name in ("muster/base/clock.h", "tests/unit/base/clock_test.cpp", "tests/support/clock.h", "examples/a.cpp"):
+            with self.subTest(name=name):
+                self.write(name, "int now();\n")
+                self.expect_only(name, "0 line(s) of comment", "1 at least")
+                self.write(name, "// Time.\nint now();\n")
+                self.expect_pass()
+
+    def test_finds_a_comment_without_words_and_an_empty_file(self):
+        for text in ("", "//\n//  ----\nint now();\n"):
+            with self.subTest(text=text):
+                self.write("muster/base/clock.cpp", text)
+                self.expect_only("muster/base/clock.cpp", "of comment")
+
+    def test_finds_a_sleep_without_a_reason(self):
+        for call in ("clock.sleep_for(1ms)", "std::this_thread::sleep_until(later)", "::usleep(20)", "::sleep (1)"):
+            with self.subTest(call=call):
+                self.append(self.test, f"  {call};  // a while\n")
+                self.expect_only(self.test, "line 3", "sleeps: REASON")
+
+    def test_accepts_a_reason_behind_the_call_or_on_the_line_before(self):
+        self.append(self.test, "  ::sleep(1);  // sleeps: the disk is slow\n  // sleeps: so is this\n  ::sleep(1);\n")
+        self.expect_pass()
+
+    def test_a_reason_holds_for_one_call_and_needs_words(self):
+        self.append(self.test, "  // sleeps: once\n  ::sleep(1);\n  ::sleep(1);\n")
+        self.expect_only(self.test, "line 5")
+        self.append(self.test, "  ::sleep(1);  // sleeps: \n")
+        self.expect_only(self.test, "line 3")
+
+    def test_finds_a_sleep_behind_an_address_in_a_text(self):
+        self.append(self.test, "  open(\"http://a\"), ::sleep(1);\n")
+        self.expect_only(self.test, "line 3")
+
+    def test_leaves_other_words_texts_and_comments_alone(self):
+        self.append(self.test, "run(\"sleep(600)\"); sleep_for_good(); // sleep(1)\n")
+        self.expect_pass()
+
+    def test_finds_a_sleep_of_a_test_in_python(self):
+        self.write("tests/tools/some_test.py", "time.sleep(1)  # a while\n")
+        self.expect_only("tests/tools/some_test.py", "line 1", "# sleeps: REASON")
+        self.write("tests/tools/some_test.py", "time.sleep(1)  # sleeps: the disk is slow\n")
+        self.expect_pass()
+
+    def test_sleeps_of_the_program_are_its_own_affair(self):
+        self.append("muster/base/error.cpp", "::sleep(1);\n")
+        self.expect_pass()
+
+    def test_fails_when_there_is_nothing_to_check(self):
+        for folder in ("muster", "tests", "examples"):
+            shutil.rmtree(self.root / folder)
+        self.expect_only("nothing was checked")
 
 
 class Docs(CheckTestCase):

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -22,8 +23,10 @@ for word in "$@"; do
     -merge=1) cp "${@: -1}"/* "${@: -2:1}" ;;
   esac
 done
+[[ ${SLOW:-} != "$name" ]] || { trap 'runs=7 code=72' TERM; touch "$LOG.slow"; sleep 30 & wait $!; }
 [[ ${EMPTY:-} == "$name" ]] || echo "stat::number_of_executed_units: $runs" >&2
 [[ ${FAILS:-} != "$name" ]] || { echo "ERROR: AddressSanitizer" >&2; exit 77; }
+exit ${code:-0}
 """
 
 
@@ -99,6 +102,45 @@ class FuzzAll(unittest.TestCase):
         run = self.run_tool("--runs", "10", BUILD_FAILS="yes")
         self.assertNotEqual(run.returncode, 0)
         self.assertEqual(run.calls, [])
+
+    def test_two_at_once_run_different_targets(self):
+        run = self.run_tool("--runs", "1200000", "--at-once", "2")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual({name: mine["runs"] for name, mine in self.state().items()}, {"a_fuzz": 1200000, "b_fuzz": 1200000})
+        self.assertEqual(len(run.calls), 6)
+
+    def start_with_slow_target(self):
+        tool = subprocess.Popen(
+            [sys.executable, "-B", str(self.tree / "tools/fuzz_all"), "--runs", "1000"],
+            env=self.environment | {"SLOW": "a_fuzz"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(tool.wait)
+        self.addCleanup(tool.terminate)
+        deadline = time.monotonic() + 300
+        while not Path(f"{self.log}.slow").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)  # sleeps: between two looks at a file of another process
+        return tool
+
+    def test_a_second_one_leaves_the_target_in_work_alone_and_adds_to_what_is_counted(self):
+        first = self.start_with_slow_target()
+        second = self.run_tool("--runs", "1000", "b_fuzz")
+        self.assertEqual([call.split()[0] for call in second.calls], ["b_fuzz"])
+        first.terminate()
+        first.communicate(timeout=300)
+        self.assertEqual({name: mine["runs"] for name, mine in self.state().items()}, {"a_fuzz": 7, "b_fuzz": 1000})
+
+    def test_what_was_run_before_it_was_stopped_counts(self):
+        tool = self.start_with_slow_target()
+        tool.terminate()
+        self.assertIn("stopped; the same command goes on from here", tool.communicate(timeout=300)[0])
+        self.assertEqual([(mine["runs"], mine["findings"]) for mine in self.state().values()], [(7, 0)])
+
+    def test_portions_have_inputs_of_different_lengths(self):
+        run = self.run_tool("--runs", "2000000", "a_fuzz")
+        lengths = {word for call in run.calls for word in call.split() if word.startswith("-max_len=")}
+        self.assertEqual(len(lengths), 4)
 
     def test_minimise_writes_short_inputs_as_text(self):
         reached = self.tree / "build/fuzz-work/corpus/a_fuzz"

@@ -283,7 +283,7 @@ class Musterw(unittest.TestCase):
         self.assertIn("waiting for another musterw", waiting.stderr.readline())
         while not self.somebody_waits_for_lock():
             self.assertIsNone(waiting.poll(), "the wrapper did not wait")
-            time.sleep(0.01)
+            time.sleep(0.01)  # sleeps: polls, until the wrapper waits or has ended
         holder.communicate("\n", timeout=60)
         out, _ = waiting.communicate(timeout=60)
         self.assertIn("<info>", out)

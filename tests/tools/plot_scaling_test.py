@@ -38,6 +38,21 @@ class PlotScaling(unittest.TestCase):
             self.assertIn(expected, words)
         self.assertNotIn("res<net>: efficiency", words)
 
+    def test_rows_of_hosts_stand_by_the_rate_of_their_links(self):
+        def between(link, strategy, rate, share=None):
+            fields = {"model": "mlp", "strategy": strategy, "workers": 2, "samples_per_s": rate, "link": link}
+            return json.dumps(fields if share is None else fields | {"of_ceiling": share})
+        picture = self.drawn([between("10gbit", "shared_sync", 900, 0.9), between("10gbit", "apart", 1000),
+                              between("1gbit", "shared_sync", 300, 0.3), between("1gbit", "apart", 1000)])
+        words = [item.text for item in picture.iter(SVG + "text")]
+        for expected in ("1gbit", "10gbit", "0.90", "- - apart"):
+            self.assertIn(expected, words)
+        self.assertNotIn("apart", words)
+        points = [(float(point.get("cx")), float(point.get("cy"))) for point in picture.iter(SVG + "circle")][:2]
+        self.assertLess(points[0][0], points[1][0])
+        self.assertGreater(points[0][1], points[1][1])
+        self.assertIn("line 1", plot([between("fast", "ddp", 1)]).stderr)
+
     def test_a_higher_rate_stands_higher_and_everything_inside(self):
         picture = self.drawn([row("mlp", "ddp", 1, 100), row("mlp", "ddp", 2, 150), row("mlp", "ddp", 4, 160)])
         heights = [float(point.get("cy")) for point in picture.iter(SVG + "circle")]

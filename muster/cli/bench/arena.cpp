@@ -12,6 +12,7 @@
 #include "muster/comm/shm_backend.h"
 #include "muster/comm/store.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
+#include "muster/strategies/strategy.h"
 
 namespace muster::cli {
 namespace {
@@ -35,7 +36,7 @@ class ArenaRank {
     const auto optimizer = compute::make_optimizer(optimizer_options);
     const auto lanes = static_cast<std::size_t>(std::max<std::int64_t>(options_.lanes, group_.size()));
     strategies::StrategyOptions strategy_options{make_layout(parameters()), {}, optimizer->slots(), lanes, group_};
-    const auto strategy = strategies::make_shared_sync(strategy_options);
+    const auto strategy = strategies::SharedSync{}.make(strategy_options);
     start(*strategy, strategy_options);
     const std::vector<compute::TensorRule> rules(strategy_options.layout.tensors().size());
     const data::BatchShape shape{1U << 20, 4 * lanes, lanes};

@@ -1,3 +1,5 @@
+// The flags of all benchmarks, and what their rows have in common.
+// Each benchmark is a file of its own and a line here.
 #include "muster/cli/bench/bench.h"
 
 #include <time.h>
@@ -102,17 +104,28 @@ void add_bench(CLI::App& app) {
   step->add_option("--workers", s->workers, "Numbers of worker processes to compare, each worker with --batch samples")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
-  step->add_option("--strategies", s->strategies,
-                   "With --workers: the strategies to compare; all_reduce+overlap sums while backward goes on")
+  step->add_option(
+          "--strategies", s->strategies,
+          "With --workers or --hosts: the strategies to compare; all_reduce+overlap sums while backward goes on, and\n"
+          "so does shared_sync+early between hosts")
       ->delimiter(',')
       ->capture_default_str();
-  step->add_option("--against", s->against, "With --workers: ddp compares with PyTorch DDP over Gloo (python3-torch)");
+  step->add_option("--against", s->against,
+                   "With --workers or --hosts: ddp compares with PyTorch DDP over Gloo (python3-torch)");
   step->add_option("--backend", s->backend, "With --workers: shm, or gloo over loopback as between hosts")
       ->capture_default_str()
       ->check(CLI::IsMember({"shm", "gloo"}));
   step->add_option("--slow", s->slow,
                    "With --workers: the last worker takes so many times as long for a lane; four lanes a worker")
       ->check(CLI::Range(1.0, 100.0));
+  step->add_option("--python", s->python, "With --against ddp: the Python that has torch. Default: the system's");
+  step->add_option("--hosts", s->hosts,
+                   "Hosts that this command makes as network namespaces (root), with --workers on each (default: 1)")
+      ->check(CLI::Range(1, 64));
+  step->add_option("--link", s->link, "With --hosts: what each host's link carries, as 1gbit. Default: no limit");
+  step->add_option("--role", s->role)->group("");
+  step->add_option("--address", s->address)->group("");
+  step->add_option("--turns", s->turns)->group("");
   step->add_option("--rank-folder", s->rank_folder)->group("");
   step->add_option("--rank", s->rank)->group("");
   step->add_flag("--overlap", s->overlap)->group("");
@@ -131,7 +144,12 @@ void add_bench(CLI::App& app) {
       "copies), process_mb the whole memory of all processes of the row. With --slow of_speeds compares lanes/s with "
       "the\n"
       "sum of what each worker computes while it computes, and slow_share is the part of the lanes that the slow one "
-      "had.");
+      "had.\n"
+      "With --hosts workers counts those of all hosts. bytes_between_hosts is what all hosts send in a step, with "
+      "headers;\n"
+      "exchange_ms the time in which sums go from host to host, link_share the part of the link's rate that is used "
+      "then,\n"
+      "link_gbit_per_s what plain TCP gets over the link, both ways at once.");
   step->callback([s] { bench_step(*s); });
 
   CLI::App* models = bench->add_subcommand("models", "Forward and backward of the zoo's models.");

@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "muster/base/clock.h"
 #include "muster/base/json.h"
 #include "muster/comm/group.h"
+#include "muster/strategies/membership.h"
+#include "muster/strategies/registry.h"
 
 namespace muster::cli {
 
@@ -44,31 +47,45 @@ struct StepBench {
   bool json = false;
   // Several workers, a batch each.
   std::vector<std::int64_t> workers;
-  std::vector<std::string> strategies{"shared_sync"};
+  std::vector<std::string> strategies{strategies::default_strategy().name()};
   std::string against;
   std::string backend = "shm";
-  double slow = 1;  // the last worker takes so many times as long for a lane
+  double slow = 1;     // the last worker takes so many times as long for a lane
+  std::string python;  // of --against; empty: the system's
+  // Several hosts, with as many workers on each as `workers` says.
+  std::int64_t hosts = 1;
+  std::string link;  // what the link of a host carries, as tc writes it; empty: no limit
   // Of the processes it starts itself.
   std::string rank_folder;
   std::int64_t rank = 0;
   bool overlap = false;
+  std::string role;     // on a host (host_roles.h)
+  std::string address;  // of the first host
+  std::string turns;    // where a team is told to take its turn
 };
 void bench_step(const StepBench& options);
 // bench_step with workers: processes of this program, and of PyTorch DDP, in turns.
 void bench_workers(const StepBench& options);
+// bench_step with hosts: the same on hosts that this process makes, joined by links of a given rate.
+void bench_hosts(const StepBench& options);
 
 // Lanes of each worker when one is slow: enough of them for the others to take what it does not get to.
 constexpr std::int64_t kLanesOfUnevenWorkers = 4;
 
 // What both kinds of `bench step` train.
 struct StepTimes {
-  std::vector<double> total, compute, update, wait, load;  // milliseconds a step
-  std::int64_t lanes = 0;                                  // that this worker has computed
+  std::vector<double> total, compute, update, wait, load, exchange;  // milliseconds a step
+  std::int64_t lanes = 0;                                            // that this worker has computed
+};
+// With whom a worker trains: a group, or those whom a supervisor brings together.
+struct StepCompany {
+  comm::Group group{};
+  std::optional<strategies::Supervised> supervised{};
 };
 class StepContender {
  public:
   StepContender(const StepBench& options, std::int64_t batch, std::int64_t lanes, const std::string& strategy,
-                const comm::Group& group);
+                const StepCompany& company);
   ~StepContender();
   StepContender(const StepContender&) = delete;
   StepContender& operator=(const StepContender&) = delete;

@@ -111,7 +111,7 @@ class Turns {
     const auto start = system_clock().now();
     std::optional<trainer::TrainingState> spare = writer_.spare(Deadline::after(kWriteTimeout));
     if (!spare) throw Error(ErrorKind::kTimeout, "the disk did not answer");
-    writer_.submit(trainer::capture(trainee_.session(), std::move(*spare)), std::nullopt);
+    writer_.submit(trainer::capture(trainee_.session().core(), std::move(*spare)), std::nullopt);
     figures.blocked.push_back(milliseconds_since(start));
     trainee_.steps(options_.every);
     const auto end = system_clock().now();

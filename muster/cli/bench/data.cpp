@@ -1,4 +1,5 @@
-// muster bench data: how fast samples come out of a source, without a model that takes them.
+// muster bench data: how fast samples come out of a source, without a model that takes them. The first epoch's
+// beginning is not counted: threads are starting and memory is touched for the first time.
 #include <chrono>
 #include <deque>
 #include <filesystem>

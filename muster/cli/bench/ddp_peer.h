@@ -9,7 +9,7 @@
 namespace muster::cli {
 
 constexpr std::string_view kDdpPeer = R"python(
-import json, os, sys, time
+import json, sys, time
 try:
     import torch
     import torch.distributed as dist
@@ -17,15 +17,18 @@ try:
     if sys.argv[4].startswith("resnet"):
         import torchvision
 except ImportError as error:
-    sys.exit(f"muster: --against ddp needs python3-torch and python3-torchvision ({error})")
+    sys.exit(f"muster: --against ddp needs python3-torch and python3-torchvision ({error}). Install these packages, or "
+             "pip install torch torchvision into a virtual environment and name its Python by --python")
 
-rank, size, path, model, batch, threads, steps, chosen = (
+rank, size, meeting, model, batch, threads, steps, chosen, turns = (
     int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5]), int(sys.argv[6]), int(sys.argv[7]),
-    sys.argv[8])
+    sys.argv[8], sys.argv[9])
+asks, answers = sys.stdin, sys.stdout
+if turns and rank == 0:
+    asks, answers = open(turns + ".in"), open(turns + ".out", "w")
 torch.set_num_threads(threads)
 torch.manual_seed(1)
-os.makedirs(os.path.dirname(path), exist_ok=True)
-dist.init_process_group("gloo", init_method="file://" + path, rank=rank, world_size=size)
+dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
 
 # As muster/model/zoo/transformer.cpp, operation by operation.
 class Block(nn.Module):
@@ -110,7 +113,7 @@ def state_bytes():
 while True:
     go = torch.zeros(1)
     if rank == 0:
-        go[0] = 1 if sys.stdin.readline() else 0
+        go[0] = 1 if asks.readline() else 0
     dist.broadcast(go, 0)
     if go.item() == 0:
         break
@@ -119,7 +122,7 @@ while True:
     state = torch.tensor([float(state_bytes())], dtype=torch.float64)
     dist.all_reduce(state)
     if rank == 0:
-        print(json.dumps({"total": total, "state_bytes": state.item()}), flush=True)
+        print(json.dumps({"total": total, "state_bytes": state.item()}), file=answers, flush=True)
 )python";
 
 }  // namespace muster::cli

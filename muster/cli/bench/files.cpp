@@ -1,4 +1,5 @@
-// muster bench files: does training wait for its files? The same steps from files and from tensors that are ready.
+// muster bench files: does training wait for its files? The same steps from files and from tensors that are ready, in
+// turns; the difference is what reading costs.
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "muster/data/sources.h"
 #include "muster/model/make_model.h"
 #include "muster/trainer/session.h"
+#include "muster/trainer/session_core.h"
 
 namespace muster::cli {
 namespace {
@@ -54,7 +56,7 @@ class Side {
     }
     return std::chrono::duration<double, std::milli>(system_clock().now() - start).count() / static_cast<double>(steps);
   }
-  double load_ms() const { return 1e3 * session_.times().load / static_cast<double>(session_.cursor().step); }
+  double load_ms() const { return 1e3 * session_.core().times().load / static_cast<double>(session_.cursor().step); }
 
  private:
   static std::shared_ptr<model::Net> make_net(const FilesBench& options, const data::SampleSpec& spec) {

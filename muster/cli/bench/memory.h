@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "muster/strategies/registry.h"
+
 namespace muster::cli {
 
 struct MemoryBench {
   std::vector<std::string> models{"mlp", "cnn", "resnet18", "transformer", "lstm"};
   std::vector<std::int64_t> workers{1, 2};
-  std::string strategy = "shared_sync";
+  std::string strategy = strategies::default_strategy().name();
   std::string optimizer = "sgd";
   bool json = false;
 };

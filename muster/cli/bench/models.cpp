@@ -1,4 +1,5 @@
 // muster bench models: forward and backward of each model of the zoo, and of the same net in Python's torch, in turns.
+// Ratios are of turns that follow each other, so that a slow moment of the machine is both sides'.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -1,4 +1,5 @@
-// muster bench optimizer: Muster's optimizer kernels against torch::optim on the parameters of one model.
+// muster bench optimizer: Muster's optimizer kernels against torch::optim on the parameters of one model. Both get the
+// same gradient in memory of their own, and take turns.
 #include <array>
 #include <memory>
 #include <string>
@@ -14,7 +15,7 @@
 #include "muster/compute/slice_update.h"
 #include "muster/compute/threads.h"
 #include "muster/model/make_model.h"
-#include "muster/strategies/shared_sync/host_layout.h"
+#include "muster/strategies/host_layout.h"
 
 namespace muster::cli {
 namespace {
@@ -81,11 +82,11 @@ void run_contest(const Contest& contest, const OptimizerBench& options) {
   const std::vector<compute::TensorRule> rules(binding.layout().tensors().size(),
                                                {compute::weight_decay(contest.ours), true, true});
   const compute::UpdateRule rule{optimizer.get(), 1e-3, std::nullopt, rules};
-  const std::vector<compute::LaneGradient> lanes{{lane.gradient.data(), lane.present.data()}};
+  const compute::LaneGradient sum{lane.gradient.data(), lane.present.data()};
   const compute::BlockRange slice{0, binding.layout().blocks().size()};
   std::size_t current = 0;
   const auto update = [&] {
-    compute::update_slice(binding.layout(), lanes, rule, {}, slice, versions[current], versions[1 - current], {});
+    compute::update_slice(binding.layout(), sum, rule, {}, slice, versions[current], versions[1 - current], {});
     current = 1 - current;
   };
   std::vector<double> ours_ms;

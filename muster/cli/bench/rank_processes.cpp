@@ -1,3 +1,5 @@
+// The ranks are this program again, with flags that no user types; under mpirun where MPI takes part. All are on this
+// machine, and the first that fails ends the others.
 #include "muster/cli/bench/rank_processes.h"
 
 #include <unistd.h>

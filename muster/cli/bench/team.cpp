@@ -1,3 +1,5 @@
+// Two pipes to the first process of a team, and the memory of all of them from /proc. A team that dies is an error and
+// not a figure; what it had to say it has said on standard error.
 #include "muster/cli/bench/team.h"
 
 #include <fcntl.h>
@@ -28,6 +30,11 @@ std::pair<int, int> make_pipe() {
 
 }  // namespace
 
+Json to_json(const StepTimes& times) {
+  return {{"total", times.total}, {"compute", times.compute}, {"update", times.update},
+          {"wait", times.wait},   {"load", times.load},       {"exchange", times.exchange}};
+}
+
 Team::Team(std::string name, std::int64_t workers) : name_(std::move(name)), workers_(workers) {
   const auto [commands_read, commands_write] = make_pipe();
   child_input_ = FileDescriptor(commands_read);
@@ -35,6 +42,14 @@ Team::Team(std::string name, std::int64_t workers) : name_(std::move(name)), wor
   const auto [answers_read, answers_write] = make_pipe();
   answers_ = FileDescriptor(answers_read);
   child_output_ = FileDescriptor(answers_write);
+}
+
+Team::Team(std::string name, std::int64_t workers, TeamChannel channel)
+    : name_(std::move(name)),
+      workers_(workers),
+      commands_(std::move(channel.commands)),
+      answers_(std::move(channel.answers)),
+      look_(std::move(channel.look)) {
 }
 
 Team::~Team() {
@@ -73,6 +88,7 @@ void Team::take_turn() {
   append("update", times_.update);
   append("wait", times_.wait);
   append("load", times_.load);
+  append("exchange", times_.exchange);
   state_bytes_ = answer.value("state_bytes", 0.0);
   of_speeds_.push_back(answer.value("of_speeds", 0.0));
   slow_share_.push_back(answer.value("slow_share", 0.0));
@@ -100,6 +116,7 @@ std::string Team::read_line() {
       if (count <= 0) throw_lost();
       buffer_.append(bytes.data(), static_cast<std::size_t>(count));
     }
+    look_();
     if (deadline.passed()) throw Error(ErrorKind::kTimeout, fmt::format("{} did not answer", name_));
   }
   const std::size_t end = buffer_.find('\n');

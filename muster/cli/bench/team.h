@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,21 @@
 
 namespace muster::cli {
 
+// A turn as the first process of a team tells it.
+Json to_json(const StepTimes& times);
+
+// How a team is reached whose processes somebody else has started and ends.
+struct TeamChannel {
+  FileDescriptor commands;
+  FileDescriptor answers;
+  std::function<void()> look;  // throws when they have ended
+};
+
 class Team {
  public:
   // `name` stands for the team in messages and rows. Throws kResource or kIo.
   Team(std::string name, std::int64_t workers);
+  Team(std::string name, std::int64_t workers, TeamChannel channel);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   // Lets the processes end by themselves; what has not ended then is killed.
@@ -53,6 +65,7 @@ class Team {
   double state_bytes_ = 0;
   std::vector<double> of_speeds_, slow_share_;  // of each turn
   std::vector<launch::ChildProcess> processes_;
+  std::function<void()> look_ = [] {};
 };
 
 }  // namespace muster::cli

@@ -3,6 +3,7 @@
 //
 // The first process of a team takes its turn when a line arrives on its standard input, and answers with one line of
 // JSON; the others follow it, and sleep meanwhile. A team ends when its input ends. No torch here.
+#include <filesystem>
 #include <iostream>
 #include <numeric>
 #include <string>
@@ -11,38 +12,18 @@
 
 #include <fmt/format.h>
 
-#include "muster/base/deadline.h"
 #include "muster/base/error.h"
-#include "muster/base/files.h"
 #include "muster/base/temporary_folder.h"
-#include "muster/base/text.h"
 #include "muster/cli/bench/bench.h"
-#include "muster/cli/bench/ddp_peer.h"
 #include "muster/cli/bench/rank_processes.h"
+#include "muster/cli/bench/step_teams.h"
 #include "muster/cli/bench/team.h"
-#include "muster/cli/workers.h"
 #include "muster/comm/connect.h"
 #include "muster/comm/store.h"
-#include "muster/launch/child_process.h"
 #include "muster/strategies/registry.h"
 
 namespace muster::cli {
 namespace {
-
-// all_reduce with its option, as a strategy of its own: both take turns in one run.
-constexpr const char* kOverlapped = "all_reduce+overlap";
-
-// Not a strategy: as many processes that each train a model of their own and share nothing, which is all that the
-// machine's cores and memory allow.
-constexpr const char* kApart = "apart";
-
-Json to_json(const StepTimes& times) {
-  return {{"total", times.total},
-          {"compute", times.compute},
-          {"update", times.update},
-          {"wait", times.wait},
-          {"load", times.load}};
-}
 
 std::int64_t lanes_of(const StepBench& options, std::int64_t workers) {
   return options.slow > 1 ? kLanesOfUnevenWorkers * workers : workers;
@@ -77,8 +58,9 @@ void gather_totals(comm::Group& group, StepTimes& times) {
 
 StepContender make_contender(const StepBench& options, const comm::Group& group) {
   const std::int64_t workers = group.size();
-  if (options.strategies.front() == kApart) return {options, options.batch, 1, "shared_sync", {}};
-  return {options, options.batch * workers, lanes_of(options, workers), options.strategies.front(), group};
+  if (options.strategies.front() == kApart)
+    return {options, options.batch, 1, strategies::default_strategy().name(), {}};
+  return {options, options.batch * workers, lanes_of(options, workers), options.strategies.front(), {group}};
 }
 
 // One process of a team.
@@ -116,45 +98,11 @@ void run_team_member(const StepBench& options) {
   }
 }
 
-std::unique_ptr<Team> start_team(const StepBench& options, const std::string& strategy, std::int64_t workers,
-                                 const std::string& folder) {
-  auto team = std::make_unique<Team>(strategy, workers);
-  for (std::int64_t rank = 0; rank < workers; ++rank) {
-    std::vector<std::string> words{"bench", "step"};
-    const auto add = [&](const char* flag, std::string value) { words.insert(words.end(), {flag, std::move(value)}); };
-    add("--rank-folder", folder);
-    add("--rank", std::to_string(rank));
-    add("--workers", std::to_string(workers));
-    add("--strategies", strategy.substr(0, strategy.find('+')));
-    add("--model", options.model);
-    add("--batch", std::to_string(options.batch));
-    add("--threads", std::to_string(options.threads));
-    add("--steps", std::to_string(options.steps));
-    add("--optimizer", options.optimizer);
-    add("--backend", options.backend);
-    add("--slow", fmt::format("{}", options.slow));
-    if (strategy == kOverlapped) words.emplace_back("--overlap");
-    team->start({own_program(), words, {}}, rank);
-  }
-  return team;
-}
-
 std::unique_ptr<Team> start_ddp(const StepBench& options, std::int64_t workers, const std::string& folder) {
   auto team = std::make_unique<Team>("ddp", workers);
-  const std::string threads = std::to_string(options.threads);
-  // Debian's packages belong to the system's Python, whatever other one comes first in PATH.
-  const std::string python = launch::find_program("/usr/bin/python3").value_or("python3");
-  for (std::int64_t rank = 0; rank < workers; ++rank) {
-    team->start(
-        {python,
-         {"-c", std::string(kDdpPeer), std::to_string(rank), std::to_string(workers), folder + "/ddp", options.model,
-          std::to_string(options.batch), threads, std::to_string(options.steps), options.optimizer},
-         {{"OMP_NUM_THREADS", threads},
-          {"OPENBLAS_NUM_THREADS", threads},
-          {"GLOO_SOCKET_IFNAME", "lo"},
-          {"PYTHONWARNINGS", "ignore"}}},
-        rank);
-  }
+  std::filesystem::create_directories(folder);
+  for (std::int64_t rank = 0; rank < workers; ++rank)
+    team->start(ddp_command(options, {rank, workers, "file://" + folder + "/ddp", "lo"}), rank);
   return team;
 }
 
@@ -192,16 +140,7 @@ void print_teams(const StepBench& options, const std::vector<std::unique_ptr<Tea
 
 void bench_workers(const StepBench& options) {
   if (!options.rank_folder.empty()) return run_team_member(options);
-  std::vector<std::string> names = strategies::strategy_names();
-  names.emplace_back(kOverlapped);
-  for (const std::string& strategy : options.strategies) {
-    if (std::find(names.begin(), names.end(), strategy) == names.end())
-      throw Error(ErrorKind::kInvalidInput,
-                  fmt::format("no strategy \"{}\"{}", strategy, did_you_mean(strategy, names)), "--strategies");
-  }
-  if (!options.against.empty() && options.against != "ddp")
-    throw Error(ErrorKind::kInvalidInput, fmt::format("cannot compare with \"{}\"", options.against), "--against",
-                "Peers are: ddp.");
+  check_teams(options);
   if (options.slow > 1 && options.batch < 2 * kLanesOfUnevenWorkers)
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("{} samples a worker cannot be cut into {} lanes", options.batch, kLanesOfUnevenWorkers),

@@ -1,4 +1,5 @@
-// muster chaos: disturbs a job that trains, and checks in the end that nothing was lost by it.
+// muster chaos: disturbs a job that trains, and checks in the end that nothing was lost by it. The parts are beside it:
+// plan (when), faults (how), watch (what is seen), checks (what it proves), report.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
+#include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/run_folder.h"
 
@@ -76,11 +78,21 @@ class Teller {
   double next_ = 0;
 };
 
-void require_supervised(const trainer::Job& job) {
-  if (job.parallel.strategy == "shared_sync") return;
-  throw Error(ErrorKind::kInvalidInput,
-              fmt::format("a job with strategy {} does not outlive a fault", job.parallel.strategy), {},
-              "Chaos is for shared_sync (--set parallel.strategy=shared_sync).");
+// `compares`: the weights are to be those of an undisturbed run.
+void require_supervised(const trainer::Job& job, bool compares) {
+  const strategies::StrategyChoice& strategy = job.parallel.chosen();
+  if (compares && !strategy.traits().keeps_bits)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("no two runs of a job with strategy {} end with the same weights, with these options",
+                            strategy.name()),
+                {},
+                fmt::format("Leave --compare and --reference, or choose what keeps the bits: {}, with their defaults.",
+                            strategies::strategies_with(&strategies::Traits::keeps_bits)));
+  if (strategy.traits().replaces_workers) return;
+  throw Error(ErrorKind::kInvalidInput, fmt::format("a job with strategy {} does not outlive a fault", strategy.name()),
+              {},
+              fmt::format("Chaos is for strategies that replace lost workers: {}.",
+                          strategies::strategies_with(&strategies::Traits::replaces_workers)));
 }
 
 bool is_job_file(const std::string& job) {
@@ -113,7 +125,7 @@ class Chaos {
     if (!flags_.reference.empty()) find_run(flags_.reference, flags_.runs);  // a mistake is told before anything starts
     if (is_job_file(flags_.job)) {
       job_ = trainer::load_job(flags_.job, flags_.assignments).job;
-      require_supervised(job_);
+      require_supervised(job_, flags_.compare || !flags_.reference.empty());
       std::filesystem::create_directories(job_.runs);
       log_ = std::filesystem::path(job_.runs) / fmt::format("chaos-{}.log", job_.name);
       std::filesystem::remove(log_);
@@ -129,7 +141,7 @@ class Chaos {
                     "Give the job's file instead of its run.");
       run_ = find_run(flags_.job, flags_.runs);
       job_ = trainer::parse_job(trainer::RunFolder::open(run_).job(), (run_ / "job.toml").string()).job;
-      require_supervised(job_);
+      require_supervised(job_, flags_.compare || !flags_.reference.empty());
       if (!is_alive(run_))
         throw Error(ErrorKind::kNotFound, "the job does not run", run_.string(),
                     "Start it, or give its job file: then chaos starts it.");
@@ -141,8 +153,8 @@ class Chaos {
   bool interrupted() const { return signals_.stop_requested(); }
 
   bool all_train(const control::JobStatus& status) const {
-    const auto running = std::count_if(status.members.begin(), status.members.end(),
-                                       [](const auto& member) { return member.state == "running"; });
+    const auto running =
+        std::count_if(status.members.begin(), status.members.end(), [](const auto& member) { return member.member(); });
     return status.live && running > 0 && running >= status.target_workers && status.step > 0;
   }
 

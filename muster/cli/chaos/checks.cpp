@@ -1,3 +1,5 @@
+// One function an invariant, each with what it found in words. Times that are allowed come from what was seen of the
+// undisturbed job and of this machine, not from constants alone.
 #include "muster/cli/chaos/checks.h"
 
 #include <algorithm>
@@ -84,7 +86,7 @@ Finding check_ledger_exact(const Observations& seen) {
 
 Finding check_copies(const Observations&) {
   return {"I2", "copies of the state agree", Verdict::kNotChecked,
-          "shared_sync keeps one copy for all workers: there is nothing to compare"};
+          "the workers have one state, shared or with servers: there is nothing to compare"};
 }
 
 Finding check_weights(const Observations& seen) {

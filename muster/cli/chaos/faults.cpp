@@ -1,3 +1,5 @@
+// Victims are followed from the fault to what came of it (dead, replaced, woken), because the next fault has to wait
+// for that. Signals go through a descriptor of the process, never by its number alone.
 #include "muster/cli/chaos/faults.h"
 
 #include <signal.h>
@@ -22,7 +24,7 @@ constexpr double kReportDelay = 0.25;
 constexpr double kSqueezeDelay = 1;  // so that the supervisor has seen in which group the worker is
 constexpr double kOomPatience = 10;
 constexpr int kMostQuickDeaths = 3;
-constexpr std::uint64_t kSmallLimit = 64 * 1024;
+constexpr std::uint64_t kSmallLimit = std::uint64_t{64} * 1024;
 
 }  // namespace
 
@@ -57,8 +59,8 @@ void FaultMaker::look(const control::JobStatus& status, double now) {
   status_ = status;
   now_ = now;
   if (status.live) {
-    for (const control::MemberStatus& member : status.members) {
-      if (member.state != "running") continue;
+    for (const control::Worker& member : status.members) {
+      if (!member.member()) continue;
       if (trains_as_[member.rank] == member.process.pid) continue;
       trains_as_[member.rank] = member.process.pid;
       trains_since_[member.rank] = now;
@@ -143,10 +145,10 @@ bool FaultMaker::spared(int rank) const {
   return now_ - since->second < 2 * std::chrono::duration<double>(control::kForgiven).count();
 }
 
-const control::MemberStatus* FaultMaker::choose(std::uint64_t draw) const {
-  std::vector<const control::MemberStatus*> able;
-  for (const control::MemberStatus& member : status_.members) {
-    if (member.state != "running" || spared(member.rank)) continue;
+const control::Worker* FaultMaker::choose(std::uint64_t draw) const {
+  std::vector<const control::Worker*> able;
+  for (const control::Worker& member : status_.members) {
+    if (!member.member() || spared(member.rank)) continue;
     const bool taken = std::any_of(faults_.begin(), faults_.end(), [&](const MadeFault& fault) {
       return fault.victim == member.process && under_way(fault);
     });
@@ -168,7 +170,7 @@ bool FaultMaker::kill_coordinator(double now) {
 bool FaultMaker::make(const PlannedFault& planned, double now) {
   MUSTER_CHECK(ready(), "a fault needs a job that has come to rest");
   if (planned.fault == Fault::kCoordinator) return kill_coordinator(now);
-  const control::MemberStatus* const member = choose(planned.draw >> 8);
+  const control::Worker* const member = choose(planned.draw >> 8);
   if (member == nullptr) return false;
   MadeFault fault{.fault = planned.fault, .at = now, .rank = member->rank, .victim = member->process};
   std::string what;

@@ -62,7 +62,7 @@ class FaultMaker {
     std::optional<double> empty = {};
   };
   bool spared(int rank) const;
-  const control::MemberStatus* choose(std::uint64_t draw) const;
+  const control::Worker* choose(std::uint64_t draw) const;
   void look_at_victims(double now);
   void look_at_trap(double now);
   void note_death(MadeFault& fault, double now);

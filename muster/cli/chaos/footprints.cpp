@@ -1,3 +1,5 @@
+// What belongs to the job is noted while it lives, from the environment and the descriptors of its processes;
+// afterwards each is looked for again by that, so that another job on the machine is never blamed.
 #include "muster/cli/chaos/footprints.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The program is started through a shell that becomes it, with both outputs in a file: what it printed outlives it, and
+// its end is what people are told when the job did not come far.
 #include "muster/cli/chaos/job.h"
 
 #include <signal.h>

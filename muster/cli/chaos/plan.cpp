@@ -1,3 +1,5 @@
+// Each kind of fault has random numbers of its own and comes once an interval, somewhere in its middle half: adding a
+// kind to a run leaves the moments of the others as they were.
 #include "muster/cli/chaos/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// One report in two forms, for people and as JSON. What could not be checked is told as that and counts neither way;
+// one invariant that failed, or a goal that was missed, makes the run a bad one.
 #include "muster/cli/chaos/report.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The formula of the header over the steps that were seen. Time in which nobody could have trained is taken off, so
+// that the ratio tells of Muster and not of the faults.
 #include "muster/cli/chaos/throughput.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Reads what anybody can read (status, metrics, names of checkpoints) and changes nothing: even opening a checkpoint
+// store would clear up what is to be found.
 #include "muster/cli/chaos/watch.h"
 
 #include <algorithm>
@@ -98,7 +100,7 @@ const control::JobStatus& JobWatch::look() {
     last_commit_ = sample.at;
   }
   samples_.push_back(sample);
-  for (const control::MemberStatus& member : status_.members)
+  for (const control::Worker& member : status_.members)
     footprints_.add(member.process);
   if (status_.live) footprints_.add(process_of(status_.coordinator_pid));
   if (sample.at - looked_at_footprints_ > kFootprintInterval) {

@@ -1,3 +1,5 @@
+// The table of steps (name, limits, default) and the draws. All steps of a sample draw from one stream in their order,
+// so adding a step to a job changes what those behind it draw.
 #include "muster/data/augment/augmentation.h"
 
 #include <algorithm>

@@ -64,8 +64,10 @@ class Augmented final : public Dataset {
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   void read_sample(std::uint64_t id, const SampleRoom& room) const override { dataset_->read_sample(id, room); }
   void will_read(std::span<const std::uint64_t> ids) const override { dataset_->will_read(ids); }
+  void expect(std::span<const std::uint64_t> ids) const override { dataset_->expect(ids); }
   std::string name(std::uint64_t id) const override { return dataset_->name(id); }
   std::int64_t label(std::uint64_t id) const override { return dataset_->label(id); }
+  bool knows_labels() const override { return dataset_->knows_labels(); }
 
  private:
   std::shared_ptr<const Dataset> dataset_;

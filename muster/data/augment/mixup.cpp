@@ -1,3 +1,5 @@
+// The plan (pairs and shares) is drawn first, from the lane's key; blending then needs no random numbers, and targets
+// are blended by the same plan.
 #include "muster/data/augment/mixup.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// Loops over planes with as little branching as possible, so that they become vector code; sums are added in a fixed
+// order, because the bits of a sample must not depend on the processor.
 #include "muster/data/augment/transforms.h"
 
 #include <algorithm>

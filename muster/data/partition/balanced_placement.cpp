@@ -1,3 +1,5 @@
+// Ties are broken by number, of shards and of members:
+// the placement is a function of its arguments on every machine.
 #include "muster/data/partition/balanced_placement.h"
 
 #include <algorithm>

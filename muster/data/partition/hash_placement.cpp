@@ -1,3 +1,5 @@
+// The circle is a sorted array of hashes. Bounds come from the members' speeds; who is full is passed over, so that a
+// change of members moves few shards beyond its own.
 #include "muster/data/partition/hash_placement.h"
 
 #include <algorithm>
@@ -123,19 +125,26 @@ std::vector<std::vector<std::uint32_t>> place_copies_by_hash(std::uint64_t shard
   for (std::uint64_t shard = 0; shard < shards; ++shard) {
     std::vector<std::uint32_t>& holders = placement[shard];
     const auto start = std::lower_bound(circle.begin(), circle.end(), Node{scramble(~shard), 0});
-    const auto walk = [&](bool bounded) {
+    const auto near = [&](std::uint32_t member) {
+      return !members[member].domain.empty() && std::any_of(holders.begin(), holders.end(), [&](std::uint32_t other) {
+        return members[other].domain == members[member].domain;
+      });
+    };
+    const auto walk = [&](bool bounded, bool apart) {
       auto node = start;
       for (std::size_t seen = 0; seen < circle.size() && holders.size() < wanted; ++seen, ++node) {
         if (node == circle.end()) node = circle.begin();
         const bool holds = std::find(holders.begin(), holders.end(), node->member) != holders.end();
-        if (holds || (bounded && room[node->member] == 0)) continue;
+        if (holds || (bounded && room[node->member] == 0) || (apart && near(node->member))) continue;
         if (room[node->member] > 0) --room[node->member];
         holders.push_back(node->member);
       }
     };
-    walk(true);
+    walk(true, true);
     // All who have room may hold a copy of this shard already: that copies are apart counts more than the bound.
-    walk(false);
+    walk(false, true);
+    walk(true, false);
+    walk(false, false);
   }
   return placement;
 }

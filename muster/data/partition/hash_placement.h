@@ -28,7 +28,8 @@ std::vector<std::uint64_t> hash_bounds(std::uint64_t shards, std::span<const Mem
 Placement place_by_hash(std::uint64_t shards, std::span<const Member> members, const HashOptions& options = {});
 
 // Several copies of every shard, on different members, the first one first: a shard goes to the first `copies` members
-// after it on the circle that have room, of a bound that counts copies. Fewer where there are fewer members.
+// after it on the circle that have room, of a bound that counts copies, and are of different domains. Where there are
+// too few domains several copies share one; fewer copies where there are fewer members.
 std::vector<std::vector<std::uint32_t>> place_copies_by_hash(std::uint64_t shards, std::uint32_t copies,
                                                              std::span<const Member> members,
                                                              const HashOptions& options = {});

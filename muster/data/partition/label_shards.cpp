@@ -1,3 +1,5 @@
+// Labels are taken in rising order, and the samples of each in a keyed order of its own, so that the cut depends on
+// labels and seed and on nothing else.
 #include "muster/data/partition/label_shards.h"
 
 #include <algorithm>

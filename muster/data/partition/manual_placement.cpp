@@ -1,3 +1,5 @@
+// A parser that names the line of whatever it refuses. At the end every shard has exactly one owner, else the file is
+// refused: a hole in it would be samples that nobody trains on.
 #include "muster/data/partition/manual_placement.h"
 
 #include <charconv>

@@ -1,3 +1,5 @@
+// From the word of the job file to shards and lanes. There are many more shards than lanes, so that policies can be
+// even, and never fewer: no lane is without data because of the cut.
 #include "muster/data/partition/partition.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Shards are put together into columns that fit a line of a terminal: # is all of a column's shards, + some of them, .
+// none.
 #include "muster/data/partition/partition_picture.h"
 
 #include <algorithm>

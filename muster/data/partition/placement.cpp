@@ -1,3 +1,5 @@
+// What can be asked of any placement. moved_part() is the measure by which policies are compared when members come and
+// go.
 #include "muster/data/partition/placement.h"
 
 #include "muster/base/check.h"

@@ -14,6 +14,8 @@ namespace muster::data {
 struct Member {
   std::string name;  // stays when others come and go, unlike a rank
   double speed = 1;  // its part of the work against the others': measured samples a second, cores, ...; positive
+  // Members of one domain (a host) may be lost together: copies are kept apart. Empty: a domain of its own.
+  std::string domain{};
 };
 
 // A value: member_of[shard] is an index into the members that were given.

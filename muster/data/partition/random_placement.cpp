@@ -1,3 +1,5 @@
+// A keyed permutation of the shards, dealt out in turn: no state, so every member computes the same placement for
+// itself.
 #include "muster/data/partition/random_placement.h"
 
 #include "muster/base/check.h"

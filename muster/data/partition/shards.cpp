@@ -1,3 +1,5 @@
+// Consecutive shards are arithmetic;
+// listed ones carry the ids of their samples. Both look the same from outside.
 #include "muster/data/partition/shards.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A view that copies chosen columns out of each sample; the data set below is read whole, so a party saves transport
+// and not reading.
 #include "muster/data/partition/vertical.h"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// Windows in pixels of the file, before it is decoded: the decoder then leaves out what is not in them. Pure functions;
+// the random one takes its numbers from the sample's own stream.
 #include "muster/data/pictures/crop.h"
 
 #include <algorithm>

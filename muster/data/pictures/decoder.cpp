@@ -1,3 +1,5 @@
+// Which decoder reads a file, told by its first bytes, and the checks that all of them share: sizes that are claimed
+// are refused before memory is taken for them.
 #include "muster/data/pictures/decoder.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The names are listed once, in byte order; everything else happens when a sample is read, in whatever thread reads it:
+// open, decode the window, resize, scale.
 #include "muster/data/pictures/picture_folder.h"
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
+#include "muster/data/picture_parts.h"
 #include "muster/data/read_file.h"
 
 namespace muster::data {

@@ -56,8 +56,6 @@ class PictureList {
   std::map<std::string, std::uint64_t> left_out_;
 };
 
-// Whether a file's name ends as that of a picture.
-bool is_picture_name(const std::filesystem::path& path);
 // ".jpg, .jpeg, .png, .webp and .bmp".
 std::string picture_endings();
 // "3 .gif and 1 .txt files", or an empty text for none.
@@ -85,6 +83,7 @@ class PictureFolder final : public Dataset {
   std::int64_t read_in_epoch(std::uint64_t id, std::uint64_t epoch, std::span<float> features) const override;
   std::string name(std::uint64_t id) const override { return list_.path(id).string(); }
   std::int64_t label(std::uint64_t id) const override { return list_.label(id); }
+  bool knows_labels() const override { return true; }
 
   const PictureList& list() const { return list_; }
 

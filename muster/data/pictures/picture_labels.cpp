@@ -1,3 +1,5 @@
+// Rows are read by the tables' reader, so that quoting, line ends and encodings are as everywhere. A row that cannot be
+// used, because its picture is missing for one, is a bad sample and not an error of the file.
 #include "muster/data/pictures/picture_labels.h"
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/picture_parts.h"
 #include "muster/data/table.h"
 
 namespace muster::data {

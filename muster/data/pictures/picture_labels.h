@@ -5,7 +5,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +22,5 @@ namespace muster::data {
 PictureList read_picture_labels(const std::filesystem::path& file, const std::filesystem::path& folder,
                                 const SourceOptions& options, BadSamples& bad,
                                 const std::vector<std::string>& classes = {});
-
-// A picture's name as the folder has it: as it stands, or with the ending of a picture. Nothing if neither is there.
-std::optional<std::string> find_picture(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace muster::data

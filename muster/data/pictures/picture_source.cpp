@@ -1,4 +1,6 @@
-#include "muster/data/pictures/picture_source.h"
+// Finds the folders of the sets and opens each: all with the classes, the scale and the form of the training set,
+// because a model knows no others.
+#include "muster/data/picture_parts.h"
 
 #include <algorithm>
 #include <initializer_list>

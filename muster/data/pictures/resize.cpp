@@ -1,3 +1,5 @@
+// A pass across each decoded row, then a pass down over the few rows that are kept. Weights are computed once for each
+// picture and axis, and the inner loops are written for vector code.
 #include "muster/data/pictures/resize.h"
 
 #include <algorithm>

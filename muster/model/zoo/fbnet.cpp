@@ -1,3 +1,5 @@
+// The published architectures as tables of choices, one for each of the search's 22 places; the blocks are built from
+// them. A choice with kernel 0 leaves its place out.
 #include "muster/model/zoo/fbnet.h"
 
 #include <optional>

@@ -1,3 +1,5 @@
+// Which norm and activation a model has is chosen at run time, so both are values with a switch and not types: models
+// of one depth are one class.
 #include "muster/model/zoo/layers.h"
 
 #include <numeric>

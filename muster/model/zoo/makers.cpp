@@ -1,3 +1,5 @@
+// One function a model from options to a net, and the table that names them. Options that a model does not know are
+// refused here: whoever wrote them believes that they do something.
 #include "muster/model/zoo/makers.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Activations work in place, since a linear layer's backward does not look at its output. Samples of any shape are
+// taken as one row.
 #include "muster/model/zoo/mlp.h"
 
 #include <fmt/format.h>

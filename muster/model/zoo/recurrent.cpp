@@ -1,3 +1,5 @@
+// torch's own LSTM and GRU, with first weights of our own and the scores on top. All positions go through the layer in
+// one call; the classifier reads the last one.
 #include "muster/model/zoo/recurrent.h"
 
 #include <tuple>

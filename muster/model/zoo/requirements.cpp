@@ -1,3 +1,5 @@
+// Comparisons are written so that a NaN fails them too. Every refusal is an Error with the model's name, since options
+// come straight from job files.
 #include "muster/model/zoo/requirements.h"
 
 #include <fmt/format.h>

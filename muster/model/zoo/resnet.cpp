@@ -1,3 +1,5 @@
+// A depth is a row of a table: kind of block, numbers of blocks, stem and shortcut. Blocks, stages and the net are
+// built from that row, and names follow torchvision so that its weights fit.
 #include "muster/model/zoo/resnet.h"
 
 #include <algorithm>
@@ -8,7 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/model/recompute.h"
+#include "muster/model/block.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -147,11 +149,8 @@ class Stage final : public torch::nn::Module {
 
   torch::Tensor forward(torch::Tensor x) {
     for (const auto& block : blocks_) {
-      if (recompute_)
-        x = model::recomputed(
-            block, [block](const torch::Tensor& in) { return block->forward(in); }, x);
-      else
-        x = block->forward(x);
+      x = model::run_block(
+          block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);
     }
     return x;
   }

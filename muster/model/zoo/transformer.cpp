@@ -1,3 +1,5 @@
+// Queries, keys and values are one product, and heads are views of it. What a position may not see is masked before the
+// softmax; the mask is made for the positions that are there.
 #include "muster/model/zoo/transformer.h"
 
 #include <cmath>
@@ -7,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
-#include "muster/model/recompute.h"
+#include "muster/model/block.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -119,11 +121,8 @@ class Transformer final : public model::Net {
     if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
     const torch::Tensor hidden = torch::ones({positions, positions}, torch::kBool).triu(1);
     for (const auto& block : blocks_) {
-      if (recompute_)
-        x = model::recomputed(
-            block, [=](const torch::Tensor& in) { return block->forward(in, hidden); }, x);
-      else
-        x = block->forward(x, hidden);
+      x = model::run_block(
+          block, [=](const torch::Tensor& in) { return block->forward(in, hidden); }, x, recompute_);
     }
     if (!each_position_) x = x.select(1, -1);
     return torch::nn::functional::linear(ln_f_(x), head_ ? head_->weight : wte_->weight);

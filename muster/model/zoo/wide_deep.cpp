@@ -1,3 +1,5 @@
+// Features come one-hot from the table, so an embedding is a product with its columns: a category that training has not
+// seen is all zeros and gives zeros.
 #include "muster/model/zoo/wide_deep.h"
 
 #include <cmath>

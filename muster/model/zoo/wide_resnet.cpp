@@ -1,3 +1,5 @@
+// Norm and activation come before each convolution, so a block's input is also its shortcut; where the shape changes
+// the shortcut is taken behind the first activation, as in the authors' code.
 #include "muster/model/zoo/wide_resnet.h"
 
 #include <string>
@@ -6,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
-#include "muster/model/recompute.h"
+#include "muster/model/block.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -15,9 +17,9 @@ namespace {
 constexpr std::int64_t kFirstWidth = 16;
 constexpr std::int64_t kStages = 3;
 
-class Block final : public torch::nn::Module {
+class WideBlock final : public torch::nn::Module {
  public:
-  Block(const WideResNetOptions& options, std::int64_t inputs, std::int64_t outputs, std::int64_t stride)
+  WideBlock(const WideResNetOptions& options, std::int64_t inputs, std::int64_t outputs, std::int64_t stride)
       : bn1_(register_norm(*this, "bn1", options.layers, inputs)),
         conv1_(register_module("conv1", convolution(inputs, outputs, 3, stride))),
         bn2_(register_norm(*this, "bn2", options.layers, outputs)),
@@ -57,7 +59,7 @@ class WideResNet final : public model::Net {
       const std::int64_t outputs = (kFirstWidth << stage) * options.factor;
       torch::nn::ModuleList list;
       for (std::int64_t i = 0; i < blocks; ++i) {
-        blocks_.push_back(std::make_shared<Block>(options, inputs, outputs, stage > 0 && i == 0 ? 2 : 1));
+        blocks_.push_back(std::make_shared<WideBlock>(options, inputs, outputs, stage > 0 && i == 0 ? 2 : 1));
         list->push_back(blocks_.back());
         inputs = outputs;
       }
@@ -72,18 +74,15 @@ class WideResNet final : public model::Net {
   torch::Tensor forward(torch::Tensor x) override {
     x = conv1_(x);
     for (const auto& block : blocks_) {
-      if (recompute_)
-        x = model::recomputed(
-            block, [block](const torch::Tensor& in) { return block->forward(in); }, x);
-      else
-        x = block->forward(x);
+      x = model::run_block(
+          block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);
     }
     return fc_(torch::adaptive_avg_pool2d(activate(bn1_(x), activation_), {1, 1}).flatten(1));
   }
 
  private:
   torch::nn::Conv2d conv1_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<WideBlock>> blocks_;
   Norm bn1_;
   torch::nn::Linear fc_{nullptr};
   const Activation activation_;

@@ -1,3 +1,5 @@
+// Gradients travel in buckets, everything else of a step in one gathered message a worker; from there on every worker
+// does the same update on its own replica. With overlap a second thread has a group of its own.
 #include "muster/strategies/all_reduce/all_reduce.h"
 
 #include <algorithm>
@@ -5,8 +7,9 @@
 #include <cstring>
 
 #include "muster/strategies/all_reduce/bucket_pipeline.h"
-#include "muster/strategies/all_reduce/bucket_reducer.h"
+#include "muster/strategies/replica/bucket_reducer.h"
 #include "muster/strategies/replica/replica_strategy.h"
+#include "muster/strategies/strategy_kind.h"
 
 namespace muster::strategies {
 namespace {
@@ -20,7 +23,7 @@ class StepMessage {
         buffer_bytes_(options.buffers.bytes),
         lanes_(share_of(options.lanes, 0, static_cast<std::size_t>(options.group.size())).size()) {}
 
-  std::size_t bytes() const { return tensors_ + lanes_ * (sizeof(compute::LaneReport) + buffer_bytes_); }
+  std::size_t bytes() const { return tensors_ + lanes_ * (sizeof(LaneResult) + buffer_bytes_); }
 
   // The parts of one worker's message; lanes are counted from the first of its share.
   template <typename Byte>
@@ -28,12 +31,12 @@ class StepMessage {
     return message.subspan(0, tensors_);
   }
   template <typename Byte>
-  std::span<Byte> report(std::span<Byte> message, std::size_t lane) const {
-    return message.subspan(tensors_ + lane * sizeof(compute::LaneReport), sizeof(compute::LaneReport));
+  std::span<Byte> result(std::span<Byte> message, std::size_t lane) const {
+    return message.subspan(tensors_ + lane * sizeof(LaneResult), sizeof(LaneResult));
   }
   template <typename Byte>
   std::span<Byte> buffers(std::span<Byte> message, std::size_t lane) const {
-    return message.subspan(tensors_ + lanes_ * sizeof(compute::LaneReport) + lane * buffer_bytes_, buffer_bytes_);
+    return message.subspan(tensors_ + lanes_ * sizeof(LaneResult) + lane * buffer_bytes_, buffer_bytes_);
   }
 
  private:
@@ -45,18 +48,19 @@ class StepMessage {
 // What all workers told, put together: in lane order, as if one worker had computed every lane.
 struct Gathered {
   std::vector<std::uint8_t> present;
-  std::vector<compute::LaneReport> reports;
+  std::vector<LaneResult> results;
   std::vector<std::span<const std::byte>> buffers;
 };
 
-class AllReduce final : public ReplicaStrategy {
+class AllReduceStrategy final : public ReplicaStrategy {
  public:
-  explicit AllReduce(StrategyOptions options)
+  AllReduceStrategy(const AllReduce& chosen, StrategyOptions options)
       : ReplicaStrategy(std::move(options)),
         // With overlap two threads talk to the other workers at the same time: each through a group of its own.
-        overlap_(this->options().all_reduce.overlap && workers() > 1),
+        overlap_(chosen.overlap && workers() > 1),
         reduce_group_(overlap_ ? group().split(0, group().rank()) : group()),
-        reducer_(reduce_group_, this->options().layout, this->options().all_reduce),
+        reducer_(reduce_group_, this->options().layout, static_cast<std::size_t>(chosen.bucket_kb) << 10,
+                 chosen.codec ? chosen.codec : std::make_shared<PlainCodec>()),
         message_(this->options()),
         sent_(message_.bytes()),
         received_(message_.bytes() * workers()) {
@@ -64,13 +68,13 @@ class AllReduce final : public ReplicaStrategy {
     if (overlap_) {
       pipeline_.emplace(this->options().layout, reducer_.buckets(), [this](std::size_t index) {
         sum_bucket(index);
-        reducer_.reduce(index, Deadline::after(this->options().all_reduce.overlap_timeout));
+        reducer_.reduce(index, Deadline::after(this->options().step_timeout));
       });
     }
   }
-  AllReduce(const AllReduce&) = delete;
-  AllReduce& operator=(const AllReduce&) = delete;
-  ~AllReduce() override {
+  AllReduceStrategy(const AllReduceStrategy&) = delete;
+  AllReduceStrategy& operator=(const AllReduceStrategy&) = delete;
+  ~AllReduceStrategy() override {
     // The thread may wait for workers that wait for this one.
     if (pipeline_ && pipeline_->busy()) reduce_group_.abort(group().rank(), "left a step that it had begun");
   }
@@ -108,7 +112,7 @@ class AllReduce final : public ReplicaStrategy {
   std::optional<BucketPipeline> pipeline_;            // with overlap; last, so that its thread ends first
 };
 
-Gathered AllReduce::gather(const Deadline& deadline) {
+Gathered AllReduceStrategy::gather(const Deadline& deadline) {
   const std::span<std::byte> mine(sent_);
   const std::vector<model::TensorSlot>& tensors = options().layout.tensors();
   const LaneShare share = lanes_of(rank());
@@ -118,7 +122,7 @@ Gathered AllReduce::gather(const Deadline& deadline) {
     for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
       if (host.area.present[tensor] != 0) message_.marks(mine)[tensor] = std::byte{1};
     }
-    std::memcpy(message_.report(mine, lane - share.first).data(), host.report, sizeof(compute::LaneReport));
+    std::memcpy(message_.result(mine, lane - share.first).data(), host.result, sizeof(LaneResult));
     std::ranges::copy(host.area.buffers, message_.buffers(mine, lane - share.first).begin());
   }
   timed([&] {
@@ -133,14 +137,14 @@ Gathered AllReduce::gather(const Deadline& deadline) {
     for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
       all.present[tensor] |= static_cast<std::uint8_t>(message_.marks(theirs)[tensor]);
     for (std::size_t lane = 0; lane < lanes_of(worker).size(); ++lane) {
-      std::memcpy(&all.reports.emplace_back(), message_.report(theirs, lane).data(), sizeof(compute::LaneReport));
+      std::memcpy(&all.results.emplace_back(), message_.result(theirs, lane).data(), sizeof(LaneResult));
       all.buffers.push_back(message_.buffers(theirs, lane));
     }
   }
   return all;
 }
 
-StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline) {
+StepOutcome AllReduceStrategy::commit(const compute::UpdateRule& rule, Deadline deadline) {
   const data::StepPlan& step = finished_step();
   if (pipeline_) {
     timed([&] { pipeline_->finish(deadline); });
@@ -159,13 +163,13 @@ StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline
 
   // From here on nobody waits for anybody: every worker does the same to the same bits.
   const model::FlatLayout& layout = options().layout;
-  const std::array sum{compute::LaneGradient{reducer_.values().data(), all.present.data()}};
+  const compute::LaneGradient sum{reducer_.values().data(), all.present.data()};
   HostVersion& target = next();
-  compute::reduce_slice(layout, sum, all_blocks(), target.state, target.records);
+  compute::examine_slice(layout, sum, all_blocks(), target.records);
   const compute::Verdict verdict = compute::judge_step(target.records, rule.clip_norm);
   if (verdict.apply) {
     if (rule.optimizer->needs_norms())
-      compute::measure_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.state, target.norms);
+      compute::measure_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.norms);
     compute::update_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.state, target.norms);
     std::vector<double> weights;
     for (std::size_t lane = 0; lane < step.lanes.size(); ++lane)
@@ -174,10 +178,7 @@ StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline
   }
 
   StepOutcome outcome{.applied = verdict.apply, .gradient_norm = verdict.gradient_norm, .samples = step.samples()};
-  compute::LaneReport totals;
-  for (const compute::LaneReport& report : all.reports)
-    totals += report;
-  outcome.take(totals);
+  outcome.take(fold_reports(all.results));
   outcome.waited = waited();
   reducer_.commit();
   commit_step(verdict.apply);
@@ -186,8 +187,29 @@ StepOutcome AllReduce::commit(const compute::UpdateRule& rule, Deadline deadline
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_all_reduce(StrategyOptions options) {
-  return std::make_unique<AllReduce>(std::move(options));
+Traits AllReduce::traits() const {
+  return {.crosses_hosts = true, .lanes_meet = true};
 }
+
+void AllReduce::add_keys(Section& parallel) {
+  parallel.field("bucket_kb", &bucket_kb, "all_reduce: size of the pieces that gradients are summed in.")
+      .range(64, 1 << 20);
+  parallel.field("overlap", &overlap, "all_reduce: sum the pieces while backward goes on; the same result.");
+}
+
+StateMemory AllReduce::memory(const StateFigures& figures) const {
+  return replica_memory(figures);
+}
+
+std::vector<std::pair<std::string, std::string>> AllReduce::more() const {
+  return {{"codec", codec ? "one" : "none"}};
+}
+
+std::unique_ptr<Strategy> AllReduce::make(StrategyOptions needs) const {
+  return std::make_unique<AllReduceStrategy>(*this, std::move(needs));
+}
+
+template StrategyChoice::StrategyChoice(AllReduce);
+template AllReduce* StrategyChoice::get();
 
 }  // namespace muster::strategies

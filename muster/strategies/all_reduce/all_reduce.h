@@ -15,12 +15,31 @@
 // end while another did not is one step ahead of it, and finds out at its next step.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "muster/strategies/strategy.h"
+#include "muster/strategies/strategy_choice.h"
 
 namespace muster::strategies {
 
-std::unique_ptr<Strategy> make_all_reduce(StrategyOptions options);
+class GradientCodec;  // replica/bucket_reducer.h
+
+struct AllReduce {
+  std::int64_t bucket_kb = 4096;           // of a fusion bucket; at least one block goes into each
+  bool overlap = false;                    // sum buckets in a thread of their own while backward goes on
+  std::shared_ptr<GradientCodec> codec{};  // how a bucket is summed over the workers; none: as it is
+
+  static constexpr std::string_view kName = "all_reduce";
+
+  Traits traits() const;
+  void add_keys(Section& parallel);
+  StateMemory memory(const StateFigures& figures) const;
+  std::vector<std::string> free_keys() const { return {"bucket_kb", "overlap"}; }
+  std::vector<std::pair<std::string, std::string>> more() const;
+  std::unique_ptr<Strategy> make(StrategyOptions needs) const;
+};
 
 }  // namespace muster::strategies

@@ -1,3 +1,5 @@
+// A count of missing tensors for each bucket; the thread takes the first bucket when its count is zero, never another
+// one, because all workers have to take the same order. Its failure is kept and thrown in finish().
 #include "muster/strategies/all_reduce/bucket_pipeline.h"
 
 #include <algorithm>

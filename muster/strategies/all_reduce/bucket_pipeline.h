@@ -15,7 +15,7 @@
 
 #include "muster/base/deadline.h"
 #include "muster/base/mutex.h"
-#include "muster/strategies/all_reduce/bucket_reducer.h"
+#include "muster/strategies/replica/bucket_reducer.h"
 
 namespace muster::strategies {
 

@@ -1,3 +1,5 @@
+// train() is a step of this worker alone, average() what all do together; commit() calls one or both. Whether an
+// average is due follows from job and cursor, so that nobody has to ask.
 #include "muster/strategies/local_sgd/local_sgd.h"
 
 #include <algorithm>
@@ -10,11 +12,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/kernel.h"
-#include "muster/strategies/all_reduce/bucket_reducer.h"
+#include "muster/strategies/replica/bucket_reducer.h"
 #include "muster/strategies/replica/replica_strategy.h"
+#include "muster/strategies/strategy_kind.h"
 
 namespace muster::strategies {
 namespace {
+
+constexpr std::string_view kVelocity = "outer_momentum";  // its name in the committed state
 
 MUSTER_KERNEL void scale(float* values, std::size_t count, float factor) {
   for (std::size_t i = 0; i < count; ++i)
@@ -25,16 +30,16 @@ MUSTER_KERNEL void scale(float* values, std::size_t count, float factor) {
 struct AverageHeader {
   double trained = 0;  // samples since the last average, without those of skipped steps
   // Of the step that ends with the average.
-  compute::LaneReport step{};
+  LaneResult step{};
   double applied = 0;
 };
 
-class LocalSgd final : public ReplicaStrategy {
+class LocalSgdStrategy final : public ReplicaStrategy {
  public:
-  explicit LocalSgd(StrategyOptions options)
+  LocalSgdStrategy(const LocalSgd& chosen, StrategyOptions options)
       : ReplicaStrategy(std::move(options)),
-        local_(this->options().local_sgd),
-        reducer_(group(), this->options().layout, {.bucket_bytes = this->options().all_reduce.bucket_bytes}),
+        local_(chosen),
+        reducer_(group(), this->options().layout),
         // A worker alone without outer rate or momentum has nothing to average with: it trains as if by itself.
         averages_(workers() > 1 || local_.outer_lr != 1 || local_.outer_momentum > 0),
         update_bytes_(this->options().layout.tensors().size() * sizeof(std::uint64_t)),
@@ -48,6 +53,7 @@ class LocalSgd final : public ReplicaStrategy {
     return ReplicaStrategy::state_bytes() + reducer_.values().size_bytes() +
            (anchor_.size() + velocity_.size()) * sizeof(float);
   }
+  CommittedState committed() const override;
   void restore(const CommittedState& state) override;
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
   void synchronize(Deadline deadline) override;
@@ -55,7 +61,7 @@ class LocalSgd final : public ReplicaStrategy {
  private:
   struct LocalStep {
     compute::Verdict verdict;
-    compute::LaneReport report;  // sums over this worker's lanes
+    LaneResult told;  // by this worker's lanes together
     double samples = 0;
   };
 
@@ -68,7 +74,8 @@ class LocalSgd final : public ReplicaStrategy {
   void keep_current();
 
   // Constant after construction.
-  const LocalSgdOptions local_;
+  const LocalSgd local_;
+  const std::uint64_t averaged_steps_ = static_cast<std::uint64_t>(local_.averaged_steps);
   BucketReducer reducer_;  // its array also holds the sum of this worker's lanes, until the step is done
   const bool averages_;
   const std::size_t update_bytes_;
@@ -79,20 +86,37 @@ class LocalSgd final : public ReplicaStrategy {
   // Since the last average.
   double trained_ = 0;
   std::uint64_t steps_ = 0;
-  compute::LaneReport wishes_;  // to stop, changes
+  Wishes wishes_;
 };
 
-void LocalSgd::restore(const CommittedState& state) {
+CommittedState LocalSgdStrategy::committed() const {
+  CommittedState state = ReplicaStrategy::committed();
+  if (!velocity_.empty()) state.extra.push_back({std::string(kVelocity), std::as_bytes(std::span(velocity_))});
+  return state;
+}
+
+void LocalSgdStrategy::restore(const CommittedState& state) {
   ReplicaStrategy::restore(state);
   if (averages_) std::ranges::copy(committed().parameters, anchor_.begin());
+  // What the first worker gives counts, as of everything.
   std::ranges::fill(velocity_, 0.0F);
+  const std::span<std::byte> velocity = std::as_writable_bytes(std::span(velocity_));
+  const std::span<const std::byte> given = state.extra_part(kVelocity);
+  if (!given.empty() && !velocity.empty() && given.size() != velocity.size())
+    throw Error(ErrorKind::kMismatch,
+                fmt::format("the state's {} has {} bytes, expected {}", kVelocity, given.size(), velocity.size()), {},
+                "It is of another model.");
+  std::ranges::copy(given.first(std::min(given.size(), velocity.size())), velocity.begin());
+  if (!velocity.empty())
+    group().broadcast(comm::View(comm::ElementType::kUint8, velocity.data(), velocity.size()), 0,
+                      Deadline::after(kStartTimeout));
   trained_ = 0;
   steps_ = 0;
   wishes_ = {};
 }
 
 // One step of this worker alone, into the next version.
-LocalSgd::LocalStep LocalSgd::train(const data::StepPlan& step, const compute::UpdateRule& rule) {
+LocalSgdStrategy::LocalStep LocalSgdStrategy::train(const data::StepPlan& step, const compute::UpdateRule& rule) {
   LocalStep result;
   const LaneShare lanes = lanes_of(rank());
   if (lanes.size() == 0) {
@@ -102,27 +126,28 @@ LocalSgd::LocalStep LocalSgd::train(const data::StepPlan& step, const compute::U
   const model::FlatLayout& layout = options().layout;
   std::vector<std::uint8_t> present(layout.tensors().size());
   std::vector<std::span<const std::byte>> buffers;
+  std::vector<LaneResult> told;
   for (std::size_t lane = lanes.first; lane < lanes.last; ++lane) {
     const HostLane& host = own(lane);
     result.samples += static_cast<double>(step.lanes[lane].size());
-    result.report += *host.report;
+    told.push_back(*host.result);
     for (std::size_t tensor = 0; tensor < present.size(); ++tensor)
       present[tensor] |= host.area.present[tensor];
     buffers.push_back(host.area.buffers);
   }
+  result.told = fold_reports(told);
   sum_lanes(layout, own_gradients(), all_blocks(), reducer_.values());
   // Lanes are weighted for the mean over the whole step.
   const double factor = static_cast<double>(step.samples()) / result.samples;
   if (factor != 1) scale(reducer_.values().data(), reducer_.values().size(), static_cast<float>(factor));
 
-  const std::array sum{compute::LaneGradient{reducer_.values().data(), present.data()}};
+  const compute::LaneGradient sum{reducer_.values().data(), present.data()};
   HostVersion& target = next();
-  compute::reduce_slice(layout, sum, all_blocks(), target.state, target.records);
+  compute::examine_slice(layout, sum, all_blocks(), target.records);
   result.verdict = compute::judge_step(target.records, rule.clip_norm);
   if (!result.verdict.apply) return result;
   if (rule.optimizer->needs_norms())
-    compute::measure_slice(layout, sum, rule, result.verdict, all_blocks(), current().state, target.state,
-                           target.norms);
+    compute::measure_slice(layout, sum, rule, result.verdict, all_blocks(), current().state, target.norms);
   compute::update_slice(layout, sum, rule, result.verdict, all_blocks(), current().state, target.state, target.norms);
   std::vector<double> weights;
   for (std::size_t lane = lanes.first; lane < lanes.last; ++lane)
@@ -132,56 +157,49 @@ LocalSgd::LocalStep LocalSgd::train(const data::StepPlan& step, const compute::U
 }
 
 // From the job and the cursor alone, so that all workers come to the same answer without asking.
-bool LocalSgd::average_is_due(const data::StepPlan& step) const {
-  if (step.next.step <= local_.averaged_steps) return true;
+bool LocalSgdStrategy::average_is_due(const data::StepPlan& step) const {
+  if (step.next.step <= averaged_steps_) return true;
   if (local_.period == 0) return step.next.epoch != step.at.epoch;
-  return step.next.step % local_.period == 0;
+  return step.next.step % static_cast<std::uint64_t>(local_.period) == 0;
 }
 
-StepOutcome LocalSgd::commit(const compute::UpdateRule& rule, Deadline deadline) {
+StepOutcome LocalSgdStrategy::commit(const compute::UpdateRule& rule, Deadline deadline) {
   const data::StepPlan& step = finished_step();
   const LocalStep local = train(step, rule);
   const double trained = trained_ + (local.verdict.apply ? local.samples : 0);
   // What the workers have to agree on waits for the next average.
-  compute::LaneReport wishes = wishes_;
-  wishes += {.stop = local.report.stop, .change = local.report.change};
+  Wishes wishes = wishes_;
+  wishes |= local.told.wishes;
   const bool due = averages_ && average_is_due(step);
 
   StepOutcome outcome{.applied = local.verdict.apply || local.samples == 0,
                       .gradient_norm = local.verdict.gradient_norm,
                       .samples = step.samples()};
   double samples = local.samples;
-  compute::LaneReport totals = local.report;
+  LaneResult totals = local.told;
   if (due) {
     if (!local.verdict.apply) keep_current();
-    compute::LaneReport told = local.report;
-    told += wishes;
-    const AverageHeader mine{trained, told, outcome.applied ? 1.0 : 0.0};
+    const AverageHeader mine{trained, {local.told.report, wishes}, outcome.applied ? 1.0 : 0.0};
     samples = static_cast<double>(step.samples());
-    totals = {};
-    for (const AverageHeader& worker : average(mine, step.next.step > local_.averaged_steps, deadline)) {
-      totals += worker.step;
+    std::vector<LaneResult> results;
+    for (const AverageHeader& worker : average(mine, step.next.step > averaged_steps_, deadline)) {
+      results.push_back(worker.step);
       outcome.applied &= worker.applied > 0;
     }
-  }
-  if (samples > 0) {
-    outcome.loss = totals.loss_sum / samples;
-    outcome.score = totals.score * (static_cast<double>(step.samples()) / samples);
+    totals = fold_reports(results);
   }
   outcome.synchronized = due || workers() == 1;
-  if (outcome.synchronized) {
-    outcome.stop = totals.stop > 0;
-    outcome.change = static_cast<std::uint64_t>(totals.change);
-  }
+  if (!outcome.synchronized) totals.wishes = {};
+  outcome.take(totals, samples);
   outcome.waited = waited();
   trained_ = due ? 0 : trained;
   steps_ = due ? 0 : steps_ + 1;
-  wishes_ = due ? compute::LaneReport() : wishes;
+  wishes_ = due ? Wishes() : wishes;
   commit_step(due || local.verdict.apply);
   return outcome;
 }
 
-void LocalSgd::synchronize(Deadline deadline) {
+void LocalSgdStrategy::synchronize(Deadline deadline) {
   if (!averages_ || steps_ == 0) return;
   keep_current();
   average({.trained = trained_}, true, deadline);
@@ -191,7 +209,7 @@ void LocalSgd::synchronize(Deadline deadline) {
 }
 
 // The next version begins as a copy of the committed one.
-void LocalSgd::keep_current() {
+void LocalSgdStrategy::keep_current() {
   std::ranges::copy(current().state.parameters, next().state.parameters.begin());
   for (std::size_t slot = 0; slot < static_cast<std::size_t>(options().slots); ++slot)
     std::ranges::copy(current().state.state[slot], next().state.state[slot].begin());
@@ -200,7 +218,7 @@ void LocalSgd::keep_current() {
 }
 
 // Averages the next version over the workers. Returns what each of them told.
-std::vector<AverageHeader> LocalSgd::average(const AverageHeader& mine, bool outer, const Deadline& deadline) {
+std::vector<AverageHeader> LocalSgdStrategy::average(const AverageHeader& mine, bool outer, const Deadline& deadline) {
   HostVersion& target = next();
   std::vector<std::byte> sent(message_bytes_);
   std::memcpy(sent.data(), &mine, sizeof mine);
@@ -244,8 +262,8 @@ std::vector<AverageHeader> LocalSgd::average(const AverageHeader& mine, bool out
   return headers;
 }
 
-void LocalSgd::average_slot(std::span<const std::size_t> buckets, std::span<float> values, float weight,
-                            const Deadline& deadline) {
+void LocalSgdStrategy::average_slot(std::span<const std::size_t> buckets, std::span<float> values, float weight,
+                                    const Deadline& deadline) {
   const std::span<float> sums = reducer_.values();
   for (const std::size_t index : buckets) {
     const Bucket& bucket = reducer_.bucket(index);
@@ -259,8 +277,8 @@ void LocalSgd::average_slot(std::span<const std::size_t> buckets, std::span<floa
 }
 
 // Changes are averaged, not values: what nobody changed keeps its bits, and rounding is that of the small change.
-void LocalSgd::average_parameters(std::span<const std::size_t> buckets, float weight, bool outer,
-                                  const Deadline& deadline) {
+void LocalSgdStrategy::average_parameters(std::span<const std::size_t> buckets, float weight, bool outer,
+                                          const Deadline& deadline) {
   const std::span<float> changes = reducer_.values();
   const std::span<float> parameters = next().state.parameters;
   for (const std::size_t index : buckets) {
@@ -282,7 +300,11 @@ void LocalSgd::average_parameters(std::span<const std::size_t> buckets, float we
   }
 }
 
-void validate(const LocalSgdOptions& options) {
+void validate(const LocalSgd& options) {
+  if (options.period < 0 || options.averaged_steps < 0)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("local_sgd: period is {} and averaged_steps {}", options.period, options.averaged_steps),
+                {}, "They are numbers of steps; a period of 0 is an epoch.");
   if (!(std::isfinite(options.outer_lr) && options.outer_lr > 0))
     throw Error(ErrorKind::kInvalidInput, fmt::format("local_sgd: outer_lr is {}", options.outer_lr), {},
                 "The outer rate is greater than 0; 1 takes the average as it is.");
@@ -293,9 +315,37 @@ void validate(const LocalSgdOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_local_sgd(StrategyOptions options) {
-  validate(options.local_sgd);
-  return std::make_unique<LocalSgd>(std::move(options));
+Traits LocalSgd::traits() const {
+  return {.crosses_hosts = true, .goes_apart = true};
 }
+
+void LocalSgd::add_keys(Section& parallel) {
+  constexpr double kMany = 1e15;
+  parallel.field("period", &period, "local_sgd: steps from average to average; 0: an epoch.").range(0, kMany);
+  parallel
+      .field("averaged_steps", &averaged_steps,
+             "local_sgd: so many steps at the start are averaged one by one (post-local SGD).")
+      .range(0, kMany);
+  parallel.field("outer_lr", &outer_lr, "local_sgd: rate of the averaged change.").range(1e-6, 10);
+  parallel.field("outer_momentum", &outer_momentum, "local_sgd: momentum of the averaged change.").range(0, 0.999);
+  parallel.field("average_state", &average_state,
+                 "local_sgd: average the optimizer's state too; false: each worker keeps its own.");
+}
+
+StateMemory LocalSgd::memory(const StateFigures& figures) const {
+  StateMemory memory = replica_memory(figures);
+  // What all had at the last average, and the momentum.
+  const int arrays = (figures.workers > 1 || outer_momentum > 0 ? 1 : 0) + (outer_momentum > 0 ? 1 : 0);
+  memory.exchange += static_cast<std::uint64_t>(arrays) * figures.workers * figures.parameter_bytes;
+  return memory;
+}
+
+std::unique_ptr<Strategy> LocalSgd::make(StrategyOptions needs) const {
+  validate(*this);
+  return std::make_unique<LocalSgdStrategy>(*this, std::move(needs));
+}
+
+template StrategyChoice::StrategyChoice(LocalSgd);
+template LocalSgd* StrategyChoice::get();
 
 }  // namespace muster::strategies

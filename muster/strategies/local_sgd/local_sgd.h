@@ -14,18 +14,31 @@
 // The result is deterministic but depends on the number of workers. Between averages committed() is this worker's own
 // state, and an outcome's loss and score are this worker's, scaled to the step; at an average they are everybody's.
 // The norm is always this worker's. A request to stop is agreed on at the next average. synchronize() averages at once.
-// restore() starts v anew: it is in no checkpoint.
+// v is a part of the committed state ("outer_momentum"): checkpoints carry it.
 //
 // A failure before the last collective of an average ends leaves the committed version as it was.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
-#include "muster/strategies/strategy.h"
+#include "muster/strategies/strategy_choice.h"
 
 namespace muster::strategies {
 
-// Throws Error{kInvalidInput} naming an option that is out of its range.
-std::unique_ptr<Strategy> make_local_sgd(StrategyOptions options);
+struct LocalSgd {
+  std::int64_t period = 8;          // steps from average to average; 0: an epoch
+  std::int64_t averaged_steps = 0;  // post-local: so many steps at the start of the job are averaged one by one
+  double outer_lr = 1;              // of the averaged change
+  double outer_momentum = 0;        // over averages; at least 0 and below 1
+  bool average_state = true;        // average the optimizer's state too; false: each worker keeps its own
+
+  static constexpr std::string_view kName = "local_sgd";
+
+  Traits traits() const;
+  void add_keys(Section& parallel);
+  StateMemory memory(const StateFigures& figures) const;
+  std::unique_ptr<Strategy> make(StrategyOptions needs) const;
+};
 
 }  // namespace muster::strategies

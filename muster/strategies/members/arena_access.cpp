@@ -1,3 +1,5 @@
+// The address of the arena goes through group or store, the memory through a socket (comm/region.h). Waits have limits
+// of their own only where nobody watches over the founder.
 #include "muster/strategies/members/arena_access.h"
 
 #include <unistd.h>
@@ -21,12 +23,13 @@ namespace {
 // dies is seen at once; nobody watches over one that hangs.
 constexpr std::chrono::hours kStartTimeout{1};
 
-comm::Arena make_arena(const comm::ArenaOptions& wanted, bool shared, int rank) {
+// Alone nobody else has to see it, but only shared memory can be mapped a second time, read-only for the model.
+comm::Arena make_arena(const comm::ArenaOptions& wanted, int rank) {
   comm::ArenaOptions options = wanted;
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random();
   auto region = std::make_shared<const comm::SharedRegion>(
-      comm::SharedRegion::create(comm::Arena::bytes(options), {.shared = shared, .make_now = true}));
+      comm::SharedRegion::create(comm::Arena::bytes(options), {.make_now = true}));
   comm::Arena::create(region, options);
   return comm::Arena::attach(std::move(region), options.nonce, rank);
 }
@@ -58,8 +61,7 @@ comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
     group.barrier(deadline);
     return arena;
   }
-  // Alone, nobody else has to see it.
-  comm::Arena arena = make_arena(wanted, group.size() > 1, 0);
+  comm::Arena arena = make_arena(wanted, 0);
   std::optional<comm::RegionServer> server;
   if (group.size() > 1) {
     server.emplace(*arena.region());
@@ -73,7 +75,7 @@ comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
 }
 
 comm::Arena open_arena(Supervised& supervised, const comm::ArenaOptions& wanted) {
-  if (supervised.founder) return make_arena(wanted, true, supervised.seat);
+  if (supervised.founder) return make_arena(wanted, supervised.seat);
   std::string text = supervised.arena;
   for (int round = 0; text.empty(); ++round) {
     // The founder may have much to load; whether it gets on is the supervisor's to see.
@@ -83,7 +85,7 @@ comm::Arena open_arena(Supervised& supervised, const comm::ArenaOptions& wanted)
     const std::optional<int> appointed = comm::appointed_by(text);
     if (!appointed) break;
     supervised.founder = *appointed == supervised.seat;
-    if (supervised.founder) return make_arena(wanted, true, supervised.seat);
+    if (supervised.founder) return make_arena(wanted, supervised.seat);
     text.clear();
   }
   return fetch_arena(comm::ArenaAddress::parse(text), wanted, supervised.seat, Deadline::after(supervised.patience));

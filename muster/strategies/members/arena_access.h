@@ -1,7 +1,7 @@
 // How the workers of a host come to the arena they share: the first one makes it, the others fetch it.
 //
-// With a fixed group the address goes through the group. With a supervisor (strategy.h, Supervised) it goes through the
-// job's store, or was given to this worker when it was started; every worker then serves the region in its turn, so
+// With a fixed group the address goes through the group. With a supervisor (membership.h, Supervised) it goes through
+// the job's store, or was given to this worker when it was started; every worker then serves the region in its turn, so
 // that whoever comes later, or takes over the supervision, finds it as long as one worker lives.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "muster/comm/arena.h"
 #include "muster/comm/group.h"
 #include "muster/comm/region.h"
-#include "muster/strategies/strategy.h"
+#include "muster/strategies/membership.h"
 
 namespace muster::strategies {
 

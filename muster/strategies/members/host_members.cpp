@@ -1,3 +1,5 @@
+// Entering, meeting and rejoining are the same wait for a generation that has this worker in it. Where no supervisor
+// lives every wait also looks after the others, and the living decide on members as it would.
 #include "muster/strategies/members/host_members.h"
 
 #include <signal.h>
@@ -6,6 +8,8 @@
 #include <bit>
 #include <condition_variable>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,9 +21,11 @@
 #include "muster/comm/connect.h"
 #include "muster/comm/store.h"
 #include "muster/comm/supervisor_sign.h"
+#include "muster/control/job_generation.h"
 #include "muster/control/liveness.h"
 #include "muster/launch/child_process.h"
 #include "muster/strategies/members/arena_access.h"
+#include "muster/strategies/members/fixed_members.h"
 
 namespace muster::strategies {
 namespace {
@@ -28,7 +34,8 @@ constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: arena_acces
 constexpr std::chrono::milliseconds kHeartbeat{100};
 // How long a worker waits for the supervisor's decision before it looks whether there still is one.
 constexpr std::chrono::milliseconds kDecisionTime{200};
-constexpr std::int64_t kBeforeTheFirstStep = -1;  // of failpoints
+constexpr std::int64_t kBeforeTheFirstStep = -1;    // of failpoints
+constexpr std::chrono::seconds kWrittenBefore{10};  // for a slow disk
 
 comm::Arena open(std::optional<Supervised>& supervised, comm::Group group, comm::ArenaOptions wanted) {
   wanted.ranks = supervised ? supervised->seats : group.size();
@@ -39,18 +46,19 @@ comm::Arena open(std::optional<Supervised>& supervised, comm::Group group, comm:
 }  // namespace
 
 HostMembers::HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group,
-                         comm::ArenaOptions wanted)
+                         comm::ArenaOptions wanted, const Clock& clock)
     : supervised_(supervised),
       group_(group),
+      clock_(clock),
       arena_(open(supervised_, group, wanted)),
       liveness_(comm::supervisor_liveness(supervised ? supervised->folder : "")) {
   for (int seat = 0; seat < arena_.options().ranks; ++seat)
-    watches_.emplace_back(control::ProcessWatch::Idle::kSilent, liveness_ / 4);
+    watches_.emplace_back(control::ProcessWatch::Idle::kSilent, liveness_ / 4, clock_);
   if (supervised_) return;
   members_.group = group_;
+  members_.generation = kFirstGeneration;
   if (group_.rank() == 0) arena_.begin_generation(kFirstGeneration, all_ranks());
   arena_.enter(kFirstGeneration, Deadline::after(kStartTimeout));
-  take_place();
 }
 
 std::uint64_t HostMembers::all_ranks() const {
@@ -58,37 +66,85 @@ std::uint64_t HostMembers::all_ranks() const {
   return ranks == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1;
 }
 
-// Of the arena's ranks some may be empty; members are counted in the order of their ranks.
-void HostMembers::take_place() {
+comm::GroupOptions HostMembers::group_of_host() const {
+  // Of the arena's ranks some may be empty; members are counted in the order of their ranks.
   const std::uint64_t below = (std::uint64_t{1} << arena_.board().self()) - 1;
-  index_ = static_cast<std::size_t>(std::popcount(arena_.members() & below));
-  workers_ = static_cast<std::size_t>(std::popcount(arena_.members()));
+  comm::GroupOptions group;
+  group.rank = std::popcount(arena_.members() & below);
+  group.size = std::popcount(arena_.members());
+  group.store = supervised_->store;
+  group.name = fmt::format("generation-{}", arena_.generation());
+  group.backend = "shm";
+  return group;
+}
+
+comm::GroupOptions HostMembers::group_of_all_hosts() {
+  const HostPlace& place = *supervised_->host;
+  // Both were written before the arena's generation began.
+  const std::string text =
+      supervised_->store->get(control::hosts_key(arena_.generation()), Deadline::after(kWrittenBefore));
+  std::uint64_t number = host_number_ == 0 ? place.number : host_number_;
+  try {
+    number = std::stoull(supervised_->store->get(control::own_host_key(arena_.generation()), Deadline::after({})));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;  // it has not changed
+  }
+  members_.job = control::JobGeneration::from_text(text);
+  members_.host = members_.job.place_of(number);
+  if (members_.job.hosts[members_.host].members != arena_.members())
+    throw Error(ErrorKind::kMismatch,
+                fmt::format("job generation {} has members {:#x} on host {}, and its arena has {:#x}",
+                            members_.job.number, members_.job.hosts[members_.host].members, number, arena_.members()));
+  // Who was away under another number comes anew.
+  if (std::exchange(host_number_, number) != number || first_of_job_ == 0) first_of_job_ = members_.job.number;
+  comm::GroupOptions group;
+  group.rank = members_.job.rank_of(members_.host, supervised_->seat);
+  group.size = members_.job.workers();
+  group.store = place.store;
+  group.name = fmt::format("job-generation-{}", members_.job.number);
+  group.backend = place.backend;
+  group.interface = place.interface;
+  return group;
 }
 
 // The members of a generation as a group, and who of them is the longest there.
 void HostMembers::gather() {
-  comm::GroupOptions group;
-  group.rank = static_cast<int>(index_);
-  group.size = static_cast<int>(workers_);
-  group.store = supervised_->store;
-  group.name = fmt::format("generation-{}", arena_.generation());
-  group.backend = "shm";
-  group.interruption = [this] {
+  comm::GroupOptions group = supervised_->host ? group_of_all_hosts() : group_of_host();
+  // Some may be in the middle of a long lane: the group is made when all have come. Whoever is lost or hangs is found
+  // by others, and a generation without it ends this wait.
+  const std::function<void()> interruption = [this] {
     arena_.throw_if_superseded();
     look_after_the_others();
   };
-  // Some may be in the middle of a long lane: the group is made when all have come. Whoever is lost or hangs is found
-  // by others, and a generation without it ends this wait.
-  const auto store = comm::with_interruption(group.store, group.interruption);
-  store->set(fmt::format("{}/came/{}", group.name, index_), "1");
-  for (std::size_t other = 0; other < workers_; ++other)
+  const auto store = comm::with_interruption(group.store, interruption);
+  store->set(fmt::format("{}/came/{}", group.name, group.rank), "1");
+  for (int other = 0; other < group.size; ++other)
     store->get(fmt::format("{}/came/{}", group.name, other), Deadline::after(kStartTimeout));
+  group.interruption = interruption;
+  if (supervised_->host) {
+    // A thread of the group asks it too, and copies of the group may outlive this object.
+    group.connect_timeout = kStartTimeout;
+    auto observer = std::make_shared<const comm::Arena>(
+        comm::Arena::attach(arena_.region(), arena_.options().nonce, comm::kAnyRank));
+    arena_.throw_if_superseded();  // so it has been attached in this generation
+    group.interruption = [observer = std::move(observer)] { observer->throw_if_superseded(); };
+  }
   members_.group = comm::make_group(group);
-  std::vector<std::int64_t> since(workers_);
-  const auto own = static_cast<std::int64_t>(first_generation_);
+  std::vector<std::int64_t> since(static_cast<std::size_t>(group.size));
+  const auto own = static_cast<std::int64_t>(supervised_->host ? first_of_job_ : first_generation_);
   members_.group.all_gather(std::span(&own, 1), std::span(since));
   members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
-  members_.generation = arena_.generation();
+  members_.generation = supervised_->host ? members_.job.number : arena_.generation();
+}
+
+void HostMembers::tell_if_broken(const std::string& reason) {
+  if (!supervised_->host || members_.job.number == 0) return;
+  if (arena_.committed().generation != arena_.generation()) return;
+  try {
+    supervised_->host->store->set(control::broken_key(members_.job.number), reason);
+  } catch (const Error&) {
+    // Others have said it before, or nobody can be told: then the agent is gone, too.
+  }
 }
 
 void HostMembers::enter_step(std::int64_t step) {
@@ -96,6 +152,7 @@ void HostMembers::enter_step(std::int64_t step) {
 }
 
 void HostMembers::meet() {
+  if (!supervised_) return;
   enter_step(kBeforeTheFirstStep);
   // Once: a worker whose first meeting failed, because somebody was lost in it, comes here again.
   if (!server_) {
@@ -119,14 +176,13 @@ void HostMembers::give_signs_of_life(const std::stop_token& stop) {
     if (!arena_.abandoned())
       abandoned_since_ = 0;
     else if (abandoned_since_ == 0)
-      abandoned_since_ = system_clock().now().time_since_epoch().count();
+      abandoned_since_ = clock_.now().time_since_epoch().count();
   } while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); }));
 }
 
 std::chrono::nanoseconds HostMembers::abandoned_for() const {
   const std::int64_t since = abandoned_since_.load();
-  return since == 0 ? std::chrono::nanoseconds(0)
-                    : system_clock().now().time_since_epoch() - std::chrono::nanoseconds(since);
+  return since == 0 ? std::chrono::nanoseconds(0) : clock_.now().time_since_epoch() - std::chrono::nanoseconds(since);
 }
 
 // Others may take long to get ready: as long as somebody is in charge this one waits.
@@ -134,16 +190,20 @@ void HostMembers::enter_next() {
   for (Deadline deadline = Deadline::after(supervised_->patience);;) {
     if (first_generation_ == 0) supervised_->interruption();
     try {
-      return arena_.enter_next(
-          Deadline::after(std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
+      return arena_.enter_next(Deadline::after(
+          deadline.passed() ? kDecisionTime : std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
-      if (deadline.passed()) {
+      // Whose supervisor is gone waits for another one since then, not since it noticed that it needs one.
+      if (supervised_->host && abandoned_since_ != 0) {
+        if (abandoned_for() >= supervised_->patience) throw;
+      } else if (deadline.passed()) {
         if (!comm::supervisor_lives(supervised_->folder)) throw;
         deadline = Deadline::after(supervised_->patience);
       }
     }
-    if (arena_.abandoned()) decide_on_members();
+    // Between hosts nobody trains without the coordinator's word.
+    if (arena_.abandoned() && !supervised_->host) decide_on_members();
   }
 }
 
@@ -151,7 +211,7 @@ bool HostMembers::silent(int seat) {
   const std::optional<ProcessId> process = arena_.board().occupant(seat);
   const Clock::Instant beat{arena_.board().last_beat(seat)};
   // What is stopped or starved is judged by the time that it was seen to be, so it has to be looked at before.
-  if (!process || beat.time_since_epoch().count() == 0 || system_clock().now() - beat < liveness_ / 4) return false;
+  if (!process || beat.time_since_epoch().count() == 0 || clock_.now() - beat < liveness_ / 4) return false;
   return control::judge_silence(watches_[static_cast<std::size_t>(seat)].look(*process, beat), liveness_,
                                 supervised_->patience)
       .lost;
@@ -191,15 +251,17 @@ void HostMembers::decide_on_members() {
 }
 
 void HostMembers::rejoin() {
+  if (!supervised_) refuse_replacement();
+  tell_if_broken(fmt::format("a worker of host {} has lost the others", host_number_));
   for (;;) {
     enter_next();
     if (first_generation_ == 0) first_generation_ = arena_.generation();
-    take_place();
     try {
       return gather();
     } catch (const Error& error) {
       // Somebody was lost while we met, or somebody came: there will be another generation.
       if (error.kind() != ErrorKind::kPeerLost) throw;
+      tell_if_broken(error.message());
     }
   }
 }

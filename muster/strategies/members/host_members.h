@@ -3,7 +3,9 @@
 //
 // It owns the host arena (comm/arena.h) and a thread that gives signs of life. While a supervisor lives it sees who is
 // lost; when it is gone the workers watch over each other. With a fixed group (no supervisor) there is one generation,
-// and nobody is replaced. Thread safety: one thread; abandoned_for() from any.
+// and nobody is replaced. In a job of several hosts a generation of the arena stands for one of the job, which the
+// agent has left in the host's store: the group is that of all workers of all hosts, and without the coordinator's word
+// nobody decides on members. Thread safety: one thread; abandoned_for() from any.
 #pragma once
 
 #include <atomic>
@@ -13,43 +15,46 @@
 #include <thread>
 #include <vector>
 
+#include "muster/base/clock.h"
 #include "muster/base/failpoint.h"
 #include "muster/comm/arena.h"
+#include "muster/comm/connect.h"
 #include "muster/comm/region.h"
 #include "muster/control/process_watch.h"
-#include "muster/strategies/strategy.h"
+#include "muster/strategies/membership.h"
 
 namespace muster::strategies {
 
-class HostMembers {
+class HostMembers final : public Membership {
  public:
-  static constexpr std::uint64_t kFirstGeneration = 1;
-
-  // Makes or finds the arena. `supervised` and `group` as in StrategyOptions. Every worker wants the same.
-  HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group, comm::ArenaOptions wanted);
+  // Makes or finds the arena, with room for what the strategy keeps in it. `supervised` and `group` as in
+  // StrategyOptions. Every worker wants the same.
+  HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group, comm::ArenaOptions wanted,
+              const Clock& clock = system_clock());
 
   comm::Arena& arena() { return arena_; }
   const comm::Arena& arena() const { return arena_; }
-  bool supervised() const { return supervised_.has_value(); }
-  // Whether it is this worker that writes the state before the first step.
-  bool founds() const { return supervised_ ? supervised_->founder : group_.rank() == 0; }
 
-  // Under a supervisor, once: says that this worker is ready, and returns when it is a member.
-  void meet();
-  // Becomes a member of the next generation. Throws kTimeout.
-  void rejoin();
-
-  const Members& members() const { return members_; }
-  std::size_t index() const { return index_; }  // of this worker among the members
-  std::size_t workers() const { return workers_; }
-  std::chrono::nanoseconds abandoned_for() const;
-
-  // Failpoints of this thread are those of `step` from now on.
-  void enter_step(std::int64_t step);
+  bool replaces() const override { return supervised_.has_value(); }
+  bool founds() const override { return supervised_ ? supervised_->founder : group_.rank() == 0; }
+  const Members& members() const override { return members_; }
+  // Under a supervisor: says that this worker is ready, and returns when it is a member.
+  void meet() override;
+  void rejoin() override;
+  void throw_if_interrupted() const override { arena_.throw_if_superseded(); }
+  std::chrono::nanoseconds abandoned_for() const override;
+  void begin(comm::Activity activity) override { arena_.board().begin(activity); }
+  void enter_step(std::int64_t step) override;
+  void write_note(const std::string& text) override { arena_.write_note(text); }
+  std::string note() const override { return arena_.note(); }
 
  private:
-  void take_place();
   void gather();
+  comm::GroupOptions group_of_host() const;
+  // Of the job generation that the arena's one stands for; makes the members' hosts those of it.
+  comm::GroupOptions group_of_all_hosts();
+  // Leaves a word for the coordinator if the others were lost and nothing has begun here.
+  void tell_if_broken(const std::string& reason);
   void enter_next();
   void decide_on_members();
   // While nobody is in charge: throws kPeerLost when a member is dead or silent.
@@ -61,13 +66,15 @@ class HostMembers {
   // Constant after construction.
   std::optional<Supervised> supervised_;  // constant after construction
   const comm::Group group_;
+  const Clock& clock_;  // of how long the workers are without a supervisor, and members silent
   comm::Arena arena_;
   const std::chrono::nanoseconds liveness_;
   // Of the present members.
   Members members_;
   std::uint64_t first_generation_ = 0;  // that this worker was in
-  std::size_t index_ = 0;
-  std::size_t workers_ = 1;
+  // Of a job of several hosts: this host's number, and the first job generation of this worker under it.
+  std::uint64_t host_number_ = 0;
+  std::uint64_t first_of_job_ = 0;
   std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
   std::optional<FailpointScope> scope_;
   std::vector<control::ProcessWatch> watches_;    // by seat, for times without a supervisor

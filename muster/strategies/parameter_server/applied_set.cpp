@@ -1,3 +1,5 @@
+// A floor and, above it, a mask of lanes for each step in work. The floor moves up as steps become complete, which is
+// what keeps the set small however long a job lasts.
 #include "muster/strategies/parameter_server/applied_set.h"
 
 #include <algorithm>

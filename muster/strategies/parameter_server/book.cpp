@@ -1,3 +1,5 @@
+// A state machine: requests in, answers and events out, no clock and no processes. What is leased lives beside the
+// saved state on purpose: after a move or a loss all leases are void, and lanes are leased anew.
 #include "muster/strategies/parameter_server/book.h"
 
 #include <algorithm>
@@ -11,11 +13,12 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::size_t kClosedSteps = 256;  // of closed steps, for workers that ask late
-constexpr double kMostChange = 0x1.0p53;   // from there on doubles skip whole numbers
+constexpr std::uint64_t kMostChange = std::uint64_t{1} << 53;
 
-// Whether it is one that a lane can have: a double that is no number of a change must not be made one.
+// Whether it is one that a lane can have: a change that nobody can have asked for would keep all later ones from
+// counting.
 bool is_possible(const LaneEntry& entry) {
-  return entry.report.change >= 0 && entry.report.change < kMostChange;
+  return entry.stop <= 1 && entry.change < kMostChange;
 }
 
 }  // namespace
@@ -23,38 +26,37 @@ bool is_possible(const LaneEntry& entry) {
 Book::Book(const ServerPlan& plan) : plan_(plan), buffers_(plan.buffers.bytes) {
 }
 
-Book::Answer Book::answer(Grant grant) const {
-  Answer answer;
-  answer.header.flags = static_cast<std::uint32_t>(grant);
-  answer.header.version = counts_.updates;
-  answer.header.id = done_.floor();
-  return answer;
+LeaseReply Book::answer(Grant grant) const {
+  return {.grant = grant, .updates = counts_.updates, .floor = done_.floor()};
 }
 
-void Book::event(const char* what, const Header& header, std::uint64_t number) {
+void Book::event(const char* what, std::uint32_t worker, std::uint64_t step, std::uint32_t lane, std::uint64_t number) {
   if (plan_.event_log.empty()) return;
   events_ += fmt::format("{{\"event\":\"{}\",\"worker\":{},\"step\":{},\"lane\":{},\"floor\":{},\"number\":{}}}\n",
-                         what, header.client, header.step, header.lane, done_.floor(), number);
+                         what, worker, step, lane, done_.floor(), number);
 }
 
 std::string Book::take_events() {
   return std::exchange(events_, {});
 }
 
-std::optional<Book::Answer> Book::lease(const Header& request) {
-  if (request.version > generation_) {
+std::optional<LeaseReply> Book::lease(std::uint32_t worker, const LeaseRequest& request) {
+  if (request.workers_generation > generation_) {
     // Those who held something are gone, or have let it go.
-    generation_ = request.version;
+    generation_ = request.workers_generation;
     leases_.clear();
     finishing_.reset();
   }
+  // Nothing is given to one that may have left since it asked: it would be nobody's until the workers change again. One
+  // that has not left learns of the new generation while it waits.
+  if (request.workers_generation < generation_) return std::nullopt;
   highest_ = std::max(highest_, request.step);
-  switch (static_cast<Want>(request.flags)) {
+  switch (request.want) {
     case Want::kLane:
     case Want::kOwnLane:
-      return lease_lane(request);
+      return lease_lane(worker, request);
     case Want::kCommitted:
-      return commit_step(request);
+      return commit_step(worker, request);
     case Want::kSettled:
       if (done_.floor() < request.step) return std::nullopt;
       return answer(Grant::kClosed);
@@ -82,39 +84,31 @@ bool Book::is_free(std::uint64_t step, std::uint32_t lane) const {
 }
 
 // A worker's own lanes first: it has read them ahead. Then those of others, from the back (shared_sync.cpp says why).
-std::optional<std::uint32_t> Book::free_lane(const Header& request) const {
-  const auto lanes = static_cast<std::uint32_t>(request.first);
-  const auto place = static_cast<std::uint32_t>(request.second);
-  const auto workers = static_cast<std::uint32_t>(request.second >> 32);
-  for (std::uint64_t lane = place; lane < lanes && workers > 0; lane += workers) {
+std::optional<std::uint32_t> Book::free_lane(const LeaseRequest& request) const {
+  for (std::uint64_t lane = request.place; lane < request.lanes && request.workers > 0; lane += request.workers) {
     if (is_free(request.step, static_cast<std::uint32_t>(lane))) return static_cast<std::uint32_t>(lane);
   }
-  if (static_cast<Want>(request.flags) == Want::kOwnLane) return std::nullopt;
-  for (std::uint32_t lane = lanes; lane-- > 0;) {
+  if (request.want == Want::kOwnLane) return std::nullopt;
+  for (std::uint32_t lane = request.lanes; lane-- > 0;) {
     if (is_free(request.step, lane)) return lane;
   }
   return std::nullopt;
 }
 
-std::optional<Book::Answer> Book::lease_lane(const Header& request) {
-  const auto lanes = static_cast<std::uint32_t>(request.first);
-  if (lanes == 0 || lanes > plan_.lanes || request.step >= done_.floor() + AppliedSet::kFarthest) {
-    Answer refused;
-    refused.header.status = Status::kRefused;
-    return refused;
-  }
-  std::erase_if(leases_, [&](const auto& lease) { return lease.second == request.client; });
+std::optional<LeaseReply> Book::lease_lane(std::uint32_t worker, const LeaseRequest& request) {
+  if (request.lanes == 0 || request.lanes > plan_.lanes || request.step >= done_.floor() + AppliedSet::kFarthest)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("step {} of {} lanes is none of this job", request.step, request.lanes));
+  std::erase_if(leases_, [&](const auto& lease) { return lease.second == worker; });
   if (request.step < done_.floor() || (accepted_ != 0 && request.step == done_.floor()))
     return answer(Grant::kNothingLeft);
   if (!may_begin(request.step)) return std::nullopt;
   const std::optional<std::uint32_t> lane = free_lane(request);
   if (!lane) return answer(Grant::kNothingLeft);
-  leases_[{request.step, *lane}] = request.client;
-  Answer granted = answer(Grant::kLane);
-  granted.header.lane = *lane;
-  Header told = request;
-  told.lane = *lane;
-  event("lease", told, counts_.updates);
+  leases_[{request.step, *lane}] = worker;
+  LeaseReply granted = answer(Grant::kLane);
+  granted.lane = *lane;
+  event("lease", worker, request.step, *lane, counts_.updates);
   return granted;
 }
 
@@ -123,36 +117,34 @@ std::uint32_t Book::needed(std::uint32_t lanes) const {
 }
 
 // That the step is over; or that this worker ends it.
-std::optional<Book::Answer> Book::commit_step(const Header& request) {
+std::optional<LeaseReply> Book::commit_step(std::uint32_t worker, const LeaseRequest& request) {
   if (!is_synchronous(plan_.consistency_at(request.step))) {
-    Answer over = answer(Grant::kClosed);
+    LeaseReply over = answer(Grant::kClosed);
     over.result = with_wishes(total_, request.step);
     return over;
   }
   if (request.step < done_.floor()) {
-    Answer over = answer(Grant::kClosed);
+    LeaseReply over = answer(Grant::kClosed);
     const auto closed = closed_.find(request.step);
     over.result = closed != closed_.end() ? closed->second.result : StepResult{};
     return over;
   }
-  if (accepted_ == 0 || (finishing_ && *finishing_ != request.client)) return std::nullopt;
-  finishing_ = request.client;
-  Answer last = answer(Grant::kFinish);
-  last.header.second = accepted_;
+  if (accepted_ == 0 || (finishing_ && *finishing_ != worker)) return std::nullopt;
+  finishing_ = worker;
+  LeaseReply last = answer(Grant::kFinish);
+  last.mask = accepted_;
   for (const auto& [lane, kept] : kept_) {
-    if ((accepted_ >> lane & 1) != 0) last.header.first += kept.entry.samples;
+    if ((accepted_ >> lane & 1) != 0) last.samples += kept.entry.samples;
   }
   return last;
 }
 
 // What one worker asks for counts from the same step on for all of them.
-void Book::note_wishes(const compute::LaneReport& report) {
-  const auto change = static_cast<std::uint64_t>(report.change);
-  const bool news = (report.stop > 0 && !agreed_.stop) || change > agreed_.change;
-  if (!news) return;
-  agreed_.stop = agreed_.stop || report.stop > 0;
-  agreed_.change = std::max(agreed_.change, change);
-  agreed_.step = std::max(agreed_.step, highest_);
+void Book::note_wishes(const Wishes& wishes) {
+  Wishes all = agreed_.wishes();
+  all |= wishes;
+  if (all == agreed_.wishes()) return;
+  agreed_ = {std::max(agreed_.step, highest_), all.stop ? 1U : 0U, all.change};
 }
 
 StepResult Book::with_wishes(StepResult result, std::uint64_t step) const {
@@ -162,98 +154,100 @@ StepResult Book::with_wishes(StepResult result, std::uint64_t step) const {
   return result;
 }
 
-Status Book::push(const Header& header, std::span<const std::byte> body) {
-  const auto lanes = static_cast<std::uint32_t>(header.first);
-  if (lanes == 0 || lanes > plan_.lanes || header.lane >= lanes ||
-      body.size() != sizeof(LaneEntry) + plan_.buffers.bytes || header.step >= done_.floor() + AppliedSet::kFarthest)
+Status Book::push(std::uint32_t worker, const PushEntryRequest& push, std::span<const std::byte> buffers) {
+  if (push.lanes == 0 || push.lanes > plan_.lanes || push.lane >= push.lanes || buffers.size() != plan_.buffers.bytes ||
+      push.step >= done_.floor() + AppliedSet::kFarthest || !is_possible(push.entry))
     return Status::kRefused;
-  LaneEntry entry;
-  std::memcpy(&entry, body.data(), sizeof entry);
-  if (!is_possible(entry)) return Status::kRefused;
-  const auto lease = leases_.find({header.step, header.lane});
-  const bool leased = lease != leases_.end() && lease->second == header.client;
+  const auto lease = leases_.find({push.step, push.lane});
+  const bool leased = lease != leases_.end() && lease->second == worker;
   if (lease != leases_.end()) leases_.erase(lease);
-  const bool synchronous = (header.flags & kKept) != 0;
-  if (synchronous && header.step < done_.floor()) return late(header);
-  if (done_.contains(header.step, header.lane) || (synchronous && kept_.count(header.lane) > 0)) {
+  const bool synchronous = push.manner == LaneManner::kKept;
+  if (synchronous && push.step < done_.floor()) return late(worker, push);
+  if (done_.contains(push.step, push.lane) || (synchronous && kept_.count(push.lane) > 0)) {
     ++counts_.repeated;
     return Status::kDuplicate;
   }
   if (leases_only_ && !leased) return Status::kStale;
-  const std::span<const std::byte> buffers = body.subspan(sizeof entry);
-  if (synchronous) {
-    if (header.step != done_.floor()) return Status::kRefused;
-    if (accepted_ != 0) {
-      ++counts_.dropped;
-      event("late", header, 0);
-      kept_.insert({header.lane, Kept{entry, {buffers.begin(), buffers.end()}}});
-      return Status::kLate;
-    }
-    kept_.insert({header.lane, Kept{entry, {buffers.begin(), buffers.end()}}});
-    event("push", header, 0);
-    const bool backup = plan_.consistency_at(header.step) == Consistency::kBackup;
-    if (kept_.size() >= (backup ? needed(lanes) : lanes)) {
-      for (const auto& [lane, kept] : kept_)
-        accepted_ |= std::uint64_t{1} << lane;
-    }
-    return Status::kDone;
-  }
-  note_wishes(entry.report);
-  if ((header.flags & kSkipped) != 0) {
+  if (synchronous) return keep(worker, push, buffers);
+  note_wishes(push.entry.result().wishes);
+  if (push.manner == LaneManner::kSkipped) {
     ++counts_.skipped;
-    done_.add(header.step, header.lane, lanes);
-    event("skip", header, 0);
+    done_.add(push.step, push.lane, push.lanes);
+    event("skip", worker, push.step, push.lane, 0);
     return Status::kDone;
   }
-  const std::uint64_t staleness = counts_.updates - std::min(header.version, counts_.updates);
+  const std::uint64_t staleness = counts_.updates - std::min(push.leased_version, counts_.updates);
   ++counts_.staleness[std::min<std::uint64_t>(staleness, BookCounts::kStaleness - 1)];
   ++counts_.updates;
-  if (once_.contains(header.step, header.lane)) ++counts_.again;
-  total_.loss_sum += entry.report.loss_sum;
-  total_.score += entry.report.score;
-  total_.samples += entry.samples;
+  if (once_.contains(push.step, push.lane)) ++counts_.again;
+  total_.loss_sum += push.entry.loss_sum;
+  total_.score += push.entry.score;
+  total_.samples += push.entry.samples;
   std::copy(buffers.begin(), buffers.end(), buffers_.begin());
-  done_.add(header.step, header.lane, lanes);
-  event("push", header, staleness);
+  done_.add(push.step, push.lane, push.lanes);
+  event("push", worker, push.step, push.lane, staleness);
+  return Status::kDone;
+}
+
+// A lane of the synchronous step in work.
+Status Book::keep(std::uint32_t worker, const PushEntryRequest& push, std::span<const std::byte> buffers) {
+  if (push.step != done_.floor()) return Status::kRefused;
+  kept_.insert({push.lane, Kept{push.entry, {buffers.begin(), buffers.end()}}});
+  if (accepted_ != 0) {
+    ++counts_.dropped;
+    event("late", worker, push.step, push.lane, 0);
+    return Status::kLate;
+  }
+  event("push", worker, push.step, push.lane, 0);
+  const bool backup = plan_.consistency_at(push.step) == Consistency::kBackup;
+  if (kept_.size() >= (backup ? needed(push.lanes) : push.lanes)) {
+    for (const auto& [lane, kept] : kept_)
+      accepted_ |= std::uint64_t{1} << lane;
+  }
   return Status::kDone;
 }
 
 // Of a step that is closed: the lane was in it, or is dropped.
-Status Book::late(const Header& header) {
-  const auto closed = closed_.find(header.step);
-  const std::uint64_t bit = std::uint64_t{1} << header.lane;
+Status Book::late(std::uint32_t worker, const PushEntryRequest& push) {
+  const auto closed = closed_.find(push.step);
+  const std::uint64_t bit = std::uint64_t{1} << push.lane;
   if (closed == closed_.end() || (closed->second.seen & bit) != 0) {
     ++counts_.repeated;
     return Status::kDuplicate;
   }
   closed->second.seen |= bit;
   ++counts_.dropped;
-  event("late", header, 0);
+  event("late", worker, push.step, push.lane, 0);
   return Status::kLate;
 }
 
-Status Book::apply(const Header& header) {
-  if (header.step < done_.floor()) return Status::kDuplicate;
-  const std::uint64_t mask = header.second;
-  if (header.step != done_.floor() || mask == 0 || mask != accepted_) return Status::kRefused;
+Status Book::close(std::uint32_t worker, const CloseRequest& verdict) {
+  if (verdict.step < done_.floor()) return Status::kDuplicate;
+  const std::uint64_t mask = verdict.mask;
+  if (verdict.step != done_.floor() || mask == 0 || mask != accepted_) return Status::kRefused;
   StepResult result;
-  result.gradient_norm = header.scale;
-  result.applied = (header.flags & kSkipped) == 0 ? 1 : 0;
+  result.gradient_norm = verdict.gradient_norm;
+  result.applied = verdict.skipped ? 0 : 1;
   std::vector<std::span<const std::byte>> buffers;
   std::vector<double> weights;
   std::uint64_t seen = 0;
+  Wishes wishes;
+  std::vector<LaneResult> counted;
   for (const auto& [lane, kept] : kept_) {
     seen |= std::uint64_t{1} << lane;
     // A wish counts even of a lane that came too late.
-    result.stop |= kept.entry.report.stop > 0 ? 1 : 0;
-    result.change = std::max(result.change, static_cast<std::uint64_t>(kept.entry.report.change));
+    wishes |= kept.entry.result().wishes;
     if ((mask >> lane & 1) == 0) continue;
-    result.loss_sum += kept.entry.report.loss_sum;
-    result.score += kept.entry.report.score;
+    counted.push_back(kept.entry.result());
     result.samples += kept.entry.samples;
     buffers.emplace_back(kept.buffers);
     weights.push_back(static_cast<double>(kept.entry.samples));
   }
+  const compute::LaneReport sums = fold_reports(counted).report;
+  result.loss_sum = sums.loss_sum;
+  result.score = sums.score;
+  result.stop = wishes.stop ? 1 : 0;
+  result.change = wishes.change;
   for (double& weight : weights)
     weight /= static_cast<double>(result.samples);
   if (result.applied != 0) {
@@ -261,14 +255,14 @@ Status Book::apply(const Header& header) {
     ++counts_.updates;
     ++counts_.staleness[0];
   }
-  closed_[header.step] = {result, seen};
+  closed_[verdict.step] = {result, seen};
   if (closed_.size() > kClosedSteps) closed_.erase(closed_.begin());
-  agreed_ = {header.step, result.stop != 0, std::max(agreed_.change, result.change)};
+  agreed_ = {verdict.step, result.stop != 0, std::max(agreed_.change, result.change)};
   kept_.clear();
   accepted_ = 0;
   finishing_.reset();
-  done_.close(header.step);
-  event("close", header, static_cast<std::uint64_t>(std::popcount(mask)));
+  done_.close(verdict.step);
+  event("close", worker, verdict.step, 0, static_cast<std::uint64_t>(std::popcount(mask)));
   return Status::kDone;
 }
 

@@ -7,16 +7,6 @@
 // computed twice is applied once, because every chunk knows the lanes it has seen. A worker has one lease at a time:
 // one that asks for a lane has given up what it had, or has never learned of it because the answer was lost.
 //
-// Headers, by verb:
-//   kLease   step, first = lanes of the step, second = place of the worker | workers << 32, version = the workers'
-//            generation; flags: what it wants (Want). The answer: status kDone with a Grant in flags, lane, second =
-//            mask of lanes, version = updates so far, id = the floor; a StepResult as body with kClosed
-//   kPush    step, lane, first = lanes, version = the book's when the lane was leased; flags kKept, kSkipped; body:
-//   LaneEntry,
-//            then the lane's buffers
-//   kApply   step, second = mask, scale = norm of the gradient, flags kSkipped
-//   kReopen  body: an AppliedSet
-//
 // Thread safety: one thread.
 #pragma once
 
@@ -28,43 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "muster/compute/lane_area.h"
 #include "muster/strategies/parameter_server/applied_set.h"
 #include "muster/strategies/parameter_server/message.h"
 #include "muster/strategies/parameter_server/server_plan.h"
 
 namespace muster::strategies {
-
-// What a worker asks for with kLease.
-enum class Want : std::uint32_t {
-  kLane,       // a lane of the step
-  kOwnLane,    // the same, but only of those that are this worker's
-  kCommitted,  // that the step is over
-  kSettled,    // that all steps before this one are over
-};
-
-enum class Grant : std::uint32_t {
-  kLane,         // this one
-  kNothingLeft,  // others have them all
-  kFinish,       // all lanes that count are there: sum and apply them
-  kClosed,       // it is
-};
-
-struct LaneEntry {
-  compute::LaneReport report;
-  std::uint64_t samples = 0;
-};
-
-// Of a step, or, where steps are not taken together, of all lanes so far.
-struct StepResult {
-  double loss_sum = 0;
-  double score = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t change = 0;
-  double gradient_norm = 0;
-  std::uint32_t applied = 1;
-  std::uint32_t stop = 0;
-};
 
 // What has happened, for people.
 struct BookCounts {
@@ -82,14 +40,11 @@ class Book {
  public:
   explicit Book(const ServerPlan& plan);
 
-  // An answer, or nothing as long as there is none to give.
-  struct Answer {
-    Header header;
-    std::optional<StepResult> result{};
-  };
-  std::optional<Answer> lease(const Header& request);
-  Status push(const Header& header, std::span<const std::byte> body);
-  Status apply(const Header& header);
+  // To a worker, by its number: an answer, or nothing as long as there is none to give. Throws kInvalidInput for what
+  // cannot be asked.
+  std::optional<LeaseReply> lease(std::uint32_t worker, const LeaseRequest& request);
+  Status push(std::uint32_t worker, const PushEntryRequest& push, std::span<const std::byte> buffers);
+  Status close(std::uint32_t worker, const CloseRequest& verdict);
   // A chunk was lost, and begins again with these lanes (an AppliedSet): others are taken out of the book, so that they
   // are computed again. Chunks that have them already leave it at that. A lane that was leased before is kStale from
   // now on: its worker may have been told that the chunk has it. Throws kDamaged.
@@ -122,19 +77,21 @@ class Book {
     std::uint64_t step = 0;  // of this and later ones
     std::uint64_t stop = 0;  // 1: stop. Not a bool: not every byte of a state would be one
     std::uint64_t change = 0;
+    Wishes wishes() const { return {stop != 0, change}; }
   };
 
-  Answer answer(Grant grant) const;
-  std::optional<Answer> lease_lane(const Header& request);
-  std::optional<Answer> commit_step(const Header& request);
-  std::optional<std::uint32_t> free_lane(const Header& request) const;
+  LeaseReply answer(Grant grant) const;
+  std::optional<LeaseReply> lease_lane(std::uint32_t worker, const LeaseRequest& request);
+  std::optional<LeaseReply> commit_step(std::uint32_t worker, const LeaseRequest& request);
+  std::optional<std::uint32_t> free_lane(const LeaseRequest& request) const;
   bool is_free(std::uint64_t step, std::uint32_t lane) const;
   bool may_begin(std::uint64_t step) const;
   std::uint32_t needed(std::uint32_t lanes) const;
-  void note_wishes(const compute::LaneReport& report);
+  void note_wishes(const Wishes& wishes);
   StepResult with_wishes(StepResult result, std::uint64_t step) const;
-  Status late(const Header& header);
-  void event(const char* what, const Header& header, std::uint64_t number);
+  Status keep(std::uint32_t worker, const PushEntryRequest& push, std::span<const std::byte> buffers);
+  Status late(std::uint32_t worker, const PushEntryRequest& push);
+  void event(const char* what, std::uint32_t worker, std::uint64_t step, std::uint32_t lane, std::uint64_t number);
 
   // Constant after construction.
   const ServerPlan& plan_;

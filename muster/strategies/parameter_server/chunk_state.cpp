@@ -1,3 +1,5 @@
+// Saving and loading side by side, in one order of fields. What is loaded comes from another process or a disk, so
+// every length is checked against the bytes that are there.
 #include "muster/strategies/parameter_server/chunk_state.h"
 
 namespace muster::strategies {

@@ -1,3 +1,5 @@
+// Calls have ids of their own, so that sending one again is harmless. After a loss the map is read again, calls under
+// way go to whoever has the chunk now, and answers by an old map are not believed.
 #include "muster/strategies/parameter_server/client.h"
 
 #include <algorithm>
@@ -15,6 +17,23 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{100};  // of a wait, after which the map is looked at
 constexpr std::chrono::milliseconds kPause{2};
 constexpr std::chrono::seconds kConnectTimeout{1};
+
+// Where a request tells a server that came back what the client was told before; null for one that does not.
+std::optional<std::uint64_t>* seen_version_of(Verb& verb) {
+  return std::visit(
+      [](auto& what) -> std::optional<std::uint64_t>* {
+        if constexpr (requires { what.seen_version; })
+          return &what.seen_version;
+        else
+          return nullptr;
+      },
+      verb);
+}
+
+bool is_push(const Verb& verb) {
+  return std::holds_alternative<PushLaneRequest>(verb) || std::holds_alternative<PushUpdateRequest>(verb) ||
+         std::holds_alternative<PushRowsRequest>(verb) || std::holds_alternative<PushEntryRequest>(verb);
+}
 
 bool is_loss(const Error& error) {
   return error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout;
@@ -70,12 +89,12 @@ void Client::pause(const Deadline& deadline, const std::string& reason) {
   look_for_map();
 }
 
-Client::Ticket Client::start(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
-                             const Deadline& deadline) {
+Client::Ticket Client::start(std::uint32_t chunk, const Verb& verb, std::span<const std::byte> body,
+                             std::span<std::byte> reply, const Deadline& deadline) {
   const Ticket ticket = next_++;
   Flight& flight = flights_[ticket];
-  flight.request = request;
-  flight.request.client = options_.number;
+  flight.request.chunk = chunk;
+  flight.request.verb = verb;
   flight.body = body;
   flight.reply = reply;
   try {
@@ -93,11 +112,11 @@ bool Client::try_send(Flight& flight, Ticket ticket, const Deadline& deadline) {
   if (!server) return false;
   flight.server = *server;
   flight.answer.reset();
-  flight.request.generation = map().generation;
-  Header request = flight.request;
-  if ((request.verb == Verb::kPull || request.verb == Verb::kPullRows) && to_tell_.contains(request.chunk)) {
-    request.flags |= kSeen;
-    request.first = seen_[request.chunk];
+  Request& request = flight.request;
+  request.generation = map().generation;
+  if (std::optional<std::uint64_t>* const seen = seen_version_of(request.verb)) {
+    seen->reset();
+    if (to_tell_.contains(request.chunk)) *seen = seen_[request.chunk];
   }
   try {
     for (;;) {
@@ -127,19 +146,19 @@ void Client::collect(Ticket ticket, const Deadline& deadline) {
   std::erase(link.order, ticket);
 }
 
-void Client::note_version(const Header& reply) {
-  const bool pulled = reply.verb == Verb::kPull || reply.verb == Verb::kPullRows;
-  if (pulled && (reply.flags & kSeen) != 0) {
+void Client::note_version(Request& request, const Reply& reply) {
+  const std::optional<std::uint64_t>* const told = seen_version_of(request.verb);
+  if (told != nullptr && *told) {
     // The server knows now. If it went back, its versions count on from where it is.
-    to_tell_.erase(reply.chunk);
-    seen_[reply.chunk] = reply.version;
+    to_tell_.erase(request.chunk);
+    seen_[request.chunk] = reply.version;
   }
-  if ((reply.verb != Verb::kPush && reply.verb != Verb::kPushRows) || reply.status == Status::kRefused) return;
-  std::uint64_t& seen = seen_[reply.chunk];
+  if (!is_push(request.verb)) return;
+  std::uint64_t& seen = seen_[request.chunk];
   seen = std::max(seen, reply.version);
 }
 
-Header Client::finish(Ticket ticket, const Deadline& deadline) {
+Reply Client::finish(Ticket ticket, const Deadline& deadline) {
   try {
     return answer_to(ticket, deadline);
   } catch (...) {
@@ -155,13 +174,13 @@ void Client::forget(Ticket ticket) {
   flights_.erase(ticket);
 }
 
-Header Client::answer_to(Ticket ticket, const Deadline& deadline) {
+Reply Client::answer_to(Ticket ticket, const Deadline& deadline) {
   Flight& flight = flights_.at(ticket);
   const auto waiting_for = [&] {
     const std::optional<std::uint32_t> server = map().primary(flight.request.chunk);
     const std::string failure = server ? links_[*server].failure : "";
     return fmt::format(
-        "no answer to \"{}\" of chunk {} from {}{}{}", to_string(flight.request.verb), flight.request.chunk,
+        "no answer to \"{}\" of chunk {} from {}{}{}", name_of(flight.request.verb), flight.request.chunk,
         server ? fmt::format("parameter server {}", *server) : "any parameter server: all copies are lost",
         failure.empty() ? "" : ": ", failure);
   };
@@ -184,11 +203,12 @@ Header Client::answer_to(Ticket ticket, const Deadline& deadline) {
       }
     }
     if (flight.answer) {
-      const Header answer = *flight.answer;
-      const bool lease = answer.verb == Verb::kLease && answer.status == Status::kWait;
+      const Reply answer = *flight.answer;
+      const Verb& verb = flight.request.verb;
+      const bool lease = std::holds_alternative<LeaseRequest>(verb) && answer.status == Status::kWait;
       if (answer.status == Status::kDone || answer.status == Status::kDuplicate || answer.status == Status::kLate ||
           lease) {
-        note_version(answer);
+        note_version(flight.request, answer);
         flights_.erase(ticket);
         return answer;
       }
@@ -196,12 +216,13 @@ Header Client::answer_to(Ticket ticket, const Deadline& deadline) {
         const std::size_t length = std::min<std::size_t>(answer.bytes, flight.reply.size());
         const std::string reason(reinterpret_cast<const char*>(flight.reply.data()), length);
         throw Error(ErrorKind::kMismatch,
-                    fmt::format("parameter server {} refused \"{}\" of chunk {}: {}", flight.server,
-                                to_string(answer.verb), answer.chunk, reason.empty() ? "no reason was given" : reason));
+                    fmt::format("parameter server {} refused \"{}\" of chunk {}: {}", flight.server, name_of(verb),
+                                flight.request.chunk, reason.empty() ? "no reason was given" : reason));
       }
       flight.answer.reset();
       // Read too slowly, or by an old map.
-      if (answer.status == Status::kWait && answer.verb == Verb::kPull) {
+      const bool pull = std::holds_alternative<PullRequest>(verb) || std::holds_alternative<PullBuffersRequest>(verb);
+      if (answer.status == Status::kWait && pull) {
         if (deadline.passed()) throw Error(ErrorKind::kTimeout, waiting_for());
         look_for_map();
       } else {
@@ -216,35 +237,26 @@ std::vector<std::byte> Client::read_chunk(std::uint32_t chunk, std::size_t most,
   std::vector<std::byte> state;
   std::vector<std::byte> piece(most);
   std::uint64_t version = 0;
-  Header request;
-  request.verb = Verb::kRead;
-  request.chunk = chunk;
+  std::uint64_t total = 0;
   do {
-    request.first = state.size();
-    const Header reply = call(request, {}, piece, deadline);
+    const Reply reply = call(chunk, ReadRequest{state.size()}, {}, piece, deadline);
     // From another server than the piece before, which has died: a state is read from one.
-    if (request.first > 0 && reply.version != version) {
+    if (!state.empty() && reply.version != version) {
       state.clear();
       continue;
     }
     version = reply.version;
     state.insert(state.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(reply.bytes));
-    request.second = reply.second;
+    total = details_of<ReadReply>(reply).total;
     if (reply.bytes == 0) break;
-  } while (state.size() < request.second);
+  } while (state.size() < total);
   return state;
 }
 
 void Client::write_chunk(std::uint32_t chunk, std::span<const std::byte> state, std::size_t most,
                          const Deadline& deadline) {
-  Header request;
-  request.verb = Verb::kWrite;
-  request.chunk = chunk;
-  request.second = state.size();
-  for (std::size_t at = 0; at == 0 || at < state.size(); at += most) {
-    request.first = at;
-    call(request, state.subspan(at, std::min(most, state.size() - at)), {}, deadline);
-  }
+  for (std::size_t at = 0; at == 0 || at < state.size(); at += most)
+    call(chunk, WriteRequest{at, state.size()}, state.subspan(at, std::min(most, state.size() - at)), {}, deadline);
 }
 
 }  // namespace muster::strategies

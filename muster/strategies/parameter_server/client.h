@@ -18,21 +18,12 @@
 
 #include "muster/base/deadline.h"
 #include "muster/comm/store.h"
+#include "muster/strategies/parameter_server/client_options.h"
 #include "muster/strategies/parameter_server/server_maps.h"
 #include "muster/strategies/parameter_server/server_plan.h"
 #include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
-
-struct ClientOptions {
-  std::uint32_t number = 0;
-  std::shared_ptr<comm::Store> store;
-  // A connection to the server at `address`; empty: through shared memory.
-  std::function<std::unique_ptr<Connection>(const std::string& address, std::uint32_t client, const Deadline& deadline)>
-      connect{};
-  // Called every few milliseconds while a call waits for a server that is lost; what it throws ends the wait.
-  std::function<void()> interruption = [] {};
-};
 
 class Client {
  public:
@@ -46,18 +37,18 @@ class Client {
   // Waits until there are servers. Throws kTimeout.
   void find_servers(const Deadline& deadline);
 
-  // Starts a call of `request.chunk`; waits only while too many are under way. `body` and `reply` must stay until it is
+  // Starts a call of `chunk`; waits only while too many are under way. `body` and `reply` must stay until it is
   // finished: it may have to be sent again.
-  Ticket start(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
+  Ticket start(std::uint32_t chunk, const Verb& verb, std::span<const std::byte> body, std::span<std::byte> reply,
                const Deadline& deadline);
   // The reply: kDone, kDuplicate, kLate, or kWait of a lease. Throws kMismatch with the server's reason when it was
   // refused, kTimeout; the call is forgotten then.
-  Header finish(Ticket ticket, const Deadline& deadline);
+  Reply finish(Ticket ticket, const Deadline& deadline);
   // Nothing is written to the call's `reply` from now on, whether it takes effect or not.
   void forget(Ticket ticket);
-  Header call(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
-              const Deadline& deadline) {
-    return finish(start(request, body, reply, deadline), deadline);
+  Reply call(std::uint32_t chunk, const Verb& verb, std::span<const std::byte> body, std::span<std::byte> reply,
+             const Deadline& deadline) {
+    return finish(start(chunk, verb, body, reply, deadline), deadline);
   }
 
   // A chunk's whole state, in pieces of `most` bytes.
@@ -68,12 +59,12 @@ class Client {
 
  private:
   struct Flight {
-    Header request;
+    Request request;
     std::span<const std::byte> body;
     std::span<std::byte> reply;
     std::uint32_t server = 0;
     std::optional<Connection::Call> call{};  // under way
-    std::optional<Header> answer{};
+    std::optional<Reply> answer{};
   };
   struct Link {
     std::unique_ptr<Connection> connection;
@@ -84,12 +75,12 @@ class Client {
 
   bool try_send(Flight& flight, Ticket ticket, const Deadline& deadline);
   void collect(Ticket ticket, const Deadline& deadline);
-  Header answer_to(Ticket ticket, const Deadline& deadline);
+  Reply answer_to(Ticket ticket, const Deadline& deadline);
   Link& link_to(std::uint32_t server);
   void drop(std::uint32_t server);
   void pause(const Deadline& deadline, const std::string& reason);
   void look_for_map();
-  void note_version(const Header& reply);
+  void note_version(Request& request, const Reply& reply);
 
   const ClientOptions options_;
   ServerMaps maps_;

@@ -1,3 +1,5 @@
+// The words of job files: the name of a way, or several with the steps that each lasts and a last one without
+// ("asp:200, bsp"). Pure functions.
 #include "muster/strategies/parameter_server/consistency.h"
 
 #include <array>

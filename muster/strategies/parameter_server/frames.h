@@ -9,26 +9,37 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "muster/strategies/parameter_server/message.h"
+#include "muster/strategies/parameter_server/message_codec.h"
 
 namespace muster::strategies {
 
 constexpr std::size_t kMostFrameBody = std::size_t{1} << 20;
 constexpr std::size_t kMostFrame = kMostFrameBody + 1024;  // with all that is around the body
 
-// Calls `frame` for each frame of a message, in order. header.bytes is set to the body's length.
-void cut_into_frames(std::uint64_t call, const Header& header, std::span<const std::byte> body,
-                     const std::function<void(std::string_view header, std::span<const std::byte> body)>& frame);
+// One part of a message; what it shows belongs to somebody else.
+struct Frame {
+  std::uint64_t call = 0;
+  std::uint32_t part = 0;
+  std::uint32_t checksum = 0;
+  std::uint64_t body_bytes = 0;       // of the whole message; in part 0
+  std::span<const std::byte> head{};  // in part 0
+  std::span<const std::byte> body{};  // the next bytes: kMostFrameBody, or what is left
+};
+
+// CRC-32 of call, part, body_bytes (little-endian, all but the part 64 bits), head and body.
+std::uint32_t checksum_of(const Frame& frame);
+
+// Calls `take` for each frame of a message, in order.
+void cut_into_frames(std::uint64_t call, const Head& head, std::span<const std::byte> body,
+                     const std::function<void(const Frame& frame)>& take);
 
 // A message that is whole.
 struct Framed {
   std::uint64_t call = 0;
-  Header header;
-  std::vector<std::byte> body;
+  Head head{};
+  std::vector<std::byte> body{};
 };
 
 // Puts frames of one stream together. Thread safety: none.
@@ -37,11 +48,12 @@ class FrameJoiner {
   explicit FrameJoiner(std::size_t most_body) : most_body_(most_body) {}
 
   // The message that this frame completes, if it does. Throws kDamaged: after that nothing of the stream is of use.
-  std::optional<Framed> add(std::string_view header, std::string_view body);
+  std::optional<Framed> add(const Frame& frame);
 
  private:
   std::size_t most_body_;
   std::uint32_t next_part_ = 0;  // 0: a message begins
+  std::size_t body_bytes_ = 0;
   Framed message_;
 };
 

@@ -7,9 +7,11 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "muster/base/check.h"
 #include "muster/comm/copy.h"
+#include "muster/control/credentials.h"
 #include "muster/control/local_connection.h"
 #include "muster/strategies/parameter_server/grpc_transport.h"
 #include "muster/strategies/parameter_server/grpc_wire.h"
@@ -18,12 +20,18 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::chrono::hours kLongestWait{1};
+// A call that is cancelled ends when what it was writing is out: to a host that has gone without a word that is never,
+// unless the kernel gives the connection up. It does when nothing was acknowledged for so long; gRPC asks it to where
+// pings are on, which need not come often for that.
+constexpr int kUnacknowledgedMilliseconds = 5'000;
+constexpr int kPingMilliseconds = 3'600'000;
 
 std::chrono::nanoseconds left(const Deadline& deadline) {
   return std::min<std::chrono::nanoseconds>(deadline.remaining(), kLongestWait);
 }
 
-std::shared_ptr<grpc::Channel> connect_channel(const std::string& address, const Deadline& deadline) {
+std::shared_ptr<grpc::Channel> connect_channel(const std::string& address, const control::TrustOptions& trust,
+                                               const Deadline& deadline) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMostFrame);
   arguments.SetMaxSendMessageSize(kMostFrame);
@@ -36,7 +44,11 @@ std::shared_ptr<grpc::Channel> connect_channel(const std::string& address, const
   if (control::is_local(address))
     return grpc::CreateCustomInsecureChannelFromFd(
         kGrpcPlace, control::connect_local(address, ::geteuid(), kGrpcPlace, deadline).release(), arguments);
-  const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kUnacknowledgedMilliseconds);
+  if (trust.any()) control::expect_coordinator(trust, arguments);
+  const auto channel = grpc::CreateCustomChannel(
+      address, trust.any() ? control::make_channel_credentials(trust) : grpc::InsecureChannelCredentials(), arguments);
   for (grpc_connectivity_state state = channel->GetState(true); state != GRPC_CHANNEL_READY;
        state = channel->GetState(true)) {
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN)
@@ -50,8 +62,8 @@ std::shared_ptr<grpc::Channel> connect_channel(const std::string& address, const
 class GrpcConnection final : public Connection {
  public:
   GrpcConnection(const std::string& address, const std::string& token, std::uint32_t client,
-                 const TransportLimits& limits, const Deadline& deadline)
-      : address_(address), limits_(limits), channel_(connect_channel(address, deadline)) {
+                 const TransportLimits& limits, const Deadline& deadline, const control::TrustOptions& trust)
+      : address_(address), limits_(limits), channel_(connect_channel(address, trust, deadline)) {
     context_.AddMetadata(kTokenKey, token);
     context_.AddMetadata(kClientKey, std::to_string(client));
     stream_ = wire::ParameterServer::NewStub(channel_)->Calls(&context_);
@@ -66,7 +78,7 @@ class GrpcConnection final : public Connection {
 
   ~GrpcConnection() override { stop(); }
 
-  std::optional<Call> try_start(const Header& request, std::span<const std::byte> body,
+  std::optional<Call> try_start(const Request& request, std::span<const std::byte> body,
                                 std::span<std::byte> reply) override {
     MUSTER_CHECK(body.size() <= limits_.most_body, "a request has at most most_body bytes");
     collect();
@@ -76,7 +88,7 @@ class GrpcConnection final : public Connection {
     }
     throw_if_ended();
     const Call call = next_++;
-    calls_.emplace(call, Pending{reply, false, {}});
+    calls_.emplace(call, Pending{reply});
     ++under_way_;
     out_.put(call, request, body);
     return call;
@@ -89,7 +101,7 @@ class GrpcConnection final : public Connection {
     return pending.finished;
   }
 
-  Header wait(Call call, const Deadline& deadline) override {
+  Reply wait(Call call, const Deadline& deadline) override {
     collect();
     while (!find(call).finished) {
       if (!sleep(deadline))
@@ -98,12 +110,12 @@ class GrpcConnection final : public Connection {
     }
     const Pending finished = find(call);
     calls_.erase(call);
-    if (finished.header.bytes > finished.reply.size())
+    if (finished.answer.bytes > finished.reply.size())
       throw Error(ErrorKind::kDamaged,
-                  fmt::format("a reply of {} bytes where at most {} were expected", finished.header.bytes,
+                  fmt::format("a reply of {} bytes where at most {} were expected", finished.answer.bytes,
                               finished.reply.size()),
                   address_);
-    return finished.header;
+    return finished.answer;
   }
 
   void pause(const Deadline& deadline) override {
@@ -118,8 +130,14 @@ class GrpcConnection final : public Connection {
  private:
   struct Pending {
     std::span<std::byte> reply;
-    bool finished;
-    Header header;  // once it is finished
+    bool finished = false;
+    Reply answer{};  // once it is finished
+  };
+
+  struct Arrived {
+    std::uint64_t call;
+    Reply reply;
+    std::vector<std::byte> body;
   };
 
   Pending& find(Call call) {
@@ -155,14 +173,15 @@ class GrpcConnection final : public Connection {
 
   // Until the stream ends. What was wrong with it, if something was.
   std::string read() {
-    FrameJoiner joiner(limits_.most_body);
+    WireJoiner joiner(WireJoiner::Side::kReplies, limits_.most_body);
     wire::Frame frame;
     try {
       while (stream_->Read(&frame)) {
-        std::optional<Framed> message = joiner.add(frame.header(), frame.body());
+        std::optional<Framed> message = joiner.add(frame);
         if (!message) continue;
+        Arrived arrived{message->call, decode_reply(message->head.view()), std::move(message->body)};
         const MutexLock lock(mutex_);
-        arrived_.push_back(std::move(*message));
+        arrived_.push_back(std::move(arrived));
         changed_.notify_one();
       }
     } catch (const std::exception& error) {
@@ -184,6 +203,7 @@ class GrpcConnection final : public Connection {
     if (accepted_) return;
     if (!ended_) throw Error(ErrorKind::kTimeout, "the deadline passed: the server has not answered", address_);
     if (status_.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
+        status_.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
         status_.error_code() == grpc::StatusCode::INVALID_ARGUMENT)
       throw Error(ErrorKind::kInvalidInput, "the server refused the connection: " + reason_, address_);
     throw Error(ErrorKind::kPeerLost, "the server ended the connection: " + reason_, address_);
@@ -191,21 +211,22 @@ class GrpcConnection final : public Connection {
 
   // Puts replies where they belong.
   void collect() {
-    std::deque<Framed> arrived;
+    std::deque<Arrived> arrived;
     {
       const MutexLock lock(mutex_);
       arrived.swap(arrived_);
     }
-    for (const Framed& message : arrived) {
+    for (const Arrived& message : arrived) {
       const auto found = calls_.find(message.call);
       if (found == calls_.end() || found->second.finished) continue;
       Pending& pending = found->second;
-      pending.header = message.header;
+      pending.answer = message.reply;
+      pending.answer.bytes = message.body.size();
       pending.finished = true;
-      if (pending.header.status == Status::kRefused)
-        pending.header.bytes = std::min<std::uint64_t>(pending.header.bytes, pending.reply.size());
-      if (pending.header.bytes <= pending.reply.size())
-        comm::copy_bytes(pending.reply.data(), message.body.data(), pending.header.bytes);
+      if (pending.answer.status == Status::kRefused)
+        pending.answer.bytes = std::min<std::uint64_t>(pending.answer.bytes, pending.reply.size());
+      if (pending.answer.bytes <= pending.reply.size())
+        comm::copy_bytes(pending.reply.data(), message.body.data(), pending.answer.bytes);
       --under_way_;
       news_ = true;
     }
@@ -246,7 +267,7 @@ class GrpcConnection final : public Connection {
 
   Mutex mutex_;
   Condition changed_;
-  std::deque<Framed> arrived_ MUSTER_GUARDED_BY(mutex_);
+  std::deque<Arrived> arrived_ MUSTER_GUARDED_BY(mutex_);
   bool accepted_ MUSTER_GUARDED_BY(mutex_) = false;
   bool ended_ MUSTER_GUARDED_BY(mutex_) = false;
   grpc::Status status_ MUSTER_GUARDED_BY(mutex_);
@@ -256,9 +277,10 @@ class GrpcConnection final : public Connection {
 }  // namespace
 
 std::unique_ptr<Connection> connect_grpc(const std::string& address, const std::string& token, std::uint32_t client,
-                                         const TransportLimits& limits, const Deadline& deadline) {
-  require_local(address);
-  return std::make_unique<GrpcConnection>(address, token, client, limits, deadline);
+                                         const TransportLimits& limits, const Deadline& deadline,
+                                         const GrpcReach& reach) {
+  require_place(address, reach.other_hosts);
+  return std::make_unique<GrpcConnection>(address, token, client, limits, deadline, reach.trust);
 }
 
 }  // namespace muster::strategies

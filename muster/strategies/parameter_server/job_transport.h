@@ -2,7 +2,9 @@
 //
 // For gRPC the first worker makes a token and leaves it in the job's store, a folder that only this user can read; it
 // is on no command line and in no log. Servers listen on abstract Unix sockets with random names: nothing is left
-// behind, whatever ends them.
+// behind, whatever ends them. In a job of several hosts they listen on a port of the network between them; the token
+// comes from the coordinator, with certificates where hosts know each other by any, and the agent says where both are
+// (control/server_places.h).
 #pragma once
 
 #include <functional>

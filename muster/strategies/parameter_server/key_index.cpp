@@ -1,3 +1,5 @@
+// Linear probing, with entries moved up when one is erased so that no search meets a gap. Rounds make clear() free: an
+// entry of another round counts as empty.
 #include "muster/strategies/parameter_server/key_index.h"
 
 #include <algorithm>

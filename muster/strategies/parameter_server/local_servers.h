@@ -10,17 +10,16 @@
 // With nobody who replaces a server, the map of chunks stays as it is.
 #pragma once
 
-#include <deque>
 #include <memory>
 
 #include "muster/comm/store.h"
+#include "muster/strategies/parameter_server/own_update.h"
 #include "muster/strategies/parameter_server/parameter_client.h"
-#include "muster/strategies/parameter_server/server_thread.h"
 
 namespace muster::strategies {
 
 struct LocalServersOptions {
-  // Instead of the plan's optimizer; see shard.h. May be called by several threads at once, for different chunks.
+  // Instead of the plan's optimizer; see own_update.h. May be called by several threads at once, for different chunks.
   OwnUpdate update{};
   // The parameters' first values; empty: zeros.
   ParameterClient::Initial initial{};
@@ -32,11 +31,17 @@ class LocalServers {
   // kResource, kTimeout.
   explicit LocalServers(ServerPlan plan, LocalServersOptions options = {});
 
+  LocalServers(const LocalServers&) = delete;
+  LocalServers& operator=(const LocalServers&) = delete;
+  ~LocalServers();
+
   const std::shared_ptr<comm::Store>& store() const { return store_; }
 
  private:
-  std::shared_ptr<comm::Store> store_;
-  std::deque<ServerThread> servers_;
+  struct Threads;
+
+  const std::shared_ptr<comm::Store> store_;
+  const std::unique_ptr<Threads> threads_;
 };
 
 }  // namespace muster::strategies

@@ -1,57 +1,30 @@
+// Names of verbs and outcomes, for errors and events.
+// The bytes need no code: a header travels as it lies in memory.
 #include "muster/strategies/parameter_server/message.h"
+
+#include "muster/base/error.h"
 
 namespace muster::strategies {
 
-std::string_view to_string(Verb verb) {
-  switch (verb) {
-    case Verb::kNone:
-      return "none";
-    case Verb::kPull:
-      return "pull";
-    case Verb::kPush:
-      return "push";
-    case Verb::kRead:
-      return "read";
-    case Verb::kWrite:
-      return "write";
-    case Verb::kFill:
-      return "fill";
-    case Verb::kRecords:
-      return "records";
-    case Verb::kApply:
-      return "apply";
-    case Verb::kPullRows:
-      return "pull rows";
-    case Verb::kPushRows:
-      return "push rows";
-    case Verb::kLease:
-      return "lease";
-    case Verb::kReport:
-      return "report";
-    case Verb::kReopen:
-      return "reopen";
-    case Verb::kKeep:
-      return "keep";
-  }
-  return "unknown";
+std::string_view name_of(const Verb& verb) {
+  return std::visit([](const auto& what) { return what.kName; }, verb);
 }
 
-std::string_view to_string(Status status) {
-  switch (status) {
-    case Status::kDone:
-      return "done";
-    case Status::kDuplicate:
-      return "duplicate";
-    case Status::kLate:
-      return "late";
-    case Status::kStale:
-      return "stale";
-    case Status::kWait:
-      return "wait";
-    case Status::kRefused:
-      return "refused";
-  }
-  return "unknown";
+std::optional<ChunkKind> kind_of(const Verb& verb) {
+  return std::visit([](const auto& what) { return std::optional<ChunkKind>(what.kOf); }, verb);
 }
+
+template <typename Wanted>
+const Wanted& details_of(const Reply& reply) {
+  const Wanted* const details = std::get_if<Wanted>(&reply.details);
+  if (details == nullptr)
+    throw Error(ErrorKind::kDamaged, "a reply without what was asked for", "parameter server",
+                "Run the same version of Muster in all processes of a job.");
+  return *details;
+}
+
+template const ReadReply& details_of(const Reply& reply);
+template const LeaseReply& details_of(const Reply& reply);
+template const ReportReply& details_of(const Reply& reply);
 
 }  // namespace muster::strategies

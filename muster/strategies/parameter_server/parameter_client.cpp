@@ -1,21 +1,33 @@
+// Cuts a call of the program into pieces by server, keeps all of them under way, and puts rows and answers together
+// again. If starting one piece fails none counts: what is under way is abandoned before memory of the program goes.
 #include "muster/strategies/parameter_server/parameter_client.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/base/json.h"
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
+#include "muster/strategies/parameter_server/client.h"
+#include "muster/strategies/parameter_server/row_merger.h"
 #include "muster/strategies/parameter_server/shard.h"
 #include "muster/strategies/parameter_server/snapshots.h"
+#include "muster/strategies/parameter_server/sparse_table.h"
 #include "muster/strategies/parameter_server/table_shard.h"
+#include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
 namespace {
@@ -26,6 +38,35 @@ constexpr std::size_t kReportBytes = 4096;
 // Measured: 1.4 times as fast as four times as much, which is better for gRPC.
 constexpr std::size_t kCachedBody = 64 * 1024;
 constexpr std::size_t kFewRepeats = 8;  // one key in so many
+
+constexpr const char* kPlanFile = "plan.json";
+constexpr std::uint64_t kMostPlanBytes = std::uint64_t{256} << 20;
+
+// What the bytes of a saved state mean depends on this much of the plan: which parameters and tables there are, in
+// which order, and what the optimizer keeps of them. How many serve them, and in which manner, may change.
+Json form_of(const ServerPlan& plan) {
+  Json form = Json::object();
+  const Json whole = Json::parse(plan.to_text());
+  for (const char* key : {"tensors", "tables", "buffers", "rules", "optimizer", "chunk_floats"})
+    form[key] = whole.at(key);
+  return form;
+}
+
+// Throws kDamaged, kMismatch that names what differs.
+void require_form_of(const ServerPlan& plan, const std::filesystem::path& path) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none))
+    throw Error(ErrorKind::kDamaged, "is missing", path.string(), "Take another checkpoint.");
+  const Json saved = Json::parse(read_text(path, kMostPlanBytes), nullptr, false);
+  if (!saved.is_object())
+    throw Error(ErrorKind::kDamaged, "is no JSON object", path.string(), "Take another checkpoint.");
+  const Json form = form_of(plan);
+  for (const auto& [key, value] : form.items()) {
+    if (!saved.contains(key) || saved[key] != value)
+      throw Error(ErrorKind::kMismatch, fmt::format("was saved with other {} than this job's plan has", key),
+                  path.string(), "Use the plan of its job.");
+  }
+}
 
 // The sum stands where floats need not be aligned.
 void add_row(const float* row, std::byte* sum, std::size_t width) {
@@ -39,7 +80,92 @@ void add_row(const float* row, std::byte* sum, std::size_t width) {
 
 }  // namespace
 
-ParameterClient::ParameterClient(ClientOptions options, std::chrono::nanoseconds timeout)
+class ParameterClient::Core {
+ public:
+  // As ParameterClient has them.
+  Core(ClientOptions options, std::chrono::nanoseconds timeout);
+  const ServerPlan& plan() const { return plan_; }
+  void fill(const Initial& initial);
+  void save(const std::filesystem::path& folder);
+  void load(const std::filesystem::path& folder);
+  Ticket push(const std::string& name, std::span<const float> gradient, double rate);
+  Ticket pull(const std::string& name, std::span<float> to);
+  Ticket push_pull(const std::string& name, std::span<const float> gradient, double rate, std::span<float> to);
+  Ticket push_rows(const std::string& table, std::span<const std::int64_t> keys, std::span<const float> gradients,
+                   double rate, std::uint64_t step);
+  Ticket pull_rows(const std::string& table, std::span<const std::int64_t> keys, std::span<float> rows);
+  void wait(Ticket ticket);
+
+ private:
+  struct Piece {
+    Client::Ticket call = 0;
+    std::uint32_t chunk = 0;
+    std::optional<std::uint64_t> update{};  // its id
+  };
+  // A call of the program's. Memory is used again for later ones.
+  struct Batch {
+    std::vector<Piece> pieces;
+    std::vector<std::byte> bodies;      // keys, or keys and gradients, piece by piece
+    std::vector<float> replies;         // rows, sorted by partition
+    std::vector<std::uint32_t> places;  // by position in the program's batch: where in `replies` its row is
+    std::span<float> to;                // where rows go then; empty: they are where they belong
+    std::size_t width = 0;
+  };
+  // The client's updates of a chunk.
+  struct Updates {
+    std::uint64_t next = 0;
+    std::set<std::uint64_t> open{};  // not acknowledged
+  };
+  struct Table {
+    const ServerTable* plan;
+    std::uint32_t first;  // chunk
+  };
+  struct Tensor {
+    const model::TensorSlot* slot;
+    std::vector<std::uint32_t> chunks;
+  };
+
+  // A position of the program's batch whose key came before.
+  struct Repeat {
+    std::uint32_t place;  // of the key's row
+    std::uint32_t position;
+  };
+
+  Deadline deadline() const { return Deadline::after(timeout_); }
+  const Tensor& tensor(const std::string& name, std::size_t floats) const;
+  const Table& table(const std::string& name, std::size_t keys, std::size_t floats) const;
+  std::unique_ptr<Batch> new_batch();
+  class Beginning;
+  void start_piece(Batch& batch, std::uint32_t chunk, const Verb& verb, std::span<const std::byte> body,
+                   std::span<std::byte> reply);
+  template <typename Push>
+  void start_update(Batch& batch, std::uint32_t chunk, Push push, std::span<const std::byte> body);
+  void abandon(const Batch& batch);
+  Updates& updates_of(std::uint32_t chunk);
+  std::vector<std::uint32_t> sort_keys(const Table& table);
+  void find_repeats();
+
+  // Constant after construction.
+  const std::chrono::nanoseconds timeout_;
+  const ServerPlan plan_;
+  const std::vector<ServerChunk> chunks_;
+  const std::size_t most_body_;
+  const std::size_t rows_body_;  // of calls with rows; longer only if one row is
+  std::map<std::string, Tensor> tensors_;
+  std::map<std::string, Table> tables_;
+  // What moves.
+  Client client_;
+  std::unordered_map<std::uint32_t, Updates> updates_;
+  std::map<Ticket, std::unique_ptr<Batch>> under_way_;
+  std::vector<std::unique_ptr<Batch>> spare_;
+  Ticket next_ = 1;
+  RowMerger merger_;
+  std::vector<std::uint32_t> order_;   // scratch: the merged keys, sorted by partition
+  std::vector<std::uint32_t> places_;  // scratch: of a merged key among them
+  std::vector<Repeat> repeats_;        // scratch
+};
+
+ParameterClient::Core::Core(ClientOptions options, std::chrono::nanoseconds timeout)
     : timeout_(timeout),
       plan_(get_plan(*options.store, Deadline::after(timeout))),
       chunks_(plan_.chunks()),
@@ -58,9 +184,7 @@ ParameterClient::ParameterClient(ClientOptions options, std::chrono::nanoseconds
   client_.find_servers(deadline());
 }
 
-ParameterClient::~ParameterClient() = default;
-
-void ParameterClient::fill(const Initial& initial) {
+void ParameterClient::Core::fill(const Initial& initial) {
   const auto slots = static_cast<std::size_t>(compute::make_optimizer(plan_.optimizer)->slots());
   std::vector<float> parameters(plan_.layout.size());
   std::vector<float> zeros(slots > 0 ? plan_.layout.size() : 0);
@@ -83,7 +207,7 @@ void ParameterClient::fill(const Initial& initial) {
   updates_.clear();
 }
 
-void ParameterClient::save(const std::filesystem::path& folder) {
+void ParameterClient::Core::save(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder))
     throw Error(ErrorKind::kInvalidInput, "there is something already", folder.string(), "Name a new folder.");
   std::filesystem::path draft = folder;
@@ -91,6 +215,7 @@ void ParameterClient::save(const std::filesystem::path& folder) {
   try {
     for (std::uint32_t chunk = 0; chunk < plan_.chunk_count(); ++chunk)
       write_snapshot(draft, 0, {chunk, client_.read_chunk(chunk, most_body_, deadline())});
+    write_atomically(draft / kPlanFile, form_of(plan_).dump());
     std::error_code failure;
     std::filesystem::rename(draft, folder, failure);
     if (failure) throw Error(ErrorKind::kIo, fmt::format("cannot be named: {}", failure.message()), folder.string());
@@ -102,9 +227,10 @@ void ParameterClient::save(const std::filesystem::path& folder) {
   sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
 }
 
-void ParameterClient::load(const std::filesystem::path& folder) {
+void ParameterClient::Core::load(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder))
     throw Error(ErrorKind::kNotFound, "there is no such checkpoint", folder.string());
+  require_form_of(plan_, folder / kPlanFile);
   std::map<std::uint32_t, Snapshot> found;
   for (Snapshot& snapshot : read_snapshots(folder, 0))
     found.emplace(snapshot.chunk, std::move(snapshot));
@@ -120,7 +246,7 @@ void ParameterClient::load(const std::filesystem::path& folder) {
   updates_.clear();
 }
 
-const ParameterClient::Tensor& ParameterClient::tensor(const std::string& name, std::size_t floats) const {
+const ParameterClient::Core::Tensor& ParameterClient::Core::tensor(const std::string& name, std::size_t floats) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
     throw Error(ErrorKind::kInvalidInput, fmt::format("there are no parameters \"{}\"", name), kWhere);
@@ -130,8 +256,8 @@ const ParameterClient::Tensor& ParameterClient::tensor(const std::string& name, 
   return found->second;
 }
 
-const ParameterClient::Table& ParameterClient::table(const std::string& name, std::size_t keys,
-                                                     std::size_t floats) const {
+const ParameterClient::Core::Table& ParameterClient::Core::table(const std::string& name, std::size_t keys,
+                                                                 std::size_t floats) const {
   const auto found = tables_.find(name);
   if (found == tables_.end())
     throw Error(ErrorKind::kInvalidInput, fmt::format("there is no table \"{}\"", name), kWhere);
@@ -142,7 +268,7 @@ const ParameterClient::Table& ParameterClient::table(const std::string& name, st
   return found->second;
 }
 
-std::unique_ptr<ParameterClient::Batch> ParameterClient::new_batch() {
+std::unique_ptr<ParameterClient::Core::Batch> ParameterClient::Core::new_batch() {
   if (spare_.empty()) return std::make_unique<Batch>();
   std::unique_ptr<Batch> batch = std::move(spare_.back());
   spare_.pop_back();
@@ -152,9 +278,9 @@ std::unique_ptr<ParameterClient::Batch> ParameterClient::new_batch() {
 }
 
 // A call of the program's of which not all pieces are under way. If that fails, none is.
-class ParameterClient::Beginning {
+class ParameterClient::Core::Beginning {
  public:
-  explicit Beginning(ParameterClient& client) : client_(client), batch_(client.new_batch()) {}
+  explicit Beginning(Core& client) : client_(client), batch_(client.new_batch()) {}
   Beginning(const Beginning&) = delete;
   Beginning& operator=(const Beginning&) = delete;
   ~Beginning() {
@@ -169,14 +295,14 @@ class ParameterClient::Beginning {
   }
 
  private:
-  ParameterClient& client_;
+  Core& client_;
   std::unique_ptr<Batch> batch_;
 };
 
 // Of a call that failed. Answers must not be written to memory of the batch or of the program, which go now; and an
 // update that nobody waits for any more must not be told of as open for ever, or servers would remember all that came
 // after it.
-void ParameterClient::abandon(const Batch& batch) {
+void ParameterClient::Core::abandon(const Batch& batch) {
   for (const Piece& piece : batch.pieces) {
     client_.forget(piece.call);
     if (piece.update) updates_.at(piece.chunk).open.erase(*piece.update);
@@ -184,78 +310,66 @@ void ParameterClient::abandon(const Batch& batch) {
 }
 
 // Another process may have had this client's number before: the servers know how far it came.
-Header ParameterClient::update_header(Verb verb, std::uint32_t chunk, double rate) {
-  auto found = updates_.find(chunk);
-  if (found == updates_.end()) {
-    std::vector<std::byte> report(kReportBytes);
-    Header question;
-    question.verb = Verb::kReport;
-    question.chunk = chunk;
-    found = updates_.emplace(chunk, Updates{client_.call(question, {}, report, deadline()).id}).first;
-  }
-  Updates& updates = found->second;
-  Header header;
-  header.verb = verb;
-  header.chunk = chunk;
-  header.rate = rate;
-  header.id = updates.next++;
-  updates.open.insert(header.id);
-  header.first = *updates.open.begin();
-  header.flags = kOwnUpdate;
-  return header;
+ParameterClient::Core::Updates& ParameterClient::Core::updates_of(std::uint32_t chunk) {
+  if (const auto found = updates_.find(chunk); found != updates_.end()) return found->second;
+  std::vector<std::byte> text(kReportBytes);
+  const Reply report = client_.call(chunk, ReportRequest{}, {}, text, deadline());
+  return updates_.emplace(chunk, Updates{details_of<ReportReply>(report).next_update}).first->second;
 }
 
-void ParameterClient::start_piece(Batch& batch, const Header& header, std::span<const std::byte> body,
-                                  std::span<std::byte> reply) {
-  Piece& piece = batch.pieces.emplace_back();
-  piece.chunk = header.chunk;
-  if ((header.flags & kOwnUpdate) != 0) piece.update = header.id;
-  piece.call = client_.start(header, body, reply, deadline());
+void ParameterClient::Core::start_piece(Batch& batch, std::uint32_t chunk, const Verb& verb,
+                                        std::span<const std::byte> body, std::span<std::byte> reply) {
+  batch.pieces.push_back({.chunk = chunk});
+  batch.pieces.back().call = client_.start(chunk, verb, body, reply, deadline());
 }
 
-void ParameterClient::start_push(Batch& batch, std::uint32_t chunk, std::span<const float> gradient, double rate) {
-  start_piece(batch, update_header(Verb::kPush, chunk, rate), std::as_bytes(gradient), {});
+// A PushUpdateRequest or a PushRowsRequest, which gets its number here.
+template <typename Push>
+void ParameterClient::Core::start_update(Batch& batch, std::uint32_t chunk, Push push,
+                                         std::span<const std::byte> body) {
+  Updates& updates = updates_of(chunk);
+  push.update = updates.next++;
+  updates.open.insert(push.update);
+  push.over_below = *updates.open.begin();
+  batch.pieces.push_back({.chunk = chunk, .update = push.update});
+  batch.pieces.back().call = client_.start(chunk, push, body, {}, deadline());
 }
 
-void ParameterClient::start_pull(Batch& batch, std::uint32_t chunk, std::span<float> to) {
-  Header header;
-  header.verb = Verb::kPull;
-  header.chunk = chunk;
-  start_piece(batch, header, {}, std::as_writable_bytes(to));
-}
-
-ParameterClient::Ticket ParameterClient::push(const std::string& name, std::span<const float> gradient, double rate) {
+ParameterClient::Ticket ParameterClient::Core::push(const std::string& name, std::span<const float> gradient,
+                                                    double rate) {
   const Tensor& place = tensor(name, gradient.size());
   Beginning batch(*this);
   for (const std::uint32_t chunk : place.chunks)
-    start_push(*batch, chunk, gradient.subspan(chunks_[chunk].begin - place.slot->offset, chunks_[chunk].floats()),
-               rate);
+    start_update(*batch, chunk, PushUpdateRequest{.rate = rate},
+                 std::as_bytes(gradient.subspan(chunks_[chunk].begin - place.slot->offset, chunks_[chunk].floats())));
   return batch.keep();
 }
 
-ParameterClient::Ticket ParameterClient::pull(const std::string& name, std::span<float> to) {
+ParameterClient::Ticket ParameterClient::Core::pull(const std::string& name, std::span<float> to) {
   const Tensor& place = tensor(name, to.size());
   Beginning batch(*this);
   for (const std::uint32_t chunk : place.chunks)
-    start_pull(*batch, chunk, to.subspan(chunks_[chunk].begin - place.slot->offset, chunks_[chunk].floats()));
+    start_piece(*batch, chunk, PullRequest{}, {},
+                std::as_writable_bytes(to.subspan(chunks_[chunk].begin - place.slot->offset, chunks_[chunk].floats())));
   return batch.keep();
 }
 
-ParameterClient::Ticket ParameterClient::push_pull(const std::string& name, std::span<const float> gradient,
-                                                   double rate, std::span<float> to) {
+ParameterClient::Ticket ParameterClient::Core::push_pull(const std::string& name, std::span<const float> gradient,
+                                                         double rate, std::span<float> to) {
   const Tensor& place = tensor(name, gradient.size());
   tensor(name, to.size());
   Beginning batch(*this);
   for (const std::uint32_t chunk : place.chunks) {
     const std::size_t begin = chunks_[chunk].begin - place.slot->offset;
-    start_push(*batch, chunk, gradient.subspan(begin, chunks_[chunk].floats()), rate);
-    start_pull(*batch, chunk, to.subspan(begin, chunks_[chunk].floats()));
+    start_update(*batch, chunk, PushUpdateRequest{.rate = rate},
+                 std::as_bytes(gradient.subspan(begin, chunks_[chunk].floats())));
+    start_piece(*batch, chunk, PullRequest{}, {}, std::as_writable_bytes(to.subspan(begin, chunks_[chunk].floats())));
   }
   return batch.keep();
 }
 
 // Merged keys by partition, in their order within it. Returns where each partition begins, and one past the last.
-std::vector<std::uint32_t> ParameterClient::sort_keys(const Table& table) {
+std::vector<std::uint32_t> ParameterClient::Core::sort_keys(const Table& table) {
   const std::span<const std::int64_t> keys = merger_.keys();
   const std::uint32_t partitions = table.plan->partitions;
   std::vector<std::uint32_t> begins(partitions + 1);
@@ -277,7 +391,7 @@ std::vector<std::uint32_t> ParameterClient::sort_keys(const Table& table) {
 
 // Positions whose key came before, by the place of the key, and in their order for each: the bits depend on the batch
 // alone.
-void ParameterClient::find_repeats() {
+void ParameterClient::Core::find_repeats() {
   repeats_.clear();
   for (std::size_t i = 0; i < merger_.slots().size(); ++i) {
     const std::uint32_t slot = merger_.slots()[i];
@@ -287,8 +401,9 @@ void ParameterClient::find_repeats() {
                    [](const Repeat& a, const Repeat& b) { return a.place < b.place; });
 }
 
-ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std::span<const std::int64_t> keys,
-                                                   std::span<const float> gradients, double rate, std::uint64_t step) {
+ParameterClient::Ticket ParameterClient::Core::push_rows(const std::string& name, std::span<const std::int64_t> keys,
+                                                         std::span<const float> gradients, double rate,
+                                                         std::uint64_t step) {
   const Table& place = table(name, keys.size(), gradients.size());
   const std::size_t width = place.plan->options.width;
   const std::size_t row_bytes = width * sizeof(float);
@@ -313,17 +428,16 @@ ParameterClient::Ticket ParameterClient::push_rows(const std::string& name, std:
       for (; repeat != repeats_.end() && repeat->place < at + chosen.size(); ++repeat)
         add_row(gradients.data() + repeat->position * width, floats + (repeat->place - at) * row_bytes, width);
       const std::size_t end = used + chosen.size() * (sizeof(std::int64_t) + row_bytes);
-      Header header = update_header(Verb::kPushRows, place.first + partition, rate);
-      header.step = step;
-      start_piece(*batch, header, std::span(batch->bodies).subspan(used, end - used), {});
+      start_update(*batch, place.first + partition, PushRowsRequest{.rate = rate, .step = step},
+                   std::span(batch->bodies).subspan(used, end - used));
       used = end;
     }
   }
   return batch.keep();
 }
 
-ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std::span<const std::int64_t> keys,
-                                                   std::span<float> rows) {
+ParameterClient::Ticket ParameterClient::Core::pull_rows(const std::string& name, std::span<const std::int64_t> keys,
+                                                         std::span<float> rows) {
   const Table& place = table(name, keys.size(), rows.size());
   const std::size_t width = place.plan->options.width;
   const std::size_t most = std::max<std::size_t>(1, rows_body_ / std::max(sizeof(std::int64_t), width * sizeof(float)));
@@ -352,20 +466,19 @@ ParameterClient::Ticket ParameterClient::pull_rows(const std::string& name, std:
   for (std::uint32_t partition = 0; partition < place.plan->partitions; ++partition) {
     for (std::size_t at = begins[partition]; at < begins[partition + 1]; at += most) {
       const std::size_t end = std::min<std::size_t>(at + most, begins[partition + 1]);
-      Header header;
-      header.verb = Verb::kPullRows;
-      header.chunk = place.first + partition;
       const auto body = asked.subspan(at * sizeof(std::int64_t), (end - at) * sizeof(std::int64_t));
       const auto reply = std::as_writable_bytes(replies.subspan(at * width, (end - at) * width));
-      start_piece(*batch, header, body, reply);
+      start_piece(*batch, place.first + partition, PullRowsRequest{}, body, reply);
     }
   }
   return batch.keep();
 }
 
-void ParameterClient::wait(Ticket ticket) {
+void ParameterClient::Core::wait(Ticket ticket) {
   const auto found = under_way_.find(ticket);
-  MUSTER_CHECK(found != under_way_.end(), "a call is waited for once");
+  if (found == under_way_.end())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("no call {} is under way", ticket), kWhere,
+                "Wait for every call once, with the client that made it.");
   std::unique_ptr<Batch> batch = std::move(found->second);
   under_way_.erase(found);
   try {
@@ -381,6 +494,55 @@ void ParameterClient::wait(Ticket ticket) {
     std::memcpy(batch->to.data() + i * batch->width,
                 batch->replies.data() + std::size_t{batch->places[i]} * batch->width, batch->width * sizeof(float));
   spare_.push_back(std::move(batch));
+}
+
+ParameterClient::ParameterClient(ClientOptions options, std::chrono::nanoseconds timeout)
+    : core_(std::make_unique<Core>(std::move(options), timeout)) {
+}
+
+ParameterClient::~ParameterClient() = default;
+
+const ServerPlan& ParameterClient::plan() const {
+  return core_->plan();
+}
+
+void ParameterClient::fill(const Initial& initial) {
+  core_->fill(initial);
+}
+
+void ParameterClient::save(const std::filesystem::path& folder) {
+  core_->save(folder);
+}
+
+void ParameterClient::load(const std::filesystem::path& folder) {
+  core_->load(folder);
+}
+
+ParameterClient::Ticket ParameterClient::push(const std::string& name, std::span<const float> gradient, double rate) {
+  return core_->push(name, gradient, rate);
+}
+
+ParameterClient::Ticket ParameterClient::pull(const std::string& name, std::span<float> to) {
+  return core_->pull(name, to);
+}
+
+ParameterClient::Ticket ParameterClient::push_pull(const std::string& name, std::span<const float> gradient,
+                                                   double rate, std::span<float> to) {
+  return core_->push_pull(name, gradient, rate, to);
+}
+
+ParameterClient::Ticket ParameterClient::push_rows(const std::string& table, std::span<const std::int64_t> keys,
+                                                   std::span<const float> gradients, double rate, std::uint64_t step) {
+  return core_->push_rows(table, keys, gradients, rate, step);
+}
+
+ParameterClient::Ticket ParameterClient::pull_rows(const std::string& table, std::span<const std::int64_t> keys,
+                                                   std::span<float> rows) {
+  return core_->pull_rows(table, keys, rows);
+}
+
+void ParameterClient::wait(Ticket ticket) {
+  core_->wait(ticket);
 }
 
 }  // namespace muster::strategies

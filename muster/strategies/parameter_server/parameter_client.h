@@ -9,21 +9,14 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
-#include "muster/strategies/parameter_server/client.h"
-#include "muster/strategies/parameter_server/row_merger.h"
+#include "muster/strategies/parameter_server/client_options.h"
 #include "muster/strategies/parameter_server/server_plan.h"
 
 namespace muster::strategies {
@@ -40,7 +33,7 @@ class ParameterClient {
   ParameterClient(const ParameterClient&) = delete;
   ParameterClient& operator=(const ParameterClient&) = delete;
 
-  const ServerPlan& plan() const { return plan_; }
+  const ServerPlan& plan() const;
 
   // Once in a job, by one client, while no call is under way: parameters as `initial` leaves them, which finds zeros,
   // and tables without rows. Others' calls wait for it.
@@ -73,71 +66,9 @@ class ParameterClient {
   void wait(Ticket ticket);
 
  private:
-  struct Piece {
-    Client::Ticket call = 0;
-    std::uint32_t chunk = 0;
-    std::optional<std::uint64_t> update{};  // its id
-  };
-  // A call of the program's. Memory is used again for later ones.
-  struct Batch {
-    std::vector<Piece> pieces;
-    std::vector<std::byte> bodies;      // keys, or keys and gradients, piece by piece
-    std::vector<float> replies;         // rows, sorted by partition
-    std::vector<std::uint32_t> places;  // by position in the program's batch: where in `replies` its row is
-    std::span<float> to;                // where rows go then; empty: they are where they belong
-    std::size_t width = 0;
-  };
-  // The client's updates of a chunk.
-  struct Updates {
-    std::uint64_t next = 0;
-    std::set<std::uint64_t> open{};  // not acknowledged
-  };
-  struct Table {
-    const ServerTable* plan;
-    std::uint32_t first;  // chunk
-  };
-  struct Tensor {
-    const model::TensorSlot* slot;
-    std::vector<std::uint32_t> chunks;
-  };
+  class Core;
 
-  // A position of the program's batch whose key came before.
-  struct Repeat {
-    std::uint32_t place;  // of the key's row
-    std::uint32_t position;
-  };
-
-  Deadline deadline() const { return Deadline::after(timeout_); }
-  const Tensor& tensor(const std::string& name, std::size_t floats) const;
-  const Table& table(const std::string& name, std::size_t keys, std::size_t floats) const;
-  std::unique_ptr<Batch> new_batch();
-  class Beginning;
-  void start_piece(Batch& batch, const Header& header, std::span<const std::byte> body, std::span<std::byte> reply);
-  void abandon(const Batch& batch);
-  Header update_header(Verb verb, std::uint32_t chunk, double rate);
-  void start_push(Batch& batch, std::uint32_t chunk, std::span<const float> gradient, double rate);
-  void start_pull(Batch& batch, std::uint32_t chunk, std::span<float> to);
-  std::vector<std::uint32_t> sort_keys(const Table& table);
-  void find_repeats();
-
-  // Constant after construction.
-  const std::chrono::nanoseconds timeout_;
-  const ServerPlan plan_;
-  const std::vector<ServerChunk> chunks_;
-  const std::size_t most_body_;
-  const std::size_t rows_body_;  // of calls with rows; longer only if one row is
-  std::map<std::string, Tensor> tensors_;
-  std::map<std::string, Table> tables_;
-  // What moves.
-  Client client_;
-  std::unordered_map<std::uint32_t, Updates> updates_;
-  std::map<Ticket, std::unique_ptr<Batch>> under_way_;
-  std::vector<std::unique_ptr<Batch>> spare_;
-  Ticket next_ = 1;
-  RowMerger merger_;
-  std::vector<std::uint32_t> order_;   // scratch: the merged keys, sorted by partition
-  std::vector<std::uint32_t> places_;  // scratch: of a merged key among them
-  std::vector<Repeat> repeats_;        // scratch
+  const std::unique_ptr<Core> core_;
 };
 
 }  // namespace muster::strategies

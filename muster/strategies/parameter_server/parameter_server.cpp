@@ -1,3 +1,5 @@
+// The strategy's side: leases from the book, pulls before a lane and pushes after it, and outcomes told as the book has
+// them. What is specific to a way of consistency is asked of the plan, step by step.
 #include "muster/strategies/parameter_server/parameter_server.h"
 
 #include <algorithm>
@@ -14,6 +16,8 @@
 #include "muster/base/failpoint.h"
 #include "muster/base/temporary_folder.h"
 #include "muster/comm/supervisor_sign.h"
+#include "muster/strategies/host_layout.h"
+#include "muster/strategies/members/fixed_members.h"
 #include "muster/strategies/members/host_members.h"
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
@@ -21,7 +25,7 @@
 #include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/server_thread.h"
 #include "muster/strategies/parameter_server/server_watch.h"
-#include "muster/strategies/shared_sync/host_layout.h"
+#include "muster/strategies/parameter_server/shard.h"
 
 namespace muster::strategies {
 namespace {
@@ -31,14 +35,25 @@ constexpr std::chrono::seconds kStartTimeout{120};
 constexpr std::chrono::hours kGatherTimeout{1};     // of a fixed group, whose ranks may load for very different times
 constexpr std::chrono::seconds kCallTimeout{120};   // for a server that is lost to be replaced
 constexpr std::chrono::seconds kLeaseTimeout{600};  // for others' lanes: what hangs is killed long before
+// Numbers of workers as clients, where these are on several hosts: hosts come and go, and no number of theirs is given
+// twice.
+constexpr std::uint32_t kSeatsOfAHost = 64;
+constexpr std::uint32_t kMostHostNumbers = 1 << 18;
 
-class ParameterServer final : public Strategy {
+// Servers hold the state: all that a host's workers share of their own is who they are.
+std::unique_ptr<Membership> make_members(const StrategyOptions& options) {
+  if (options.supervised) return std::make_unique<HostMembers>(options.supervised, options.group, comm::ArenaOptions{});
+  return std::make_unique<FixedMembers>(options.group, options.note);
+}
+
+class ParameterServerStrategy final : public Strategy {
  public:
-  explicit ParameterServer(StrategyOptions options);
+  ParameterServerStrategy(const ParameterServer& chosen, StrategyOptions options);
 
   std::array<std::span<const float>, 2> parameter_versions() override { return {parameters(), parameters()}; }
   std::shared_ptr<void> memory() override {
-    return std::make_shared<std::shared_ptr<const comm::SharedRegion>>(region_);
+    return std::make_shared<
+        std::pair<std::shared_ptr<const comm::SharedRegion>, std::shared_ptr<comm::ReadOnlyMapping>>>(region_, view_);
   }
   int committed_version() const override { return 0; }
   CommittedState committed() const override {
@@ -47,13 +62,8 @@ class ParameterServer final : public Strategy {
   std::size_t state_bytes() const override { return region_->bytes().size(); }
 
   void restore(const CommittedState& state) override;
-  void meet() override;
-  Members members() const override { return members_.members(); }
-  std::optional<StepOutcome> rejoin() override;
-  std::chrono::nanoseconds abandoned_for() const override { return members_.abandoned_for(); }
-  void begin(comm::Activity activity) override { members_.arena().board().begin(activity); }
-  void write_note(const std::string& text) override { members_.arena().write_note(text); }
-  std::string note() const override { return members_.arena().note(); }
+  Membership& membership() override { return *members_; }
+  std::optional<StepOutcome> enter_generation() override;
 
   void announce_rule(const compute::UpdateRule& rule) override {
     rate_ = rule.lr;
@@ -63,7 +73,7 @@ class ParameterServer final : public Strategy {
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
   compute::LaneArea area(std::size_t) override { return lane_.area; }
-  void finish(std::size_t lane, const compute::LaneReport& report) override;
+  void finish(std::size_t lane, const LaneResult& result) override;
   StepOutcome commit(const compute::UpdateRule& rule, Deadline deadline) override;
   void synchronize(Deadline deadline) override;
   std::string counted() override;
@@ -79,26 +89,37 @@ class ParameterServer final : public Strategy {
     return comm::wait_while_supervised(options_.supervised ? options_.supervised->folder : "", kStartTimeout, wait);
   }
   // Until members_ is there, which knows whether another one has been appointed.
-  bool is_first() const { return options_.supervised ? options_.supervised->founder : options_.group.rank() == 0; }
-  std::span<const float> parameters() const { return state_.parameters; }
+  bool is_first() const { return options_.supervised ? options_.supervised->founds_job() : options_.group.rank() == 0; }
+  // Whether it is this worker that gives the servers their first state.
+  bool founds() const { return options_.supervised ? options_.supervised->founds_job() : members_->founds(); }
+  bool on_several_hosts() const { return options_.supervised && options_.supervised->host; }
+  // As the model sees them: what it writes would be overwritten by the next pull, without a word.
+  std::span<const float> parameters() const {
+    return {reinterpret_cast<const float*>(view_->bytes().data()), state_.parameters.size()};
+  }
   std::uint32_t book() const { return static_cast<std::uint32_t>(chunks_.size()); }
+  // As a client of servers, and as a server where workers serve.
   std::uint32_t number() const {
-    return static_cast<std::uint32_t>(options_.supervised ? options_.supervised->seat : options_.group.rank());
+    const auto seat =
+        static_cast<std::uint32_t>(options_.supervised ? options_.supervised->seat : options_.group.rank());
+    if (!on_several_hosts()) return seat;
+    return static_cast<std::uint32_t>(options_.supervised->host->number % kMostHostNumbers) * kSeatsOfAHost + seat;
   }
   bool synchronous() const { return is_synchronous(plan_.consistency_at(cursor_.step)); }
 
-  Header lease(Want want, std::span<std::byte> body, const Deadline& deadline);
+  LeaseReply lease(Want want, std::uint64_t step, const Deadline& deadline);
   void pull(bool exact, const Deadline& deadline);
   void push_lane(std::size_t lane, double scale, bool kept, const Deadline& deadline);
   void push_skip(std::size_t lane, const Deadline& deadline);
-  void call_all(Header request, std::uint32_t end, const Deadline& deadline);
-  void push_entry(std::size_t lane, const compute::LaneReport& report, std::uint32_t flags, const Deadline& deadline);
-  void finish_step(const Header& granted, const Deadline& deadline);
+  void call_all(const Verb& verb, std::uint32_t end, const Deadline& deadline);
+  void push_entry(std::size_t lane, const LaneResult& result, LaneManner manner, const Deadline& deadline);
+  void finish_step(const LeaseReply& granted, const Deadline& deadline);
   void read_state(const Deadline& deadline);
   StepOutcome outcome_of(const StepResult& result) const;
   std::uint64_t floor();
 
   // Constant after construction. The group is a copy of the caller's, the same group.
+  const ParameterServer chosen_;
   StrategyOptions options_;
   std::optional<TemporaryFolder> folder_;  // of a store that this worker has made
   const std::shared_ptr<comm::Store> store_;
@@ -106,20 +127,19 @@ class ParameterServer final : public Strategy {
   const JobTransport transport_;
   const std::unique_ptr<ServerThread> server_;  // where workers serve
   const std::optional<ServerWatch> heartbeat_;
-  HostMembers members_;
+  const std::unique_ptr<Membership> members_;
   const std::vector<ServerChunk> chunks_;
   const std::size_t most_body_;
   Client client_;
   // What this worker has: parameters and buffers as it last pulled them, the rest as it last synchronized, one lane.
   std::shared_ptr<const comm::SharedRegion> region_;
+  std::shared_ptr<comm::ReadOnlyMapping> view_;  // of the parameters
   FlatState state_;
   std::vector<std::uint64_t> updates_;
   std::vector<std::byte> buffers_;
   HostLane lane_;
-  compute::LaneReport report_;
   std::vector<std::uint64_t> versions_;  // by chunk, as pulled
   std::vector<compute::BlockSum> records_;
-  std::vector<std::byte> body_;
   // Where it stands.
   data::Cursor cursor_;
   std::optional<data::StepPlan> step_;
@@ -133,27 +153,30 @@ class ParameterServer final : public Strategy {
   double waited_ = 0;
 };
 
-ParameterServer::ParameterServer(StrategyOptions options)
-    : options_(std::move(options)),
+ParameterServerStrategy::ParameterServerStrategy(const ParameterServer& chosen, StrategyOptions options)
+    : chosen_(chosen),
+      options_(std::move(options)),
       store_(find_store()),
       plan_(make_plan()),
       transport_(find_transport()),
       server_(serve()),
       heartbeat_(server_ ? std::optional<ServerWatch>(std::in_place, server_->server()) : std::nullopt),
-      members_(options_.supervised, options_.group, {.lanes = 1, .version_bytes = 64, .lane_bytes = 64}),
+      members_(make_members(options_)),
       chunks_(plan_.chunks()),
       most_body_(plan_.limits().most_body),
-      client_({number(), store_, transport_.connect, [this] { members_.arena().throw_if_superseded(); }}),
+      client_({number(), store_, transport_.connect, [this] { members_->throw_if_interrupted(); }}),
       updates_(options_.layout.tensors().size()),
       buffers_(options_.buffers.bytes),
       versions_(chunks_.size()),
       records_(options_.layout.blocks().size()) {
-  // Parameters, slots and one lane's gradient, in memory of this process alone.
+  // Parameters, slots and one lane's gradient. Only this process uses it; it is shared memory so that it can be mapped
+  // a second time.
   const std::size_t floats = options_.layout.size();
   const std::size_t arrays = 2 + static_cast<std::size_t>(options_.slots);
   const std::size_t rest = options_.layout.tensors().size() + options_.buffers.bytes + 64;
   region_ = std::make_shared<const comm::SharedRegion>(
-      comm::SharedRegion::create(arrays * floats * sizeof(float) + rest + 64, {.shared = false}));
+      comm::SharedRegion::create(arrays * floats * sizeof(float) + rest + 64, {.make_now = true}));
+  view_ = std::make_shared<comm::ReadOnlyMapping>(region_->map_read_only(0, floats * sizeof(float)));
   auto* base = reinterpret_cast<float*>(region_->bytes().data());
   state_.parameters = {base, floats};
   for (int slot = 0; slot < options_.slots; ++slot)
@@ -164,12 +187,11 @@ ParameterServer::ParameterServer(StrategyOptions options)
   lane_.area.buffers = {bytes, options_.buffers.bytes};
   lane_.area.present = {reinterpret_cast<std::uint8_t*>(bytes + options_.buffers.bytes),
                         options_.layout.tensors().size()};
-  lane_.report = &report_;
 
-  if (!options_.supervised && members_.founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
+  if (!options_.supervised && members_->founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
 }
 
-JobTransport ParameterServer::find_transport() {
+JobTransport ParameterServerStrategy::find_transport() {
   if (is_first()) {
     put_token(*store_, plan_);
     put_plan(*store_, plan_);
@@ -178,8 +200,8 @@ JobTransport ParameterServer::find_transport() {
 }
 
 // Before anybody waits for this worker: the first map waits for all servers, and the founder for the first map.
-std::unique_ptr<ServerThread> ParameterServer::serve() {
-  if (options_.parameter_server.servers > 0) return nullptr;
+std::unique_ptr<ServerThread> ParameterServerStrategy::serve() {
+  if (chosen_.servers > 0) return nullptr;
   ServerOptions server;
   server.number = number();
   server.attempt = options_.supervised ? static_cast<std::uint32_t>(options_.supervised->attempt) : 0;
@@ -191,7 +213,7 @@ std::unique_ptr<ServerThread> ParameterServer::serve() {
 }
 
 // Where servers and workers find each other.
-std::shared_ptr<comm::Store> ParameterServer::find_store() {
+std::shared_ptr<comm::Store> ParameterServerStrategy::find_store() {
   if (options_.supervised) return options_.supervised->store;
   if (options_.group.size() == 1) return comm::make_memory_store();
   std::array<std::uint8_t, 256> name{};
@@ -206,36 +228,40 @@ std::shared_ptr<comm::Store> ParameterServer::find_store() {
   return comm::make_file_store(std::string(name.begin(), std::find(name.begin(), name.end(), 0)));
 }
 
-ServerPlan ParameterServer::make_plan() const {
-  const ParameterServerOptions& wanted = options_.parameter_server;
+ServerPlan ParameterServerStrategy::make_plan() const {
   const int workers = options_.supervised ? options_.supervised->seats : options_.group.size();
+  const int servers = static_cast<int>(chosen_.servers);
   ServerPlan plan;
   plan.layout = options_.layout;
   plan.buffers = options_.buffers;
   plan.optimizer = options_.optimizer;
   plan.rules = options_.rules;
   plan.rules.resize(plan.layout.tensors().size());
-  plan.chunk_floats = std::max<std::size_t>(model::kBlockFloats, wanted.chunk_bytes / sizeof(float));
+  plan.chunk_floats =
+      std::max<std::size_t>(model::kBlockFloats, (static_cast<std::size_t>(chosen_.chunk_kb) << 10) / sizeof(float));
   plan.lanes = static_cast<std::uint32_t>(options_.lanes);
-  plan.phases = wanted.phases;
-  plan.bound = wanted.staleness;
-  plan.backups = static_cast<std::uint32_t>(wanted.backups);
-  plan.staleness_rate = wanted.staleness_rate;
+  plan.phases = parse_phases(chosen_.consistency);
+  plan.bound = static_cast<std::uint64_t>(chosen_.staleness);
+  plan.backups = static_cast<std::uint32_t>(chosen_.backups);
+  plan.staleness_rate = chosen_.staleness_rate;
   plan.workers = static_cast<std::uint32_t>(workers);
-  plan.servers = static_cast<std::uint32_t>(wanted.servers == 0 ? workers : control::most_servers(wanted.servers));
-  plan.copies = static_cast<std::uint32_t>(wanted.copies);
-  plan.grpc = wanted.grpc;
-  plan.snapshot_seconds = wanted.snapshot_seconds;
-  plan.folder = wanted.folder;
-  plan.event_log = wanted.event_log;
+  plan.servers = static_cast<std::uint32_t>(servers == 0 ? workers : control::most_servers(servers));
+  plan.copies = static_cast<std::uint32_t>(chosen_.copies);
+  plan.hosts = on_several_hosts();
+  if (plan.hosts) plan.workers = kMostHostNumbers * kSeatsOfAHost;
+  plan.grpc = chosen_.transport == "grpc" || plan.hosts;
+  plan.snapshot_seconds = chosen_.snapshot_seconds;
+  plan.folder = chosen_.folder;
+  if (plan.folder.empty() && options_.supervised && !plan.hosts) plan.folder = options_.supervised->folder;
+  plan.event_log = chosen_.event_log;
   return plan;
 }
 
-void ParameterServer::restore(const CommittedState& state) {
+void ParameterServerStrategy::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");
   const Deadline deadline = Deadline::after(kGatherTimeout);
-  const bool fixed = !members_.supervised();
+  const bool fixed = !members_->replaces();
   if (fixed) options_.group.barrier(deadline);
   std::ranges::copy(state.parameters, state_.parameters.begin());
   for (std::size_t slot = 0; slot < static_cast<std::size_t>(options_.slots); ++slot)
@@ -243,7 +269,7 @@ void ParameterServer::restore(const CommittedState& state) {
   std::ranges::copy(state.updates, updates_.begin());
   std::ranges::copy(state.buffers, buffers_.begin());
   patiently([&](const Deadline& until) { client_.find_servers(until); });
-  if (members_.founds()) {
+  if (founds()) {
     ChunkHistory history;
     history.lanes = AppliedSet(state.cursor.step);
     for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
@@ -261,38 +287,27 @@ void ParameterServer::restore(const CommittedState& state) {
   seen_ = {};
 }
 
-std::uint64_t ParameterServer::floor() {
-  const std::uint64_t step = std::exchange(cursor_.step, 0);
-  const Header answer = lease(Want::kSettled, {}, Deadline::after(kCallTimeout));
-  cursor_.step = step;
-  return answer.id;
+std::uint64_t ParameterServerStrategy::floor() {
+  // That all steps before the first one are over is never waited for.
+  return lease(Want::kSettled, 0, Deadline::after(kCallTimeout)).floor;
 }
 
-void ParameterServer::meet() {
-  patiently([&](const Deadline& deadline) { client_.find_servers(deadline); });
-  if (members_.supervised()) {
-    members_.meet();
-    // One that comes later begins where the first lane is missing. Where nobody does all begin where restore() said:
-    // others may have done steps by now, but only a supervised session knows which samples a later step has.
-    cursor_.step = floor();
-  }
-  pull(false, Deadline::after(kCallTimeout));
-}
-
-std::optional<StepOutcome> ParameterServer::rejoin() {
-  if (!members_.supervised()) return Strategy::rejoin();
+std::optional<StepOutcome> ParameterServerStrategy::enter_generation() {
   const bool in_work = step_.has_value() && synchronous();
-  members_.rejoin();
   std::optional<StepOutcome> committed;
-  // The servers know whether the step in work was closed after all.
-  const std::uint64_t reached = floor();
-  if (in_work && reached > cursor_.step) {
-    StepResult result;
-    lease(Want::kCommitted, std::as_writable_bytes(std::span(&result, 1)), Deadline::after(kCallTimeout));
-    committed = outcome_of(result);
+  if (members_->replaces()) {
+    // Where nobody is replaced all begin where restore() said: others may have done steps by now, but only a supervised
+    // session knows which samples a later step has.
+    const std::uint64_t reached = floor();
+    // The servers know whether the step in work was closed after all.
+    if (in_work && reached > cursor_.step) {
+      const LeaseReply closed = lease(Want::kCommitted, cursor_.step, Deadline::after(kCallTimeout));
+      committed = outcome_of(closed.result.value_or(StepResult{}));
+    }
+    // One that comes later begins where the first lane is missing; lanes of those who were lost may be anywhere from
+    // here on.
+    cursor_.step = reached;
   }
-  // Lanes of those who were lost may be anywhere from here on.
-  cursor_.step = reached;
   step_.reset();
   pulled_.reset();
   pull(false, Deadline::after(kCallTimeout));
@@ -300,32 +315,30 @@ std::optional<StepOutcome> ParameterServer::rejoin() {
 }
 
 // Asks the book, again and again until it has an answer.
-Header ParameterServer::lease(Want want, std::span<std::byte> body, const Deadline& deadline) {
-  Header request;
-  request.verb = Verb::kLease;
-  request.chunk = book();
-  request.step = cursor_.step;
-  request.first = step_ ? step_->lanes.size() : 1;
-  request.second = members_.index() | std::uint64_t{members_.workers()} << 32;
-  request.version = members_.arena().generation();
-  request.flags = static_cast<std::uint32_t>(want);
+LeaseReply ParameterServerStrategy::lease(Want want, std::uint64_t step, const Deadline& deadline) {
+  const LeaseRequest request{.want = want,
+                             .step = step,
+                             .lanes = step_ ? static_cast<std::uint32_t>(step_->lanes.size()) : 1,
+                             .place = static_cast<std::uint32_t>(members_->members().index()),
+                             .workers = static_cast<std::uint32_t>(members_->members().count()),
+                             .workers_generation = members_->members().generation};
   const auto start = system_clock().now();
   for (;;) {
-    const Header answer = client_.call(request, {}, body, deadline);
+    const Reply answer = client_.call(book(), request, {}, {}, deadline);
     if (answer.status == Status::kDone) {
       waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
-      return answer;
+      return details_of<LeaseReply>(answer);
     }
-    members_.arena().throw_if_superseded();
+    members_->throw_if_interrupted();
     if (deadline.passed())
       throw Error(ErrorKind::kTimeout,
-                  fmt::format("the lanes of step {} that other workers compute do not come", cursor_.step + 1));
+                  fmt::format("the lanes of step {} that other workers compute do not come", step + 1));
   }
 }
 
-void ParameterServer::begin_step(const data::StepPlan& plan) {
+void ParameterServerStrategy::begin_step(const data::StepPlan& plan) {
   MUSTER_CHECK(plan.at.step == cursor_.step, "a plan for another step");
-  members_.enter_step(static_cast<std::int64_t>(plan.at.step));
+  members_->enter_step(static_cast<std::int64_t>(plan.at.step));
   cursor_ = plan.at;
   step_ = plan;
   waited_ = 0;
@@ -333,124 +346,108 @@ void ParameterServer::begin_step(const data::StepPlan& plan) {
   norm_ = 0;
 }
 
-std::vector<std::size_t> ParameterServer::expected_lanes(const data::StepPlan& plan) const {
+std::vector<std::size_t> ParameterServerStrategy::expected_lanes(const data::StepPlan& plan) const {
   std::vector<std::size_t> lanes;
-  for (std::size_t lane = members_.index(); lane < plan.lanes.size(); lane += members_.workers())
+  const Members& members = members_->members();
+  for (std::size_t lane = members.index(); lane < plan.lanes.size(); lane += members.count())
     lanes.push_back(lane);
   return lanes;
 }
 
-std::optional<std::size_t> ParameterServer::claim() {
+std::optional<std::size_t> ParameterServerStrategy::claim() {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before claim()");
-  members_.arena().throw_if_superseded();
+  members_->throw_if_interrupted();
   const Deadline deadline = Deadline::after(kLeaseTimeout);
   // Lanes of a worker that was lost are anybody's.
-  const bool own_only = synchronous() && options_.claims == Claims::kStatic &&
-                        members_.arena().generation() <= HostMembers::kFirstGeneration;
-  const Header granted = lease(own_only ? Want::kOwnLane : Want::kLane, {}, deadline);
-  if (static_cast<Grant>(granted.flags) != Grant::kLane) return std::nullopt;
-  leased_version_ = granted.version;
+  const bool own_only =
+      synchronous() && options_.claims == Claims::kStatic && members_->members().generation <= kFirstGeneration;
+  const LeaseReply granted = lease(own_only ? Want::kOwnLane : Want::kLane, cursor_.step, deadline);
+  if (granted.grant != Grant::kLane) return std::nullopt;
+  leased_version_ = granted.updates;
   if (!synchronous() || pulled_ != cursor_.step) pull(synchronous(), deadline);
   if (synchronous()) pulled_ = cursor_.step;
   return granted.lane;
 }
 
 // All chunks and the buffers, as they are now; or, `exact`, with all steps before this one.
-void ParameterServer::pull(bool exact, const Deadline& deadline) {
-  Header request;
-  request.verb = Verb::kPull;
-  request.step = cursor_.step;
-  request.flags = exact ? std::uint32_t{kExact} : 0;
+void ParameterServerStrategy::pull(bool exact, const Deadline& deadline) {
+  const std::optional<std::uint64_t> settled = exact ? std::optional(cursor_.step) : std::nullopt;
   std::vector<Client::Ticket> tickets;
-  for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-    request.chunk = chunk;
+  for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk)
     tickets.push_back(client_.start(
-        request, {}, std::as_writable_bytes(state_.parameters.subspan(chunks_[chunk].begin, chunks_[chunk].floats())),
-        deadline));
-  }
-  request.chunk = book();
-  tickets.push_back(client_.start(request, {}, buffers_, deadline));
+        chunk, PullRequest{settled}, {},
+        std::as_writable_bytes(state_.parameters.subspan(chunks_[chunk].begin, chunks_[chunk].floats())), deadline));
+  tickets.push_back(client_.start(book(), PullBuffersRequest{settled}, {}, buffers_, deadline));
   for (std::size_t i = 0; i < tickets.size(); ++i) {
-    const Header reply = client_.finish(tickets[i], deadline);
+    const Reply reply = client_.finish(tickets[i], deadline);
     if (i < versions_.size()) versions_[i] = reply.version;
   }
 }
 
-void ParameterServer::push_lane(std::size_t lane, double scale, bool kept, const Deadline& deadline) {
+void ParameterServerStrategy::push_lane(std::size_t lane, double scale, bool kept, const Deadline& deadline) {
   std::vector<Client::Ticket> tickets;
   std::vector<std::vector<std::byte>> marked;  // bodies with marks
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     const ServerChunk& place = chunks_[chunk];
     const auto marks = lane_.area.present.subspan(place.first_tensor, place.last_tensor - place.first_tensor);
-    Header request;
-    request.verb = Verb::kPush;
-    request.chunk = chunk;
-    request.step = cursor_.step;
-    request.lane = static_cast<std::uint32_t>(lane);
-    request.first = step_->lanes.size();
-    request.version = versions_[chunk];
-    request.rate = rate_;
-    request.scale = scale;
-    request.flags = kept ? std::uint32_t{kKept} : 0;
+    PushLaneRequest push{.step = cursor_.step,
+                         .lane = static_cast<std::uint32_t>(lane),
+                         .lanes = static_cast<std::uint32_t>(step_->lanes.size()),
+                         .pulled_version = versions_[chunk],
+                         .rate = rate_,
+                         .scale = scale,
+                         .manner = kept ? LaneManner::kKept : LaneManner::kAtOnce};
     std::span<const std::byte> body = std::as_bytes(lane_.area.gradient.subspan(place.begin, place.floats()));
     if (std::find(marks.begin(), marks.end(), 0) != marks.end()) {
-      request.flags |= kSomeAbsent;
+      push.some_absent = true;
       std::vector<std::byte>& own = marked.emplace_back(body.begin(), body.end());
       const auto bytes = std::as_bytes(marks);
       own.insert(own.end(), bytes.begin(), bytes.end());
       body = own;
     }
-    tickets.push_back(client_.start(request, body, {}, deadline));
+    tickets.push_back(client_.start(chunk, push, body, {}, deadline));
   }
   for (const Client::Ticket ticket : tickets)
     client_.finish(ticket, deadline);
 }
 
 // Of a lane without an update: chunks know of it, as of all others, or they would wait for it for ever.
-void ParameterServer::push_skip(std::size_t lane, const Deadline& deadline) {
-  Header request;
-  request.verb = Verb::kPush;
-  request.step = cursor_.step;
-  request.lane = static_cast<std::uint32_t>(lane);
-  request.first = step_->lanes.size();
-  request.flags = kSkipped;
-  call_all(request, static_cast<std::uint32_t>(chunks_.size()), deadline);
+void ParameterServerStrategy::push_skip(std::size_t lane, const Deadline& deadline) {
+  const PushLaneRequest skip{.step = cursor_.step,
+                             .lane = static_cast<std::uint32_t>(lane),
+                             .lanes = static_cast<std::uint32_t>(step_->lanes.size()),
+                             .manner = LaneManner::kSkipped};
+  call_all(skip, static_cast<std::uint32_t>(chunks_.size()), deadline);
 }
 
 // The same request to all chunks below `end`.
-void ParameterServer::call_all(Header request, std::uint32_t end, const Deadline& deadline) {
+void ParameterServerStrategy::call_all(const Verb& verb, std::uint32_t end, const Deadline& deadline) {
   std::vector<Client::Ticket> tickets;
-  for (request.chunk = 0; request.chunk < end; ++request.chunk)
-    tickets.push_back(client_.start(request, {}, {}, deadline));
+  for (std::uint32_t chunk = 0; chunk < end; ++chunk)
+    tickets.push_back(client_.start(chunk, verb, {}, {}, deadline));
   for (const Client::Ticket ticket : tickets)
     client_.finish(ticket, deadline);
 }
 
 // The lane into the book: from now on it counts.
-void ParameterServer::push_entry(std::size_t lane, const compute::LaneReport& report, std::uint32_t flags,
-                                 const Deadline& deadline) {
-  const LaneEntry entry{report, step_->lanes[lane].size()};
-  body_.resize(sizeof entry + lane_.area.buffers.size());
-  std::memcpy(body_.data(), &entry, sizeof entry);
-  std::ranges::copy(lane_.area.buffers, body_.begin() + sizeof entry);
-  Header request;
-  request.verb = Verb::kPush;
-  request.chunk = book();
-  request.step = cursor_.step;
-  request.lane = static_cast<std::uint32_t>(lane);
-  request.first = step_->lanes.size();
-  request.version = leased_version_;
-  request.flags = flags;
-  client_.call(request, body_, {}, deadline);
+void ParameterServerStrategy::push_entry(std::size_t lane, const LaneResult& result, LaneManner manner,
+                                         const Deadline& deadline) {
+  const PushEntryRequest push{.step = cursor_.step,
+                              .lane = static_cast<std::uint32_t>(lane),
+                              .lanes = static_cast<std::uint32_t>(step_->lanes.size()),
+                              .leased_version = leased_version_,
+                              .manner = manner,
+                              .entry = LaneEntry::of(result, step_->lanes[lane].size())};
+  client_.call(book(), push, lane_.area.buffers, {}, deadline);
 }
 
-void ParameterServer::finish(std::size_t lane, const compute::LaneReport& report) {
+void ParameterServerStrategy::finish(std::size_t lane, const LaneResult& result) {
   const Deadline deadline = Deadline::after(kCallTimeout);
   MUSTER_FAILPOINT("parameter_server.push.before");
   if (synchronous()) {
     push_lane(lane, 1, true, deadline);
     MUSTER_FAILPOINT("parameter_server.push.before_book");
-    push_entry(lane, report, kKept, deadline);
+    push_entry(lane, result, LaneManner::kKept, deadline);
     return;
   }
   const compute::LaneGradient own{lane_.area.gradient.data(), lane_.area.present.data()};
@@ -471,66 +468,56 @@ void ParameterServer::finish(std::size_t lane, const compute::LaneReport& report
   else
     push_skip(lane, deadline);
   MUSTER_FAILPOINT("parameter_server.push.before_book");
-  push_entry(lane, report, verdict.apply ? 0 : std::uint32_t{kSkipped}, deadline);
+  push_entry(lane, result, verdict.apply ? LaneManner::kAtOnce : LaneManner::kSkipped, deadline);
 }
 
 // All lanes that count are there: this worker sums them up, decides and has it applied, the book last.
-void ParameterServer::finish_step(const Header& granted, const Deadline& deadline) {
-  const std::uint64_t mask = granted.second;
-  Header request;
-  request.verb = Verb::kRecords;
-  request.step = cursor_.step;
-  request.second = mask;
+void ParameterServerStrategy::finish_step(const LeaseReply& granted, const Deadline& deadline) {
   std::vector<Client::Ticket> tickets;
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     const compute::BlockRange blocks = chunks_[chunk].blocks;
-    request.chunk = chunk;
     tickets.push_back(client_.start(
-        request, {}, std::as_writable_bytes(std::span(records_).subspan(blocks.first, blocks.last - blocks.first)),
-        deadline));
+        chunk, RecordsRequest{cursor_.step, granted.mask}, {},
+        std::as_writable_bytes(std::span(records_).subspan(blocks.first, blocks.last - blocks.first)), deadline));
   }
   for (const Client::Ticket ticket : tickets)
     client_.finish(ticket, deadline);
   MUSTER_FAILPOINT("parameter_server.finish.before_apply");
 
   // Without its late lanes a step's gradient is the mean over the samples of those that came.
-  const double share = static_cast<double>(step_->samples()) / static_cast<double>(granted.first);
+  const double share = static_cast<double>(step_->samples()) / static_cast<double>(granted.samples);
   const std::optional<double> clip = clip_norm_ ? std::optional(*clip_norm_ / share) : std::nullopt;
   const compute::Verdict verdict = compute::judge_step(records_, clip);
-  request.verb = Verb::kApply;
-  request.rate = rate_;
-  request.scale = share == 1 ? verdict.gradient_scale : verdict.gradient_scale * share;
-  request.flags = verdict.apply ? 0 : std::uint32_t{kSkipped};
-  call_all(request, static_cast<std::uint32_t>(chunks_.size()), deadline);
+  const double scale = share == 1 ? verdict.gradient_scale : verdict.gradient_scale * share;
+  call_all(ApplyRequest{cursor_.step, granted.mask, rate_, scale, !verdict.apply},
+           static_cast<std::uint32_t>(chunks_.size()), deadline);
   MUSTER_FAILPOINT("parameter_server.finish.before_book");
-  request.chunk = book();
-  request.scale = verdict.gradient_norm * share;
-  client_.call(request, {}, {}, deadline);
+  client_.call(book(), CloseRequest{cursor_.step, granted.mask, verdict.gradient_norm * share, !verdict.apply}, {}, {},
+               deadline);
 }
 
-StepOutcome ParameterServer::outcome_of(const StepResult& result) const {
+StepOutcome ParameterServerStrategy::outcome_of(const StepResult& result) const {
   StepOutcome outcome;
   outcome.applied = result.applied != 0;
   outcome.gradient_norm = result.gradient_norm;
   outcome.samples = result.samples;
-  outcome.loss = result.samples > 0 ? result.loss_sum / static_cast<double>(result.samples) : 0;
-  outcome.score = result.score;
-  outcome.stop = result.stop != 0;
-  outcome.change = result.change;
+  outcome.take(result.totals());
   outcome.waited = waited_;
   outcome.synchronized = false;
   return outcome;
 }
 
-StepOutcome ParameterServer::commit(const compute::UpdateRule& rule, Deadline deadline) {
+StepOutcome ParameterServerStrategy::commit(const compute::UpdateRule& rule, Deadline deadline) {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before commit()");
   rate_ = rule.lr;
   clip_norm_ = rule.clip_norm;
   StepResult result;
-  const std::span<std::byte> body = std::as_writable_bytes(std::span(&result, 1));
   for (;;) {
-    const Header answer = lease(Want::kCommitted, body, deadline);
-    if (static_cast<Grant>(answer.flags) != Grant::kFinish) break;
+    const LeaseReply answer = lease(Want::kCommitted, cursor_.step, deadline);
+    if (answer.grant != Grant::kFinish) {
+      result = answer.result.value_or(StepResult{});
+      break;
+    }
     finish_step(answer, deadline);
   }
   if (!synchronous()) {
@@ -553,64 +540,37 @@ StepOutcome ParameterServer::commit(const compute::UpdateRule& rule, Deadline de
 }
 
 // Parameters, optimizer state and updates of all chunks.
-void ParameterServer::read_state(const Deadline& deadline) {
+void ParameterServerStrategy::read_state(const Deadline& deadline) {
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     const std::vector<std::byte> bytes = client_.read_chunk(chunk, most_body_, deadline);
     unpack_chunk(chunks_[chunk], Shard::packed_part(bytes), state_, static_cast<std::size_t>(options_.slots));
   }
 }
 
-void ParameterServer::synchronize(Deadline deadline) {
-  lease(Want::kSettled, {}, deadline);
+void ParameterServerStrategy::synchronize(Deadline deadline) {
+  lease(Want::kSettled, cursor_.step, deadline);
   pull(true, deadline);
-  if (members_.members().leads()) {
+  if (members_->members().leads()) {
     read_state(deadline);
     // From here on nobody goes back behind this step: what is validated now is not validated again.
-    if (plan_.snapshot_seconds > 0) call_all({.verb = Verb::kKeep}, plan_.chunk_count(), deadline);
+    if (plan_.snapshot_seconds > 0) call_all(KeepRequest{}, plan_.chunk_count(), deadline);
   }
   // Nobody goes on before all have read.
-  comm::Group group = members_.members().group;
+  comm::Group group = members_->members().group;
   group.barrier(deadline);
 }
 
 // Of the server that has the book.
-std::string ParameterServer::counted() {
+std::string ParameterServerStrategy::counted() {
   std::vector<std::byte> text(4096);
-  Header request;
-  request.verb = Verb::kReport;
-  request.chunk = book();
-  const Header reply = client_.call(request, {}, text, Deadline::after(kCallTimeout));
+  const Reply reply = client_.call(book(), ReportRequest{}, {}, text, Deadline::after(kCallTimeout));
   return {reinterpret_cast<const char*>(text.data()), std::min<std::size_t>(reply.bytes, text.size())};
-}
-
-void validate(const StrategyOptions& options) {
-  const ParameterServerOptions& wanted = options.parameter_server;
-  const int workers = options.supervised ? options.supervised->seats : options.group.size();
-  const int servers = wanted.servers == 0 ? workers : wanted.servers;
-  if (wanted.copies < 1 || wanted.copies > servers)
-    throw Error(ErrorKind::kInvalidInput, fmt::format("{} copies of every chunk on {} servers", wanted.copies, servers),
-                {}, "Copies are on different servers: use as many servers as copies, or more.");
-  if (wanted.servers > 0 && !options.supervised)
-    throw Error(ErrorKind::kUnsupported, "nobody has started parameter servers for this program", {},
-                "Start it with muster train or muster run, or let every worker serve a part (servers = 0).");
-  const bool backup = std::any_of(wanted.phases.begin(), wanted.phases.end(),
-                                  [](const Phase& phase) { return phase.consistency == Consistency::kBackup; });
-  if (backup && (wanted.backups < 1 || static_cast<std::size_t>(wanted.backups) >= options.lanes))
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("backup: {} of {} lanes of a step are not waited for", wanted.backups, options.lanes), {},
-                "At least one, and fewer than there are lanes.");
-  if (wanted.snapshot_seconds > 0 && wanted.folder.empty())
-    throw Error(ErrorKind::kInvalidInput, "snapshots need a folder");
-  if (wanted.snapshot_seconds > 0 && any_synchronous(wanted.phases))
-    throw Error(ErrorKind::kInvalidInput, "snapshots of servers cannot go with steps that are taken together", {},
-                "Use asp or ssp, or copies = 2, which loses nothing.");
 }
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_parameter_server(StrategyOptions options) {
-  validate(options);
-  return std::make_unique<ParameterServer>(std::move(options));
+std::unique_ptr<Strategy> make_parameter_server(const ParameterServer& chosen, StrategyOptions needs) {
+  return std::make_unique<ParameterServerStrategy>(chosen, std::move(needs));
 }
 
 }  // namespace muster::strategies

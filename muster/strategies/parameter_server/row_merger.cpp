@@ -1,3 +1,5 @@
+// One pass over the keys with an index that fetches ahead; rows are then added in the order of the batch, because the
+// order of additions is part of the bits.
 #include "muster/strategies/parameter_server/row_merger.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// One loop for all optimizers, instantiated for each: fetch a row ahead, update the one that has arrived. Powers for
+// bias corrections are kept in a table, since many rows share their number of updates.
 #include "muster/strategies/parameter_server/row_update.h"
 
 #include <algorithm>

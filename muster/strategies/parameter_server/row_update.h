@@ -14,9 +14,9 @@
 #include <span>
 #include <vector>
 
-namespace muster::strategies {
+#include "muster/strategies/parameter_server/table_options.h"
 
-enum class SparseOptimizer : std::uint32_t { kSgd = 0, kAdaGrad = 1, kAdam = 2 };  // part of the saved form
+namespace muster::strategies {
 
 // Arrays of `width` floats that lie one behind the other in a row: the parameters, and Adam's moments.
 constexpr std::size_t parts_of(SparseOptimizer optimizer) {

@@ -18,12 +18,15 @@
 #include <optional>
 #include <string>
 
+#include "muster/base/deadline.h"
 #include "muster/comm/store.h"
+#include "muster/strategies/parameter_server/own_update.h"
 #include "muster/strategies/parameter_server/server_plan.h"
-#include "muster/strategies/parameter_server/shard.h"
-#include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
+
+class Connection;  // transport.h
+class Inbox;
 
 struct ServerOptions {
   std::uint32_t number = 0;

@@ -1,3 +1,5 @@
+// For each copy a queue of changes in order, sent as its window allows; an answer to a caller is held until every copy
+// that counts has its change. A copy that was filled anew needs nothing of the queue.
 #include "muster/strategies/parameter_server/server_copies.h"
 
 #include <algorithm>
@@ -18,7 +20,8 @@ constexpr std::chrono::seconds kAnswer{1};       // of a reply that is there
 // What happens when all copies have a change: its call is answered, and so are those that were told of it.
 struct ServerCopies::Pending {
   std::optional<std::uint64_t> handle;  // nothing: nobody called
-  Header reply;
+  std::uint32_t chunk = 0;
+  Reply reply{};
   std::vector<std::byte> body{};
   int waits_for = 0;
   bool stale = false;
@@ -27,7 +30,7 @@ struct ServerCopies::Pending {
 
 struct ServerCopies::Outgoing {
   std::shared_ptr<Pending> pending;  // nothing: nobody waits for it
-  Header header;
+  Request request;
   std::span<const std::byte> body;                // of the call, which is not answered before this is sent
   std::shared_ptr<std::vector<std::byte>> owned;  // or of a state that is sent in pieces
 };
@@ -44,18 +47,18 @@ struct ServerCopies::Doubt {
   Outgoing sent;
 };
 
-ServerCopies::ServerCopies(ServerCopiesOptions options, const ServerMaps& maps)
-    : options_(std::move(options)), maps_(maps) {
+ServerCopies::ServerCopies(ServerCopiesOptions options, const ServerMaps& maps, const ChunkStore& chunks)
+    : options_(std::move(options)), maps_(maps), chunks_(chunks) {
 }
 
 ServerCopies::~ServerCopies() = default;
 
-bool ServerCopies::pass_on(const Incoming& call, const Header& reply) {
-  const auto pending = std::make_shared<Pending>(Pending{call.handle, reply});
-  for (const control::ChunkHolder& holder : map().chunks[reply.chunk]) {
+bool ServerCopies::pass_on(const Incoming& call, const Reply& reply) {
+  const auto pending = std::make_shared<Pending>(Pending{call.handle, call.request.chunk, reply});
+  for (const control::ChunkHolder& holder : map().chunks[call.request.chunk]) {
     if (holder.server == options_.number) continue;
     Outgoing out{pending, call.request, call.body, {}};
-    out.header.flags |= kCopied | call.request.client << kClientShift;
+    out.request.passed_on_for = call.request.client;
     copies_[holder.server].queue.push_back(std::move(out));
     ++pending->waits_for;
   }
@@ -64,14 +67,15 @@ bool ServerCopies::pass_on(const Incoming& call, const Header& reply) {
 
 bool ServerCopies::wait_for_copies(const std::shared_ptr<Pending>& pending) {
   if (pending->waits_for == 0) return false;
-  under_way_[pending->reply.chunk].push_back(pending);
+  under_way_[pending->chunk].push_back(pending);
   return true;
 }
 
-bool ServerCopies::answer_behind(std::uint64_t handle, const Header& reply, std::span<const std::byte> body) {
-  const auto changes = under_way_.find(reply.chunk);
+bool ServerCopies::answer_behind(const Incoming& call, const Reply& reply, std::span<const std::byte> body) {
+  const std::uint32_t chunk = call.request.chunk;
+  const auto changes = under_way_.find(chunk);
   if (changes == under_way_.end()) return false;
-  const auto follower = std::make_shared<Pending>(Pending{handle, reply, {body.begin(), body.end()}});
+  const auto follower = std::make_shared<Pending>(Pending{call.handle, chunk, reply, {body.begin(), body.end()}});
   for (const std::shared_ptr<Pending>& change : changes->second) {
     change->followers.push_back(follower);
     ++follower->waits_for;
@@ -79,23 +83,21 @@ bool ServerCopies::answer_behind(std::uint64_t handle, const Header& reply, std:
   return true;
 }
 
-bool ServerCopies::fill_all(const Incoming& call, const Header& reply) {
-  const auto pending = std::make_shared<Pending>(Pending{call.handle, reply});
-  for (const control::ChunkHolder& holder : map().chunks[reply.chunk]) {
-    if (holder.server != options_.number) fill(holder.server, reply.chunk, pending);
+bool ServerCopies::fill_all(const Incoming& call, const Reply& reply) {
+  const std::uint32_t chunk = call.request.chunk;
+  const auto pending = std::make_shared<Pending>(Pending{call.handle, chunk, reply});
+  for (const control::ChunkHolder& holder : map().chunks[chunk]) {
+    if (holder.server != options_.number) fill(holder.server, chunk, pending);
   }
   return wait_for_copies(pending);
 }
 
 void ServerCopies::fill(std::uint32_t server, std::uint32_t chunk, const std::shared_ptr<Pending>& pending) {
-  const auto state = std::make_shared<std::vector<std::byte>>(options_.read(chunk));
+  const auto state = std::make_shared<std::vector<std::byte>>(chunks_.read(chunk));
   for (std::size_t at = 0; at == 0 || at < state->size(); at += options_.most_body) {
     Outgoing out;
-    out.header.verb = Verb::kFill;
-    out.header.chunk = chunk;
-    out.header.flags = kCopied;
-    out.header.first = at;
-    out.header.second = state->size();
+    out.request.chunk = chunk;
+    out.request.verb = FillRequest{at, state->size()};
     out.owned = state;
     out.body = std::span(*state).subspan(at, std::min(options_.most_body, state->size() - at));
     out.pending = pending;
@@ -115,8 +117,9 @@ void ServerCopies::exchange() {
     try {
       exchange_with(server, copy);
     } catch (const Error& error) {
+      // kDamaged: what it says is no reply. That is its trouble, and no reason to end with it.
       if (error.kind() != ErrorKind::kPeerLost && error.kind() != ErrorKind::kTimeout &&
-          error.kind() != ErrorKind::kMismatch)
+          error.kind() != ErrorKind::kMismatch && error.kind() != ErrorKind::kDamaged)
         throw;
       // Lost, or not there yet: the next map tells. Until then nothing is acknowledged that it should have; what was
       // under way goes first when it is back.
@@ -136,7 +139,7 @@ void ServerCopies::exchange_with(std::uint32_t server, Copy& copy) {
     copy.connection = options_.connect(map().servers[server].address);
   }
   while (!copy.flying.empty() && copy.connection->done(copy.flying.front().first)) {
-    const Header reply = copy.connection->wait(copy.flying.front().first, Deadline::after(kAnswer));
+    const Reply reply = copy.connection->wait(copy.flying.front().first, Deadline::after(kAnswer));
     Outgoing sent = std::move(copy.flying.front().second);
     copy.flying.pop_front();
     if (reply.status == Status::kDone || reply.status == Status::kDuplicate || reply.status == Status::kLate)
@@ -146,8 +149,8 @@ void ServerCopies::exchange_with(std::uint32_t server, Copy& copy) {
   }
   while (!copy.queue.empty()) {
     Outgoing& next = copy.queue.front();
-    next.header.generation = map().generation;
-    const std::optional<Connection::Call> call = copy.connection->try_start(next.header, next.body, {});
+    next.request.generation = map().generation;
+    const std::optional<Connection::Call> call = copy.connection->try_start(next.request, next.body, {});
     if (!call) break;
     copy.flying.emplace_back(*call, std::move(next));
     copy.queue.pop_front();
@@ -157,7 +160,7 @@ void ServerCopies::exchange_with(std::uint32_t server, Copy& copy) {
 
 void ServerCopies::settle_doubts() {
   for (Doubt& doubt : std::exchange(doubts_, {})) {
-    const std::uint32_t chunk = doubt.sent.header.chunk;
+    const std::uint32_t chunk = doubt.sent.request.chunk;
     if (is_primary(chunk) && map().holds(chunk, doubt.server)) {
       // It gets the chunk as it is now, which includes what it has missed, and all that comes after it.
       fill(doubt.server, chunk, doubt.sent.pending);
@@ -170,7 +173,7 @@ void ServerCopies::settle_doubts() {
 
 void ServerCopies::settle(const std::shared_ptr<Pending>& pending) {
   if (!pending || --pending->waits_for > 0) return;
-  if (const auto changes = under_way_.find(pending->reply.chunk); changes != under_way_.end()) {
+  if (const auto changes = under_way_.find(pending->chunk); changes != under_way_.end()) {
     std::erase(changes->second, pending);
     if (changes->second.empty()) under_way_.erase(changes);
   }
@@ -206,7 +209,7 @@ void ServerCopies::forget_changed_servers(const control::ServerMap& before) {
 void ServerCopies::refill(const control::ServerMap& before, std::uint32_t chunk) {
   const bool was_primary = before.primary(chunk) == options_.number;
   // Nobody has called; but what this server tells of the chunk waits for those that are counted on.
-  const auto pending = std::make_shared<Pending>(Pending{std::nullopt, {.chunk = chunk}});
+  const auto pending = std::make_shared<Pending>(Pending{std::nullopt, chunk});
   for (const control::ChunkHolder& holder : map().chunks[chunk]) {
     if (holder.server == options_.number) continue;
     const bool followed = was_primary && before.holds(chunk, holder.server) && same_process(before, holder.server);

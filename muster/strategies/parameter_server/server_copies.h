@@ -16,6 +16,7 @@
 
 #include "muster/base/clock.h"
 #include "muster/control/server_map.h"
+#include "muster/strategies/parameter_server/chunk_store.h"
 #include "muster/strategies/parameter_server/server_maps.h"
 #include "muster/strategies/parameter_server/transport.h"
 
@@ -25,29 +26,27 @@ struct ServerCopiesOptions {
   std::uint32_t number = 0;   // of the server whose copies they are
   std::size_t most_body = 0;  // of a message
   std::function<std::unique_ptr<Connection>(const std::string& address)> connect;
-  // The state of a chunk as it is.
-  std::function<std::vector<std::byte>(std::uint32_t chunk)> read;
   // A call may be answered now.
-  std::function<void(std::uint64_t handle, const Header& reply, std::span<const std::byte> body)> answer;
+  std::function<void(std::uint64_t handle, const Reply& reply, std::span<const std::byte> body)> answer;
 };
 
 class ServerCopies {
  public:
-  // `maps` outlives it.
-  ServerCopies(ServerCopiesOptions options, const ServerMaps& maps);
+  // `maps` and `chunks` outlive it.
+  ServerCopies(ServerCopiesOptions options, const ServerMaps& maps, const ChunkStore& chunks);
   ServerCopies(const ServerCopies&) = delete;
   ServerCopies& operator=(const ServerCopies&) = delete;
   ~ServerCopies();
 
   // The change that a call made goes to all copies of its chunk, and `reply` to the caller when they have it; false if
   // there are none. The call's body is read until then.
-  bool pass_on(const Incoming& call, const Header& reply);
+  bool pass_on(const Incoming& call, const Reply& reply);
   // The same for a call that wrote a whole chunk: all copies get it as it is.
-  bool fill_all(const Incoming& call, const Header& reply);
+  bool fill_all(const Incoming& call, const Reply& reply);
 
   // An answer that tells of a chunk as it is goes out when the copies that count have it like that, too; false if they
   // do: it may go now. The body is copied.
-  bool answer_behind(std::uint64_t handle, const Header& reply, std::span<const std::byte> body);
+  bool answer_behind(const Incoming& call, const Reply& reply, std::span<const std::byte> body);
 
   // What can be done now, without waiting.
   void exchange();
@@ -79,6 +78,7 @@ class ServerCopies {
 
   const ServerCopiesOptions options_;
   const ServerMaps& maps_;
+  const ChunkStore& chunks_;
   std::map<std::uint32_t, Copy> copies_;                                      // by server
   std::map<std::uint32_t, std::vector<std::shared_ptr<Pending>>> under_way_;  // by chunk: changes that copies lack
   std::vector<Doubt> doubts_;

@@ -1,3 +1,5 @@
+// A map is a value of the store under its generation, written once; generations have no gap, so the next one is asked
+// for by number. look() goes on to the newest, advance() takes one.
 #include "muster/strategies/parameter_server/server_maps.h"
 
 #include <optional>

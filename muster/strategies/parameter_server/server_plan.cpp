@@ -1,3 +1,5 @@
+// The plan as text and back: it goes through the store, so it is checked as input from outside. How the layout is cut
+// into chunks follows from the plan alone, in every process.
 #include "muster/strategies/parameter_server/server_plan.h"
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include "muster/base/json.h"
 #include "muster/compute/optimizer_json.h"
 #include "muster/control/server_map.h"
+#include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
 namespace {
@@ -148,6 +151,7 @@ std::string ServerPlan::to_text() const {
                   {"servers", servers},
                   {"copies", copies},
                   {"grpc", grpc},
+                  {"hosts", hosts},
                   {"snapshot_seconds", snapshot_seconds},
                   {"folder", folder},
                   {"event_log", event_log}};
@@ -182,6 +186,7 @@ ServerPlan ServerPlan::from_text(const std::string& text) {
     plan.servers = json.at("servers");
     plan.copies = json.at("copies");
     plan.grpc = json.at("grpc");
+    plan.hosts = json.at("hosts");
     plan.snapshot_seconds = json.at("snapshot_seconds");
     plan.folder = json.at("folder");
     plan.event_log = json.at("event_log");

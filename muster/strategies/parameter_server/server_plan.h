@@ -20,10 +20,11 @@
 #include "muster/compute/slice_update.h"
 #include "muster/model/flat_layout.h"
 #include "muster/strategies/parameter_server/consistency.h"
-#include "muster/strategies/parameter_server/sparse_table.h"
-#include "muster/strategies/parameter_server/transport.h"
+#include "muster/strategies/parameter_server/table_options.h"
 
 namespace muster::strategies {
+
+struct TransportLimits;  // transport.h
 
 struct ServerChunk {
   compute::BlockRange blocks;
@@ -56,6 +57,7 @@ struct ServerPlan {
   std::uint32_t servers = 1;    // most; as clients of each other they follow
   std::uint32_t copies = 1;     // of every chunk
   bool grpc = false;            // calls travel by gRPC streams; else through shared memory
+  bool hosts = false;           // servers and workers are on several hosts (then grpc)
   double snapshot_seconds = 0;  // how often a server writes its chunks down; 0: never
   std::string folder{};         // for snapshots; empty: none
   std::string event_log{};      // file for what the book decides; empty: none

@@ -1,3 +1,5 @@
+// A thread that compares turns of the serving loop with the processor time it was given. It ends the process by a
+// failed check: nothing else takes a thread out of an endless loop.
 #include "muster/strategies/parameter_server/server_watch.h"
 
 #include <condition_variable>

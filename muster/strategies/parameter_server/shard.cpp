@@ -1,3 +1,5 @@
+// Two buffers a chunk: an update reads the one and writes the other, and then they change places. A reader of the old
+// one is told by its guard, which rises before that memory is written.
 #include "muster/strategies/parameter_server/shard.h"
 
 #include <algorithm>
@@ -103,10 +105,10 @@ void Shard::begin_next(Held& held) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Shard::mark_present(const ServerChunk& chunk, const Header& header, std::span<const std::byte> body,
+void Shard::mark_present(const ServerChunk& chunk, bool some_absent, std::span<const std::byte> body,
                          std::span<std::uint8_t> present) const {
   const std::size_t tensors = chunk.last_tensor - chunk.first_tensor;
-  if ((header.flags & kSomeAbsent) == 0) {
+  if (!some_absent) {
     std::fill_n(present.begin() + chunk.first_tensor, tensors, std::uint8_t{1});
   } else {
     std::memcpy(present.data() + chunk.first_tensor, body.data() + chunk.floats() * sizeof(float), tensors);
@@ -120,14 +122,14 @@ void Shard::update(Held& held, const ServerChunk& chunk, std::span<const compute
   const compute::UpdateRule rule{optimizer_.get(), rate, {}, plan_.rules};
   compute::Verdict verdict;
   verdict.gradient_scale = static_cast<float>(scale);
+  std::vector<std::uint8_t> marks;
+  const compute::LaneGradient sum = compute::sum_of(lanes, next.parameters, plan_.layout.tensors().size(), marks);
   if (optimizer_->needs_norms())
-    compute::measure_slice(plan_.layout, lanes, rule, verdict, chunk.blocks, current, next, norms_);
-  compute::update_slice(plan_.layout, lanes, rule, verdict, chunk.blocks, current, next, norms_);
+    compute::measure_slice(plan_.layout, sum, rule, verdict, chunk.blocks, current, norms_);
+  compute::update_slice(plan_.layout, sum, rule, verdict, chunk.blocks, current, next, norms_);
   // A tensor may begin in an earlier chunk, perhaps of another server: each counts for itself.
   for (std::uint32_t tensor = chunk.first_tensor; tensor < chunk.last_tensor; ++tensor) {
-    const bool changes =
-        plan_.rules[tensor].trainable &&
-        std::any_of(lanes.begin(), lanes.end(), [&](const auto& lane) { return lane.present[tensor] != 0; });
+    const bool changes = plan_.rules[tensor].trainable && sum.present[tensor] != 0;
     next.updates[tensor] = current.updates[tensor] + (changes ? 1 : 0);
   }
   ++held.history.version;
@@ -151,56 +153,72 @@ std::uint64_t Shard::next_update(std::uint32_t chunk, std::uint32_t client) cons
   return held_.at(chunk)->history.next_update(client);
 }
 
-Status Shard::push(const Header& header, std::span<const std::byte> body) {
-  const ServerChunk& chunk = chunks_[header.chunk];
-  Held& held = *held_.at(header.chunk);
-  const std::size_t marks = (header.flags & kSomeAbsent) == 0 ? 0 : chunk.last_tensor - chunk.first_tensor;
-  const auto lanes = static_cast<std::uint32_t>(header.first);
-  const bool own = (header.flags & kOwnUpdate) != 0;
-  const bool skipped = (header.flags & kSkipped) != 0;
-  const bool known = own ? header.client < plan_.workers + plan_.servers : header.lane < lanes && lanes <= plan_.lanes;
-  if (!known || body.size() != (skipped ? 0 : chunk.floats() * sizeof(float) + marks)) return Status::kRefused;
-  if (skipped && (header.flags & (kKept | kOwnUpdate | kSomeAbsent)) != 0) return Status::kRefused;
-  if ((own && header.first > header.id) || (own_ && (header.flags & kKept) != 0)) return Status::kRefused;
-  AppliedSet& applied = own ? held.history.own[header.client] : held.history.lanes;
-  if (own) applied.close_below(header.first);
-  const std::uint64_t step = own ? header.id : header.step;
-  if (step >= applied.floor() + AppliedSet::kFarthest) return Status::kRefused;
-  if (applied.contains(step, own ? 0 : header.lane)) {
-    return (header.flags & kKept) != 0 ? Status::kLate : Status::kDuplicate;
+Status Shard::push(std::uint32_t chunk, const PushLaneRequest& push, std::span<const std::byte> body) {
+  const ServerChunk& place = chunks_[chunk];
+  Held& held = *held_.at(chunk);
+  const bool skipped = push.manner == LaneManner::kSkipped;
+  const bool kept = push.manner == LaneManner::kKept;
+  const std::size_t marks = push.some_absent ? place.last_tensor - place.first_tensor : 0;
+  const std::size_t bytes = skipped ? 0 : place.floats() * sizeof(float) + marks;
+  AppliedSet& applied = held.history.lanes;
+  if (push.lane >= push.lanes || push.lanes > plan_.lanes || body.size() != bytes || (own_ && kept) ||
+      (skipped && push.some_absent) || push.step >= applied.floor() + AppliedSet::kFarthest)
+    return Status::kRefused;
+  if (applied.contains(push.step, push.lane)) return kept ? Status::kLate : Status::kDuplicate;
+  if (kept) return keep(held, place, push, body);
+  if (!skipped) {
+    mark_present(place, push.some_absent, body, present_);
+    double rate = push.rate;
+    if (plan_.staleness_rate && held.history.version > push.pulled_version + 1)
+      rate /= static_cast<double>(held.history.version - push.pulled_version);
+    change(held, place, body, rate, push.scale);
   }
-  if ((header.flags & kKept) != 0) {
-    if (held.kept_step != header.step) {
-      held.kept_step = header.step;
-      held.kept = 0;
-      held.reduced.reset();
-    }
-    if ((held.kept >> header.lane & 1) != 0) return Status::kDuplicate;
-    std::memcpy(lane_floats(header.lane) + chunk.begin, body.data(), chunk.floats() * sizeof(float));
-    held.present.resize(plan_.lanes);
-    held.present[header.lane].resize(plan_.layout.tensors().size());
-    mark_present(chunk, header, body, held.present[header.lane]);
-    held.kept |= std::uint64_t{1} << header.lane;
-    return Status::kDone;
+  applied.add(push.step, push.lane, push.lanes);
+  return Status::kDone;
+}
+
+Status Shard::keep(Held& held, const ServerChunk& chunk, const PushLaneRequest& push, std::span<const std::byte> body) {
+  if (held.kept_step != push.step) {
+    held.kept_step = push.step;
+    held.kept = 0;
+    held.reduced.reset();
   }
-  if (skipped) {
-    applied.add(step, header.lane, lanes);
-    return Status::kDone;
-  }
-  mark_present(chunk, header, body, present_);
-  double rate = header.rate;
-  if (plan_.staleness_rate && held.history.version > header.version + 1)
-    rate /= static_cast<double>(held.history.version - header.version);
+  if ((held.kept >> push.lane & 1) != 0) return Status::kDuplicate;
+  std::memcpy(lane_floats(push.lane) + chunk.begin, body.data(), chunk.floats() * sizeof(float));
+  held.present.resize(plan_.lanes);
+  held.present[push.lane].resize(plan_.layout.tensors().size());
+  mark_present(chunk, push.some_absent, body, held.present[push.lane]);
+  held.kept |= std::uint64_t{1} << push.lane;
+  return Status::kDone;
+}
+
+Status Shard::push(std::uint32_t chunk, std::uint32_t client, const PushUpdateRequest& push,
+                   std::span<const std::byte> body) {
+  const ServerChunk& place = chunks_[chunk];
+  Held& held = *held_.at(chunk);
+  if (client >= plan_.workers + plan_.servers || body.size() != place.floats() * sizeof(float) ||
+      push.over_below > push.update)
+    return Status::kRefused;
+  AppliedSet& applied = held.history.own[client];
+  applied.close_below(push.over_below);
+  if (push.update >= applied.floor() + AppliedSet::kFarthest) return Status::kRefused;
+  if (applied.contains(push.update, 0)) return Status::kDuplicate;
+  mark_present(place, false, body, present_);
+  change(held, place, body, push.rate, push.scale);
+  applied.add(push.update, 0, 1);
+  return Status::kDone;
+}
+
+// By a gradient that is applied as it comes; present_ says of which tensors it is.
+void Shard::change(Held& held, const ServerChunk& chunk, std::span<const std::byte> body, double rate, double scale) {
   begin_next(held);
   held.reduced.reset();
   if (own_) {
-    own_update(held, chunk, {reinterpret_cast<const float*>(body.data()), chunk.floats()}, rate, header.scale);
+    own_update(held, chunk, {reinterpret_cast<const float*>(body.data()), chunk.floats()}, rate, scale);
   } else {
     const compute::LaneGradient lane{as_flat(body.data(), chunk.begin), present_.data()};
-    update(held, chunk, std::span(&lane, 1), rate, header.scale);
+    update(held, chunk, std::span(&lane, 1), rate, scale);
   }
-  applied.add(step, own ? 0 : header.lane, own ? 1 : lanes);
-  return Status::kDone;
 }
 
 float* Shard::lane_floats(std::uint32_t lane) {
@@ -220,8 +238,11 @@ std::vector<compute::LaneGradient> Shard::lanes_of(const Held& held, std::uint64
 void Shard::reduce(Held& held, const ServerChunk& chunk, std::uint64_t step, std::uint64_t mask) {
   MUSTER_CHECK(held.kept_step == step && (held.kept & mask) == mask, "lanes are missing");
   begin_next(held);
-  compute::reduce_slice(plan_.layout, lanes_of(held, mask), chunk.blocks, flat(held, held.history.version + 1),
-                        records_);
+  const std::vector<compute::LaneGradient> lanes = lanes_of(held, mask);
+  const compute::Version next = flat(held, held.history.version + 1);
+  std::vector<std::uint8_t> marks;
+  const compute::LaneGradient sum = compute::sum_of(lanes, next.parameters, plan_.layout.tensors().size(), marks);
+  compute::sum_and_examine_slice(plan_.layout, lanes, sum, chunk.blocks, next.parameters, records_);
   held.reduced = mask;
   held.records_step = step;
   held.records_mask = mask;
@@ -229,29 +250,26 @@ void Shard::reduce(Held& held, const ServerChunk& chunk, std::uint64_t step, std
                       records_.begin() + static_cast<std::ptrdiff_t>(chunk.blocks.last));
 }
 
-std::vector<compute::BlockSum> Shard::records(const Header& header) {
-  const ServerChunk& chunk = chunks_[header.chunk];
-  Held& held = *held_.at(header.chunk);
-  const std::uint64_t mask = header.second;
-  if (held.records_step == header.step && held.records_mask == mask) return held.records;
-  if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return {};
-  reduce(held, chunk, header.step, mask);
+std::vector<compute::BlockSum> Shard::records(std::uint32_t chunk, const RecordsRequest& wanted) {
+  Held& held = *held_.at(chunk);
+  const std::uint64_t mask = wanted.mask;
+  if (held.records_step == wanted.step && held.records_mask == mask) return held.records;
+  if (mask == 0 || held.kept_step != wanted.step || (held.kept & mask) != mask) return {};
+  reduce(held, chunks_[chunk], wanted.step, mask);
   return held.records;
 }
 
-Status Shard::apply(const Header& header) {
-  const ServerChunk& chunk = chunks_[header.chunk];
-  Held& held = *held_.at(header.chunk);
-  const std::uint64_t mask = header.second;
-  if (header.step < held.history.lanes.floor()) return Status::kDuplicate;
-  if (mask == 0 || held.kept_step != header.step || (held.kept & mask) != mask) return Status::kRefused;
-  if (held.reduced != mask) reduce(held, chunk, header.step, mask);
-  if ((header.flags & kSkipped) == 0) {
-    update(held, chunk, lanes_of(held, mask), header.rate, header.scale);
-  }
+Status Shard::apply(std::uint32_t chunk, const ApplyRequest& verdict) {
+  const ServerChunk& place = chunks_[chunk];
+  Held& held = *held_.at(chunk);
+  const std::uint64_t mask = verdict.mask;
+  if (verdict.step < held.history.lanes.floor()) return Status::kDuplicate;
+  if (mask == 0 || held.kept_step != verdict.step || (held.kept & mask) != mask) return Status::kRefused;
+  if (held.reduced != mask) reduce(held, place, verdict.step, mask);
+  if (!verdict.skipped) update(held, place, lanes_of(held, mask), verdict.rate, verdict.scale);
   held.reduced.reset();
   held.kept = 0;
-  held.history.lanes.close(header.step);
+  held.history.lanes.close(verdict.step);
   return Status::kDone;
 }
 

@@ -14,9 +14,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <string_view>
 
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
 #include "muster/strategies/parameter_server/doorbell.h"
+#include "muster/strategies/parameter_server/message_codec.h"
 #include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
@@ -42,10 +48,11 @@ struct SlotWord {
 class ShmSeats {
  public:
   static constexpr std::uint64_t kMagic = 0x5345525650534d4d;  // "MMSPVRES" as bytes
-  static constexpr std::uint32_t kLayoutVersion = 1;
+  static constexpr std::uint32_t kLayoutVersion = 2;
   static constexpr int kMostClients = 4096;
   static constexpr int kMostWindow = 32;
   static constexpr std::size_t kPage = 4096;
+  static constexpr const char* kPlace = "parameter server";
 
   struct alignas(64) Control {
     // Written before the magic number, and never again.
@@ -69,13 +76,42 @@ class ShmSeats {
     alignas(64) std::array<std::atomic<std::uint64_t>, kMostWindow> words;  // SlotWord
   };
   struct alignas(64) Slot {
-    Header header;
+    std::array<std::byte, kMostHead> head_place;  // message_codec.h
+    std::uint64_t head_bytes;
+    std::uint64_t body_bytes;
     // Of a reply that lies in the server's memory; offsets are from its beginning.
     std::uint64_t in_place;
     std::uint64_t offset;
     std::uint64_t guard;
     std::uint64_t limit;
+
+    void put(const Head& head, std::size_t bytes) {
+      std::memcpy(head_place.data(), head.bytes.data(), head.size);
+      head_bytes = head.size;
+      body_bytes = bytes;
+    }
+    // Throws kDamaged.
+    std::span<const std::byte> head() const {
+      if (head_bytes > kMostHead)
+        throw Error(ErrorKind::kDamaged, fmt::format("a message with a head of {} bytes", head_bytes), kPlace);
+      return std::span(head_place).first(head_bytes);
+    }
   };
+
+  // Throws an error of this kind for limits that nobody can mean.
+  static void check(const TransportLimits& limits, std::size_t memory_bytes, ErrorKind kind) {
+    constexpr std::size_t kMost = std::size_t{1} << 46;
+    const auto refuse = [kind](std::string_view what, std::uint64_t value, std::uint64_t most) {
+      throw Error(kind, fmt::format("{} {}; from 1 to {} are possible", value, what, most), kPlace);
+    };
+    if (limits.clients < 1 || limits.clients > kMostClients)
+      refuse("clients", static_cast<std::uint64_t>(limits.clients), kMostClients);
+    if (limits.window < 1 || limits.window > kMostWindow)
+      refuse("calls under way", static_cast<std::uint64_t>(limits.window), kMostWindow);
+    if (limits.most_body < 1 || limits.most_body > std::size_t{1} << 32)
+      refuse("bytes of a body", limits.most_body, std::uint64_t{1} << 32);
+    if (memory_bytes > kMost) refuse("bytes", memory_bytes, kMost);
+  }
 
   static std::size_t round_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
   static std::size_t bytes(const TransportLimits& limits, std::size_t memory_bytes) {

@@ -1,5 +1,8 @@
+// Both ends over the words of shm_seats.h: each slot belongs to one side at a time, and handing it over is one store.
+// Whoever sleeps has said so before its last look, so no ring is missed.
 #include "muster/strategies/parameter_server/shm_transport.h"
 
+#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
@@ -23,26 +26,12 @@ using comm::ProcessWord;
 // How long a sleeper trusts that it will be rung: who should ring may have been killed.
 constexpr std::chrono::milliseconds kLookAround{50};
 constexpr std::uint32_t kServer = 1;  // what the server's doorbell is rung for
-constexpr const char* kPlace = "parameter server";
+constexpr const char* kPlace = ShmSeats::kPlace;
 // Of a server's memory, which has parameters twice: what is read out of more than that does not stay in the caches.
 constexpr std::size_t kCachedBytes = std::size_t{64} << 20;
 
 std::chrono::nanoseconds slice(const Deadline& deadline) {
   return std::min<std::chrono::nanoseconds>(deadline.remaining(), kLookAround);
-}
-
-void check_limits(const TransportLimits& limits, std::size_t memory_bytes, ErrorKind kind) {
-  constexpr std::size_t kMost = std::size_t{1} << 46;
-  const auto refuse = [kind](std::string_view what, std::uint64_t value, std::uint64_t most) {
-    throw Error(kind, fmt::format("{} {}; from 1 to {} are possible", value, what, most), kPlace);
-  };
-  if (limits.clients < 1 || limits.clients > ShmSeats::kMostClients)
-    refuse("clients", static_cast<std::uint64_t>(limits.clients), ShmSeats::kMostClients);
-  if (limits.window < 1 || limits.window > ShmSeats::kMostWindow)
-    refuse("calls under way", static_cast<std::uint64_t>(limits.window), ShmSeats::kMostWindow);
-  if (limits.most_body < 1 || limits.most_body > std::size_t{1} << 32)
-    refuse("bytes of a body", limits.most_body, std::uint64_t{1} << 32);
-  if (memory_bytes > kMost) refuse("bytes", memory_bytes, kMost);
 }
 
 // The server's end.
@@ -95,17 +84,17 @@ class ShmInbox final : public Inbox {
     return incoming;
   }
 
-  void reply(std::uint64_t handle, const Header& header, std::span<const std::byte> body) override {
+  void reply(std::uint64_t handle, const Reply& reply, std::span<const std::byte> body) override {
     MUSTER_CHECK(body.size() <= seats_.limits().most_body, "a reply has at most most_body bytes");
-    answer(handle, header, body.size(), [&](std::size_t index, ShmSeats::Slot& slot) {
+    answer(handle, reply, body.size(), [&](std::size_t index, ShmSeats::Slot& slot) {
       comm::copy_bytes(seats_.body(index), body.data(), body.size());
       slot.in_place = 0;
     });
   }
 
-  void reply_in_place(std::uint64_t handle, const Header& header, std::span<const std::byte> body,
+  void reply_in_place(std::uint64_t handle, const Reply& reply, std::span<const std::byte> body,
                       const std::atomic<std::uint64_t>& guard, std::uint64_t limit) override {
-    answer(handle, header, body.size(), [&](std::size_t, ShmSeats::Slot& slot) {
+    answer(handle, reply, body.size(), [&](std::size_t, ShmSeats::Slot& slot) {
       slot.in_place = 1;
       slot.offset = offset_of(body.data(), body.size());
       slot.guard = offset_of(&guard, sizeof guard);
@@ -162,22 +151,24 @@ class ShmInbox final : public Inbox {
   std::optional<Incoming> incoming(std::size_t client, int slot, std::uint64_t taken) {
     const std::size_t index = seats_.index(client, slot);
     taken_[index] = taken;
-    Incoming incoming{std::uint64_t{SlotWord::unpack(taken).sequence} << 32 | index, seats_.slot(index).header, {}};
-    incoming.request.client = static_cast<std::uint32_t>(client);
-    const std::uint64_t bytes = incoming.request.bytes;
-    if (bytes > seats_.limits().most_body) {
-      constexpr std::string_view kReason = "the body is too long";
-      incoming.request.status = Status::kRefused;
-      reply(incoming.handle, incoming.request,
-            std::as_bytes(std::span(kReason)).first(std::min(kReason.size(), seats_.limits().most_body)));
+    Incoming incoming{std::uint64_t{SlotWord::unpack(taken).sequence} << 32 | index, {}, {}};
+    try {
+      const ShmSeats::Slot slot = seats_.slot(index);  // a copy: what was checked does not change any more
+      incoming.request = decode_request(slot.head());
+      if (slot.body_bytes > seats_.limits().most_body) throw Error(ErrorKind::kDamaged, "the body is too long");
+      incoming.body = {seats_.body(index), slot.body_bytes};
+    } catch (const Error& error) {
+      const std::string& reason = error.message();
+      reply(incoming.handle, {.status = Status::kRefused},
+            std::as_bytes(std::span(reason)).first(std::min(reason.size(), seats_.limits().most_body)));
       return std::nullopt;
     }
-    incoming.body = {seats_.body(index), bytes};
+    incoming.request.client = static_cast<std::uint32_t>(client);
     return incoming;
   }
 
   template <typename Fill>
-  void answer(std::uint64_t handle, const Header& header, std::size_t bytes, const Fill& fill) {
+  void answer(std::uint64_t handle, const Reply& reply, std::size_t bytes, const Fill& fill) {
     const std::size_t index = handle & UINT32_MAX;
     MUSTER_CHECK(index < taken_.size() && taken_[index] != 0 && taken_[index] >> 32 == handle >> 32,
                  "a call is answered once");
@@ -191,8 +182,7 @@ class ShmInbox final : public Inbox {
       return;
     }
     ShmSeats::Slot& slot = seats_.slot(index);
-    slot.header = header;
-    slot.header.bytes = bytes;
+    slot.put(encode(reply), bytes);
     fill(index, slot);
     MUSTER_FAILPOINT("parameter_server.shm.before_reply");
     word.store(SlotWord{taken.sequence, taken.epoch, SlotState::kReplied}.pack());
@@ -235,7 +225,7 @@ class ShmConnection final : public Connection {
     seat_.owner.compare_exchange_strong(mine, ProcessWord::left().pack());
   }
 
-  std::optional<Call> try_start(const Header& request, std::span<const std::byte> body,
+  std::optional<Call> try_start(const Request& request, std::span<const std::byte> body,
                                 std::span<std::byte> reply) override {
     MUSTER_CHECK(body.size() <= seats_.limits().most_body, "a request has at most most_body bytes");
     if (free_.empty()) {
@@ -248,12 +238,9 @@ class ShmConnection final : public Connection {
     free_.pop_back();
     const std::size_t index = seats_.index(client_, slot);
     comm::copy_bytes(seats_.body(index), body.data(), body.size());
-    Header& header = seats_.slot(index).header;
-    header = request;
-    header.client = client_;
-    header.bytes = body.size();
+    seats_.slot(index).put(encode(request), body.size());
     const Call call = next_++;
-    calls_.emplace(call, Pending{slot, reply, false, {}});
+    calls_.emplace(call, Pending{slot, reply, false});
     calls_of_slots_[static_cast<std::size_t>(slot)] = call;
     MUSTER_FAILPOINT("parameter_server.shm.before_post");
     seat_.words[static_cast<std::size_t>(slot)].store(word_of(call, SlotState::kPosted));
@@ -268,7 +255,7 @@ class ShmConnection final : public Connection {
     return pending.finished;
   }
 
-  Header wait(Call call, const Deadline& deadline) override {
+  Reply wait(Call call, const Deadline& deadline) override {
     Pending& pending = find(call);
     if (!pending.finished) {
       const auto ready = [&] { return replied(call, pending.slot); };
@@ -280,12 +267,13 @@ class ShmConnection final : public Connection {
     }
     const Pending finished = pending;
     calls_.erase(call);
-    if (finished.header.bytes > finished.reply.size())
+    if (finished.damage) std::rethrow_exception(finished.damage);
+    if (finished.answer.bytes > finished.reply.size())
       throw Error(ErrorKind::kDamaged,
-                  fmt::format("a reply of {} bytes where at most {} were expected", finished.header.bytes,
+                  fmt::format("a reply of {} bytes where at most {} were expected", finished.answer.bytes,
                               finished.reply.size()),
                   kPlace);
-    return finished.header;
+    return finished.answer;
   }
 
   void pause(const Deadline& deadline) override {
@@ -304,7 +292,8 @@ class ShmConnection final : public Connection {
     int slot;
     std::span<std::byte> reply;
     bool finished;
-    Header header;  // once it is finished
+    Reply answer{};  // once it is finished
+    std::exception_ptr damage{};
   };
 
   ProcessWord server() const { return ProcessWord::unpack(seats_.control().server); }
@@ -339,15 +328,18 @@ class ShmConnection final : public Connection {
   // Copies the reply to where it belongs, and frees the slot.
   void finish(Pending& pending) {
     const std::size_t index = seats_.index(client_, pending.slot);
-    const ShmSeats::Slot& slot = seats_.slot(index);
-    pending.header = slot.header;
+    const ShmSeats::Slot slot = seats_.slot(index);  // a copy: what was checked does not change any more
     pending.finished = true;
-    if (pending.header.status == Status::kRefused)
-      pending.header.bytes = std::min<std::uint64_t>(pending.header.bytes, pending.reply.size());
-    const std::size_t bytes = pending.header.bytes;
+    try {
+      pending.answer = decode_reply(slot.head());
+    } catch (const Error&) {
+      pending.damage = std::current_exception();  // of this call, which another one may have looked at
+    }
+    std::uint64_t bytes = slot.body_bytes;
+    if (pending.answer.status == Status::kRefused) bytes = std::min<std::uint64_t>(bytes, pending.reply.size());
     const bool possible = slot.in_place == 0 ? bytes <= seats_.limits().most_body : lies_in_memory(slot, bytes);
-    if (!possible) pending.header.bytes = UINT64_MAX;  // wait() says that this cannot be
-    if (possible && bytes <= pending.reply.size()) {
+    pending.answer.bytes = possible ? bytes : UINT64_MAX;  // wait() says that this cannot be
+    if (!pending.damage && possible && bytes <= pending.reply.size()) {
       if (slot.in_place == 0)
         comm::copy_bytes(pending.reply.data(), seats_.body(index), bytes);
       else
@@ -370,13 +362,13 @@ class ShmConnection final : public Connection {
     const auto& guard = *reinterpret_cast<const std::atomic<std::uint64_t>*>(memory + slot.guard);
     if (guard.load() < slot.limit) {
       const auto copy = seats_.memory().size() > kCachedBytes ? comm::stream_bytes : comm::copy_bytes;
-      copy(pending.reply.data(), memory + slot.offset, pending.header.bytes);
+      copy(pending.reply.data(), memory + slot.offset, pending.answer.bytes);
       // No part of the copy is read after the guard.
       std::atomic_thread_fence(std::memory_order_acquire);
       if (guard.load(std::memory_order_relaxed) < slot.limit) return;
     }
-    pending.header.status = Status::kWait;
-    pending.header.bytes = 0;
+    pending.answer.status = Status::kWait;
+    pending.answer.bytes = 0;
   }
 
   // Finishes all calls that were answered.
@@ -467,7 +459,7 @@ comm::SharedRegion fetch(const std::string& address, const Deadline& deadline) {
 }  // namespace
 
 std::unique_ptr<Inbox> make_shm_inbox(const TransportLimits& limits, std::size_t memory_bytes) {
-  check_limits(limits, memory_bytes, ErrorKind::kInvalidInput);
+  ShmSeats::check(limits, memory_bytes, ErrorKind::kInvalidInput);
   return std::make_unique<ShmInbox>(limits, memory_bytes);
 }
 
@@ -488,7 +480,7 @@ std::unique_ptr<Connection> connect_shm(const std::string& address, std::uint32_
   limits.most_body = control.most_body;
   limits.window = static_cast<int>(control.window);
   limits.clients = static_cast<int>(control.clients);
-  check_limits(limits, control.memory_bytes, ErrorKind::kDamaged);
+  ShmSeats::check(limits, control.memory_bytes, ErrorKind::kDamaged);
   const std::size_t needed = ShmSeats::bytes(limits, control.memory_bytes);
   if (needed != control.total_bytes || size < needed)
     throw Error(ErrorKind::kDamaged,

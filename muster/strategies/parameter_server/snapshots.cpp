@@ -1,3 +1,5 @@
+// A file for each chunk, replaced whole, with a hash in front. One that is damaged counts as none: what it would have
+// held is had from elsewhere or is lost, and the server says which.
 #include "muster/strategies/parameter_server/snapshots.h"
 
 #include <charconv>

@@ -1,3 +1,5 @@
+// An index from keys to numbers of rows, rows in large blocks, and loops that fetch both some places ahead: nearly all
+// the time is waiting for memory. The saved form is in sparse_table_save.cpp.
 #include "muster/strategies/parameter_server/sparse_table.h"
 
 #include <algorithm>

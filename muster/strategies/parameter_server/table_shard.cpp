@@ -1,3 +1,5 @@
+// Around the tables: history of applied updates, state as bytes, and eviction, which happens after a number of pushes
+// and never by the clock, so that copies of a partition come to the same rows.
 #include "muster/strategies/parameter_server/table_shard.h"
 
 #include <algorithm>
@@ -15,33 +17,34 @@ std::vector<std::byte> pack(const ChunkHistory& history, std::uint64_t looked_at
 
 }  // namespace
 
-std::optional<std::span<const float>> TableShard::pull(const Header& header, std::span<const std::byte> body) {
-  const SparseTable& table = held_.at(header.chunk).table;
-  const std::size_t count = body.size() / sizeof(std::int64_t);
+std::optional<std::span<const float>> TableShard::pull(std::uint32_t chunk, std::span<const std::byte> keys) {
+  const SparseTable& table = held_.at(chunk).table;
+  const std::size_t count = keys.size() / sizeof(std::int64_t);
   const std::size_t floats = count * table.options().width;
-  if (body.size() % sizeof(std::int64_t) != 0 || floats * sizeof(float) > most_body_) return std::nullopt;
+  if (keys.size() % sizeof(std::int64_t) != 0 || floats * sizeof(float) > most_body_) return std::nullopt;
   rows_.resize(std::max(rows_.size(), floats));
   const std::span<float> rows = std::span(rows_).first(floats);
-  table.pull({reinterpret_cast<const std::int64_t*>(body.data()), count}, rows);
+  table.pull({reinterpret_cast<const std::int64_t*>(keys.data()), count}, rows);
   return rows;
 }
 
-Status TableShard::push(const Header& header, std::span<const std::byte> body) {
-  Held& held = held_.at(header.chunk);
+Status TableShard::push(std::uint32_t chunk, std::uint32_t client, const PushRowsRequest& push,
+                        std::span<const std::byte> body) {
+  Held& held = held_.at(chunk);
   const std::size_t width = held.table.options().width;
   const std::size_t pair = sizeof(std::int64_t) + width * sizeof(float);
-  AppliedSet& applied = held.history.own[header.client];
-  if (header.first > header.id) return Status::kRefused;
-  applied.close_below(header.first);
-  if (body.size() % pair != 0 || header.id >= applied.floor() + AppliedSet::kFarthest) return Status::kRefused;
-  if (applied.contains(header.id, 0)) return Status::kDuplicate;
+  AppliedSet& applied = held.history.own[client];
+  if (push.over_below > push.update) return Status::kRefused;
+  applied.close_below(push.over_below);
+  if (body.size() % pair != 0 || push.update >= applied.floor() + AppliedSet::kFarthest) return Status::kRefused;
+  if (applied.contains(push.update, 0)) return Status::kDuplicate;
   const std::size_t count = body.size() / pair;
   const std::span keys(reinterpret_cast<const std::int64_t*>(body.data()), count);
   const std::span gradients(reinterpret_cast<const float*>(body.data() + keys.size_bytes()), count * width);
-  held.table.push(keys, gradients, {header.rate, header.step, header.scale});
-  applied.add(header.id, 0, 1);
+  held.table.push(keys, gradients, {push.rate, push.step, push.scale});
+  applied.add(push.update, 0, 1);
   ++held.history.version;
-  evict(held, header.step);
+  evict(held, push.step);
   return Status::kDone;
 }
 

@@ -1,11 +1,7 @@
 // The partitions of embedding tables that one server holds. A partition is a chunk like others: placed, copied, written
 // down and moved by the same rules; what differs is that it is pulled and pushed by rows.
 //
-// Thread safety: one thread. Headers, by verb:
-//   kPullRows   chunk; body: int64 keys. The reply: their rows
-//   kPushRows   chunk, client, id = the client's update of this chunk, counted up; first = all of its updates below
-//               this one are over; rate, scale, step = the job's, in which eviction counts; body: int64 keys, then a
-//               row of gradients for each
+// Thread safety: one thread.
 #pragma once
 
 #include <cstddef>
@@ -16,34 +12,34 @@
 #include <vector>
 
 #include "muster/strategies/parameter_server/chunk_state.h"
+#include "muster/strategies/parameter_server/chunk_store.h"
 #include "muster/strategies/parameter_server/message.h"
 #include "muster/strategies/parameter_server/server_plan.h"
 #include "muster/strategies/parameter_server/sparse_table.h"
+#include "muster/strategies/parameter_server/transport.h"
 
 namespace muster::strategies {
 
-class TableShard {
+class TableShard final : public ChunkStore {
  public:
   explicit TableShard(const ServerPlan& plan) : plan_(plan), most_body_(plan.limits().most_body) {}
 
-  bool has(std::uint32_t chunk) const { return held_.count(chunk) > 0; }
+  bool has(std::uint32_t chunk) const override { return held_.count(chunk) > 0; }
   // REQUIRES, of all that follow unless they say else: has(chunk).
-  std::uint64_t version(std::uint32_t chunk) const { return held_.at(chunk).history.version; }
-  // The number that the client's next update has.
-  std::uint64_t next_update(std::uint32_t chunk, std::uint32_t client) const {
+  std::uint64_t version(std::uint32_t chunk) const override { return held_.at(chunk).history.version; }
+  std::uint64_t next_update(std::uint32_t chunk, std::uint32_t client) const override {
     return held_.at(chunk).history.next_update(client);
   }
 
-  // kPullRows. The rows are valid until the next call; nothing when the body is no list of keys, or one too long.
-  std::optional<std::span<const float>> pull(const Header& header, std::span<const std::byte> body);
-  // kPushRows. Gives kDone, kDuplicate or kRefused (a body of the wrong length). Throws kResource, after which the
-  // partition is good for nothing but to be dropped.
-  Status push(const Header& header, std::span<const std::byte> body);
+  // The rows of `keys`, int64 each, valid until the next call; nothing when that is no list of keys, or one too long.
+  std::optional<std::span<const float>> pull(std::uint32_t chunk, std::span<const std::byte> keys);
+  // Gives kDone, kDuplicate or kRefused (a body of the wrong length). Throws kResource, after which the partition is
+  // good for nothing but to be dropped.
+  Status push(std::uint32_t chunk, std::uint32_t client, const PushRowsRequest& push, std::span<const std::byte> body);
 
-  // The whole state. A partition need not be there for write(). Throws kDamaged, kMismatch.
-  std::vector<std::byte> read(std::uint32_t chunk) const;
-  void write(std::uint32_t chunk, std::span<const std::byte> state);
-  void drop(std::uint32_t chunk) { held_.erase(chunk); }
+  std::vector<std::byte> read(std::uint32_t chunk) const override;
+  void write(std::uint32_t chunk, std::span<const std::byte> state) override;
+  void drop(std::uint32_t chunk) override { held_.erase(chunk); }
   // Of a partition without rows.
   static std::vector<std::byte> first_state(const TableOptions& options);
 

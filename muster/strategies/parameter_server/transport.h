@@ -37,26 +37,26 @@ class Connection {
   // Sends a request; the reply's body will be copied to `reply`, which must stay until then. The body may be reused as
   // soon as this returns. Nothing when `window` calls are under way. Throws kPeerLost.
   // REQUIRES: body.size() <= most_body.
-  virtual std::optional<Call> try_start(const Header& request, std::span<const std::byte> body,
+  virtual std::optional<Call> try_start(const Request& request, std::span<const std::byte> body,
                                         std::span<std::byte> reply) = 0;
   // The same, but waits for room. Throws kTimeout.
-  Call start(const Header& request, std::span<const std::byte> body, std::span<std::byte> reply,
+  Call start(const Request& request, std::span<const std::byte> body, std::span<std::byte> reply,
              const Deadline& deadline);
 
   // Whether the reply is there; never waits. Throws kPeerLost.
   virtual bool done(Call call) = 0;
-  // The reply, once. Throws kTimeout, kPeerLost; kDamaged when the body is longer than `reply` of the request. Only
-  // that of a refusal is cut instead: who expects no body is refused, too.
-  virtual Header wait(Call call, const Deadline& deadline) = 0;
+  // The reply, once. Throws kTimeout, kPeerLost; kDamaged when it is none of this protocol, or the body is longer than
+  // `reply` of the request. Only that of a refusal is cut instead: who expects no body is refused, too.
+  virtual Reply wait(Call call, const Deadline& deadline) = 0;
 
   // Waits until something may have changed for try_start() or done().
   virtual void pause(const Deadline& deadline) = 0;
 };
 
-// A call as a server sees it. The body is valid until it is answered.
+// A call as a server sees it: decoded, and checked as message_codec.h says. The body is valid until it is answered.
 struct Incoming {
   std::uint64_t handle = 0;
-  Header request;
+  Request request;
   std::span<const std::byte> body;
 };
 
@@ -69,17 +69,17 @@ class Inbox {
   virtual const std::string& address() const = 0;
 
   // The next call, or nothing at the deadline or after wake(). A client whose process is gone is forgotten, and its
-  // calls with it: answers to them go nowhere.
+  // calls with it: answers to them go nowhere. What is no request of this protocol never comes so far.
   virtual std::optional<Incoming> next(const Deadline& deadline) = 0;
   // From any thread: next() returns.
   virtual void wake() = 0;
 
   // Answers a call, now or later, once.
-  virtual void reply(std::uint64_t handle, const Header& header, std::span<const std::byte> body) = 0;
+  virtual void reply(std::uint64_t handle, const Reply& reply, std::span<const std::byte> body) = 0;
   // The same with a body that lies in memory(): on one host the client reads it there, without a copy of ours. It is
   // then right only if `guard` is below `limit` afterwards: a server that wants to change it raises the guard first,
   // and never waits for readers. A client that read too slowly is given status kWait and asks again.
-  virtual void reply_in_place(std::uint64_t handle, const Header& header, std::span<const std::byte> body,
+  virtual void reply_in_place(std::uint64_t handle, const Reply& reply, std::span<const std::byte> body,
                               const std::atomic<std::uint64_t>& guard, std::uint64_t limit) = 0;
   // As asked for at construction, zero, aligned to 4096 bytes.
   virtual std::span<std::byte> memory() = 0;

@@ -1,14 +1,16 @@
+// Two versions and the lanes in memory of this process, cut as in the arena. Subclasses say how lanes become the next
+// version; claims and the flip are here.
 #include "muster/strategies/replica/replica_strategy.h"
 
 #include <algorithm>
 
 #include "muster/base/check.h"
+#include "muster/base/failpoint.h"
 
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::hours kStartTimeout{1};  // ranks may load for very different times; a dead one is seen at once
-constexpr std::size_t kPage = 4096;             // a version that is mapped again begins on a page
+constexpr std::size_t kPage = 4096;  // a version that is mapped again begins on a page
 
 std::size_t version_stride(const StrategyOptions& options) {
   return (version_bytes(options) + kPage - 1) / kPage * kPage;
@@ -28,8 +30,17 @@ LaneShare share_of(std::size_t lanes, std::size_t index, std::size_t members) {
   return {first, first + size + (index < longer ? 1 : 0)};
 }
 
+StateMemory replica_memory(const StateFigures& figures) {
+  // A worker with one lane has its gradient where the sum of all workers will be.
+  const bool one_lane_each = figures.lanes <= figures.workers;
+  return {2 * figures.workers * figures.version_bytes(),
+          figures.lanes * figures.buffer_bytes + (one_lane_each ? 0 : figures.lanes * figures.parameter_bytes),
+          figures.workers * figures.parameter_bytes};
+}
+
 ReplicaStrategy::ReplicaStrategy(StrategyOptions options)
     : options_(std::move(options)),
+      members_(options_.met ? options_.met : std::make_shared<FixedMembers>(options_.group, options_.note)),
       share_(share_of(options_.lanes, rank(), workers())),
       region_(comm::SharedRegion::create(2 * version_stride(options_) + share_.size() * lane_bytes(options_))) {
   const std::size_t stride = version_stride(options_);
@@ -103,6 +114,7 @@ void ReplicaStrategy::restore(const CommittedState& state) {
 void ReplicaStrategy::begin_step(const data::StepPlan& plan) {
   MUSTER_CHECK(plan.at == cursor_, "a plan for another step");
   MUSTER_CHECK(plan.lanes.size() <= options_.lanes, "more lanes than there are areas");
+  members_->enter_step(static_cast<std::int64_t>(plan.at.step));
   held_.reset();
   step_ = plan;
   next_lane_ = share_.first;
@@ -122,8 +134,8 @@ std::optional<std::size_t> ReplicaStrategy::claim() {
   return held_;
 }
 
-void ReplicaStrategy::finish(std::size_t lane, const compute::LaneReport& report) {
-  *own(lane).report = report;
+void ReplicaStrategy::finish(std::size_t lane, const LaneResult& result) {
+  *own(lane).result = result;
   held_.reset();
 }
 
@@ -148,6 +160,7 @@ std::vector<compute::LaneGradient> ReplicaStrategy::own_gradients() const {
 }
 
 void ReplicaStrategy::commit_step(bool flips) {
+  MUSTER_FAILPOINT("replica.commit.before");
   if (flips) flip();
   cursor_ = step_->next;
   step_.reset();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,10 +15,14 @@
 
 #include "muster/base/clock.h"
 #include "muster/comm/region.h"
-#include "muster/strategies/shared_sync/host_layout.h"
+#include "muster/strategies/host_layout.h"
+#include "muster/strategies/members/fixed_members.h"
 #include "muster/strategies/strategy.h"
+#include "muster/strategies/strategy_traits.h"
 
 namespace muster::strategies {
+
+constexpr std::chrono::hours kStartTimeout{1};  // ranks may load for very different times; a dead one is seen at once
 
 // Lanes first .. last-1.
 struct LaneShare {
@@ -30,13 +35,16 @@ struct LaneShare {
 // The share of member `index` of `members` in `lanes` lanes: consecutive, the longer shares first. Pure.
 LaneShare share_of(std::size_t lanes, std::size_t index, std::size_t members);
 
+// What every worker holds: its versions, its gradients, and a flat array for the sum.
+StateMemory replica_memory(const StateFigures& figures);
+
 class ReplicaStrategy : public Strategy {
  public:
   std::array<std::span<const float>, 2> parameter_versions() override { return {view(0), view(1)}; }
   std::shared_ptr<void> memory() override;
   int committed_version() const override { return static_cast<int>(committed_); }
   CommittedState committed() const override;
-  Members members() const override { return {0, options_.group, 0}; }
+  Membership& membership() override { return *members_; }
   std::size_t state_bytes() const override;
 
   void restore(const CommittedState& state) override;
@@ -44,7 +52,7 @@ class ReplicaStrategy : public Strategy {
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
   compute::LaneArea area(std::size_t lane) override { return own(lane).area; }
-  void finish(std::size_t lane, const compute::LaneReport& report) override;
+  void finish(std::size_t lane, const LaneResult& result) override;
 
  protected:
   explicit ReplicaStrategy(StrategyOptions options);
@@ -89,6 +97,7 @@ class ReplicaStrategy : public Strategy {
 
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
+  const std::shared_ptr<Membership> members_;
   const LaneShare share_;
   const comm::SharedRegion region_;  // of this process alone; a region because it can be mapped twice
   std::array<HostVersion, 2> versions_;

@@ -1,3 +1,6 @@
+// A step is claim, compute, reduce, judge, update and flip, with a wait for everybody between the phases. Whatever a
+// lost worker left half done is done again from version k, which nobody has written to. Where there are several hosts
+// the sums of the lanes are made with the others (host_exchange.h); all that follows each host does for itself.
 #include "muster/strategies/shared_sync/shared_sync.h"
 
 #include <algorithm>
@@ -8,8 +11,11 @@
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 #include "muster/comm/arena.h"
+#include "muster/strategies/host_layout.h"
 #include "muster/strategies/members/host_members.h"
-#include "muster/strategies/shared_sync/host_layout.h"
+#include "muster/strategies/shared_sync/host_exchange.h"
+#include "muster/strategies/shared_sync/host_state.h"
+#include "muster/strategies/strategy_kind.h"
 
 namespace muster::strategies {
 namespace {
@@ -17,21 +23,15 @@ namespace {
 constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: members/arena_access.cpp says why
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
-enum Phase : int { kReduced = 1, kMeasured = 2 };
+enum Phase : int { kHeads = 1, kReduced = 2, kMeasured = 3 };
 
-// A step that may have been committed although this worker has not seen it.
-struct Uncertain {
-  std::uint64_t step = 0;
-  data::Cursor next;
-  StepOutcome outcome;
-};
-
-class SharedSync final : public Strategy {
+class SharedSyncStrategy final : public Strategy {
   using Views = std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2>;
 
  public:
-  explicit SharedSync(StrategyOptions options)
+  SharedSyncStrategy(const SharedSync& chosen, StrategyOptions options)
       : options_(std::move(options)),
+        exchange_early_(chosen.exchange_early),
         members_(options_.supervised, options_.group, arena_options()),
         arena_(members_.arena()) {
     for (std::size_t buffer = 0; buffer < 2; ++buffer) {
@@ -41,7 +41,7 @@ class SharedSync final : public Strategy {
     }
     for (std::size_t lane = 0; lane < options_.lanes; ++lane)
       lanes_.push_back(carve_lane(options_, arena_.lane(static_cast<int>(lane))));
-    if (!members_.supervised()) take_share();
+    if (!members_.replaces()) take_share();
   }
 
   std::array<std::span<const float>, 2> parameter_versions() override { return {view(0), view(1)}; }
@@ -61,26 +61,26 @@ class SharedSync final : public Strategy {
 
   std::size_t state_bytes() const override { return members_.members().leads() ? arena_.region()->bytes().size() : 0; }
   void restore(const CommittedState& state) override;
-  void meet() override;
-  Members members() const override { return members_.members(); }
-  std::optional<StepOutcome> rejoin() override;
-  std::chrono::nanoseconds abandoned_for() const override { return members_.abandoned_for(); }
-  void begin(comm::Activity activity) override { arena_.board().begin(activity); }
-  void write_note(const std::string& text) override { arena_.write_note(text); }
-  std::string note() const override { return arena_.note(); }
+  Membership& membership() override { return members_; }
+  std::optional<StepOutcome> enter_generation() override;
   void begin_step(const data::StepPlan& plan) override;
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
   compute::LaneArea area(std::size_t lane) override { return lanes_[lane].area; }
-  void finish(std::size_t lane, const compute::LaneReport& report) override {
-    *lanes_[lane].report = report;
+  void finish(std::size_t lane, const LaneResult& result) override {
+    *lanes_[lane].result = result;
     arena_.finish(static_cast<int>(lane));
     held_.reset();
   }
-  bool shares_lanes() const override { return true; }
-  void wait_lanes(const Deadline& deadline) override {
-    timed([&] { arena_.wait_all_done(static_cast<int>(step_->lanes.size()), deadline); });
+  bool uses_ready_gradients(std::size_t lane) const override {
+    return exchange_ && step_ && members_.members().host_count() == 1 && lane + 1 == own_.last &&
+           exchange_->can_begin_early(step_->lanes.size());
   }
+  void gradient_ready(std::size_t lane, std::size_t tensor) override;
+  void wait_lanes(const Deadline& deadline) override {
+    timed([&] { wait_own_lanes(deadline); });
+  }
+  bool shows_lane(std::size_t lane) const override { return lane >= own_.first && lane < own_.last; }
   int lane_worker(std::size_t lane) const override {
     return static_cast<int>(arena_.lane_state(static_cast<int>(lane)).rank);
   }
@@ -95,8 +95,16 @@ class SharedSync final : public Strategy {
     return wanted;
   }
   // Which slice is this worker's among the present members.
-  std::optional<StepOutcome> enter_generation();
-  void take_share() { slice_ = slice_of(options_.layout, members_.index(), members_.workers()); }
+  void take_share() {
+    const Members& members = members_.members();
+    exchange_.reset();
+    if (members.hosts() > 1) exchange_.emplace(options_.layout, members, exchange_early_, options_.records.get());
+    slice_ = exchange_ ? exchange_->slice() : slice_of(options_.layout, members.host_index(), members.host_count());
+  }
+  // Of this host.
+  void wait_own_lanes(const Deadline& deadline) {
+    arena_.wait_all_done(static_cast<int>(own_.first), static_cast<int>(own_.last), deadline);
+  }
   std::span<const float> view(std::size_t buffer) const {
     const auto offset =
         reinterpret_cast<const std::byte*>(versions_[buffer].state.parameters.data()) - arena_.version(buffer).data();
@@ -109,60 +117,78 @@ class SharedSync final : public Strategy {
     wait();
     waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
   }
+  void meet(Phase phase, const Deadline& deadline) {
+    arena_.arrive(phase);
+    timed([&] { arena_.wait_arrived(phase, deadline); });
+  }
+  // Sums the lanes of this worker's slice and examines the sum; with `at_once` updates it, too. Gives the sum.
+  compute::LaneGradient reduce(const compute::UpdateRule& rule, bool at_once, const compute::Version& current,
+                               HostVersion& next, std::vector<std::uint8_t>& marks);
+  // The same together with the other hosts.
+  compute::LaneGradient reduce_with_others(const compute::UpdateRule& rule, bool at_once,
+                                           const compute::Version& current, HostVersion& next,
+                                           std::vector<std::uint8_t>& marks, const Deadline& deadline);
+  std::vector<compute::LaneGradient> gradients() const;
   void merge(std::size_t count, std::span<std::byte> out) const;
   StepOutcome summarize(const compute::Verdict& verdict, std::size_t count) const;
 
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
+  const bool exchange_early_;
   HostMembers members_;
   comm::Arena& arena_;
   std::array<HostVersion, 2> versions_;
   Views views_;
   std::vector<HostLane> lanes_;
-  compute::BlockRange slice_;  // of the present members
+  // Of the present members.
+  compute::BlockRange slice_;
+  std::optional<HostExchange> exchange_;  // where there are several hosts
   // Of this worker.
-  std::optional<Uncertain> uncertain_;
+  std::optional<LastStep> uncertain_;  // a step that may have been committed although this worker has not seen it
+  std::optional<LastStep> last_;       // that it has seen committed
   data::Cursor cursor_;
   std::optional<data::StepPlan> step_;
+  control::LaneRange own_;           // of the step: this host's lanes
   std::size_t next_lane_ = 0;        // static claims: the next to try
   std::optional<std::size_t> held_;  // claimed and not finished
   double waited_ = 0;
+  double exchanged_ = 0;
+  std::optional<Clock::Instant> exchange_began_;  // early
+  bool not_early_ = false;                        // it cannot be in this step
 };
 
-void SharedSync::meet() {
-  if (!members_.supervised()) return;
-  members_.meet();
-  enter_generation();
-}
-
-std::optional<StepOutcome> SharedSync::rejoin() {
-  if (!members_.supervised()) return Strategy::rejoin();
+std::optional<StepOutcome> SharedSyncStrategy::enter_generation() {
+  if (!members_.replaces()) return {};
   held_.reset();
   step_.reset();
-  members_.rejoin();
-  return enter_generation();
-}
-
-std::optional<StepOutcome> SharedSync::enter_generation() {
   take_share();
+  if (!members_.members().job.hosts.empty()) {
+    const bool committed = uncertain_ && arena_.step() > uncertain_->step;
+    HostState(options_, arena_, versions_)
+        .bring_up_to_date(members_.members(), committed ? uncertain_ : last_, uncertain_,
+                          Deadline::after(options_.step_timeout));
+  }
   std::optional<StepOutcome> committed;
   if (uncertain_ && arena_.step() > uncertain_->step) {
     committed = uncertain_->outcome;
     cursor_ = uncertain_->next;
+    last_ = uncertain_;
   }
   uncertain_.reset();
   cursor_.step = arena_.step();
   return committed;
 }
 
-void SharedSync::restore(const CommittedState& state) {
+void SharedSyncStrategy::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");
   const Deadline deadline = Deadline::after(kStartTimeout);
-  const bool fixed = !members_.supervised();
+  const bool fixed = !members_.replaces();
   MUSTER_CHECK(fixed || !members_.founds() || arena_.generation() == 0,
                "under a supervisor restore() comes before meet()");
   if (!fixed && members_.founds()) arena_.set_first_step(state.cursor.step);
+  // On another host than the job's first one what this worker gives is nobody's state.
+  if (!fixed && members_.founds() && !options_.supervised->founds_job()) arena_.mark_fresh();
   if (fixed) options_.group.barrier(deadline);
   // Both versions: what no step ever changes (frozen tensors) must be right in either.
   for (HostVersion& version : versions_) {
@@ -178,8 +204,11 @@ void SharedSync::restore(const CommittedState& state) {
   step_.reset();
 }
 
-void SharedSync::begin_step(const data::StepPlan& plan) {
+void SharedSyncStrategy::begin_step(const data::StepPlan& plan) {
   MUSTER_CHECK(plan.at.step == cursor_.step, "a plan for another step");
+  if (exchange_ && exchange_->under_way())
+    throw Error(ErrorKind::kInvalidInput, "a step was left whose gradients are on their way to other hosts", {},
+                "Do not leave the loop inside a step, or set parallel.exchange_early = false.");
   MUSTER_CHECK(plan.lanes.size() <= options_.lanes, "more lanes than there are areas");
   // A lane that was begun and given up is anybody's again.
   if (held_) arena_.release(static_cast<int>(*held_));
@@ -187,29 +216,34 @@ void SharedSync::begin_step(const data::StepPlan& plan) {
   members_.enter_step(static_cast<std::int64_t>(plan.at.step));
   cursor_ = plan.at;
   step_ = plan;
-  next_lane_ = members_.index();
+  own_ = members_.members().host_lanes(plan.lanes.size());
+  next_lane_ = own_.first + members_.members().host_index();
   waited_ = 0;
+  exchanged_ = 0;
+  exchange_began_.reset();
+  not_early_ = false;
 }
 
-std::vector<std::size_t> SharedSync::expected_lanes(const data::StepPlan& plan) const {
+std::vector<std::size_t> SharedSyncStrategy::expected_lanes(const data::StepPlan& plan) const {
   std::vector<std::size_t> lanes;
-  for (std::size_t lane = members_.index(); lane < plan.lanes.size(); lane += members_.workers())
+  const Members& members = members_.members();
+  const control::LaneRange own = members.host_lanes(plan.lanes.size());
+  for (std::size_t lane = own.first + members.host_index(); lane < own.last; lane += members.host_count())
     lanes.push_back(lane);
   return lanes;
 }
 
-std::optional<std::size_t> SharedSync::claim() {
+std::optional<std::size_t> SharedSyncStrategy::claim() {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before claim()");
-  const std::size_t count = step_->lanes.size();
   // This worker's own lanes first: they were read ahead. A dynamic step then takes what others have not begun.
-  for (; !held_ && next_lane_ < count; next_lane_ += members_.workers()) {
+  for (; !held_ && next_lane_ < own_.last; next_lane_ += members_.members().host_count()) {
     if (arena_.claim(static_cast<int>(next_lane_))) held_ = next_lane_;
   }
   // Under a supervisor a lane of a worker that was lost is anybody's as well. From the back: its owner comes to the
   // last lanes last, so what it has read ahead is not read in vain, and a worker that is helped often is helped with
   // the same lanes. Where data is local that is what keeps a helper from reading everybody's shards.
-  if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > HostMembers::kFirstGeneration)) {
-    for (std::size_t lane = count; !held_ && lane-- > 0;) {
+  if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > kFirstGeneration)) {
+    for (std::size_t lane = own_.last; !held_ && lane-- > own_.first;) {
       if (arena_.claim(static_cast<int>(lane))) held_ = lane;
     }
   }
@@ -217,52 +251,107 @@ std::optional<std::size_t> SharedSync::claim() {
   return held_;
 }
 
-StepOutcome SharedSync::commit(const compute::UpdateRule& rule, Deadline deadline) {
+// Called inside backward, where nothing may be thrown: an error is the group's or the arena's, and commit() meets it.
+void SharedSyncStrategy::gradient_ready(std::size_t lane, std::size_t tensor) {
+  if (not_early_) return;
+  try {
+    if (!exchange_->under_way()) {
+      for (std::size_t other = own_.first; other < lane; ++other)
+        not_early_ |= arena_.lane_state(static_cast<int>(other)).state != comm::LaneState::kDone;
+      if (not_early_) return;
+      arena_.next_version(Deadline::after({}));  // a reader may hold it
+      exchange_began_ = system_clock().now();
+      exchange_->begin_early(std::span(lanes_).first(step_->lanes.size()),
+                             versions_[1 - arena_.committed().buffer].state.parameters, lane);
+    }
+    exchange_->gradient_ready(tensor);
+  } catch (const Error&) {
+    not_early_ = true;
+  }
+}
+
+StepOutcome SharedSyncStrategy::commit(const compute::UpdateRule& rule, Deadline deadline) {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before commit()");
   MUSTER_CHECK(!held_, "commit() with a lane that is not finished");
   const std::size_t count = step_->lanes.size();
-  timed([&] { arena_.wait_all_done(static_cast<int>(count), deadline); });
+  timed([&] { wait_own_lanes(deadline); });
 
   const std::uint64_t buffer = arena_.committed().buffer;
   timed([&] { arena_.next_version(deadline); });
   const compute::Version& current = versions_[buffer].state;
   HostVersion& next = versions_[1 - buffer];
-  std::vector<compute::LaneGradient> gradients;
-  for (std::size_t lane = 0; lane < count; ++lane)
-    gradients.push_back({lanes_[lane].area.gradient.data(), lanes_[lane].area.present.data()});
-
   const bool at_once = compute::updates_at_once(rule);
-  if (at_once)
-    compute::reduce_and_update_slice(options_.layout, gradients, rule, slice_, current, next.state, next.records);
-  else
-    compute::reduce_slice(options_.layout, gradients, slice_, next.state, next.records);
-  const auto meet = [&](Phase phase) {
-    arena_.arrive(phase);
-    timed([&] { arena_.wait_arrived(phase, deadline); });
-  };
-  meet(kReduced);
+  std::vector<std::uint8_t> marks;
+  const compute::LaneGradient sum = exchange_ ? reduce_with_others(rule, at_once, current, next, marks, deadline)
+                                              : reduce(rule, at_once, current, next, marks);
+  meet(kReduced, deadline);
   const compute::Verdict verdict = compute::judge_step(next.records, rule.clip_norm);
   if (verdict.apply) {
     if (rule.optimizer->needs_norms()) {
-      compute::measure_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
-      meet(kMeasured);
+      compute::measure_slice(options_.layout, sum, rule, verdict, slice_, current, next.norms);
+      meet(kMeasured, deadline);
     }
-    if (!at_once)
-      compute::update_slice(options_.layout, gradients, rule, verdict, slice_, current, next.state, next.norms);
-    if (members_.index() == 0) merge(count, next.buffers);
+    if (!at_once) compute::update_slice(options_.layout, sum, rule, verdict, slice_, current, next.state, next.norms);
+    if (members_.members().host_index() == 0) merge(count, next.buffers);
   }
   // Before the commit: the lanes belong to the next step after it.
   StepOutcome outcome = summarize(verdict, count);
-  uncertain_ = Uncertain{arena_.step(), step_->next, outcome};
+  uncertain_ = LastStep{arena_.step(), step_->next, outcome};
   timed([&] { arena_.commit(verdict.apply ? comm::Outcome::kFlip : comm::Outcome::kKeep, deadline); });
-  uncertain_.reset();
+  last_ = std::exchange(uncertain_, std::nullopt);
   outcome.waited = waited_;
+  outcome.exchanged = exchanged_;
   cursor_ = step_->next;
   step_.reset();
   return outcome;
 }
 
-void SharedSync::merge(std::size_t count, std::span<std::byte> out) const {
+std::vector<compute::LaneGradient> SharedSyncStrategy::gradients() const {
+  std::vector<compute::LaneGradient> all;
+  for (const HostLane& lane : std::span(lanes_).first(step_->lanes.size()))
+    all.push_back({lane.area.gradient.data(), lane.area.present.data()});
+  return all;
+}
+
+compute::LaneGradient SharedSyncStrategy::reduce(const compute::UpdateRule& rule, bool at_once,
+                                                 const compute::Version& current, HostVersion& next,
+                                                 std::vector<std::uint8_t>& marks) {
+  const std::vector<compute::LaneGradient> lanes = gradients();
+  // Of several lanes the sum stands where the parameters of the next version go.
+  const compute::LaneGradient sum =
+      compute::sum_of(lanes, next.state.parameters, options_.layout.tensors().size(), marks);
+  if (at_once)
+    compute::update_slice_at_once(options_.layout, lanes, rule, slice_, current, next.state, next.records);
+  else
+    compute::sum_and_examine_slice(options_.layout, lanes, sum, slice_, next.state.parameters, next.records);
+  return sum;
+}
+
+compute::LaneGradient SharedSyncStrategy::reduce_with_others(const compute::UpdateRule& rule, bool at_once,
+                                                             const compute::Version& current, HostVersion& next,
+                                                             std::vector<std::uint8_t>& marks,
+                                                             const Deadline& deadline) {
+  const std::span<const HostLane> lanes = std::span(lanes_).first(step_->lanes.size());
+  exchange_->exchange_heads(lanes, deadline);
+  meet(kHeads, deadline);
+  marks.assign(options_.layout.tensors().size(), 0);
+  for (const HostLane& lane : lanes) {
+    for (std::size_t tensor = 0; tensor < marks.size(); ++tensor)
+      marks[tensor] |= lane.area.present[tensor];
+  }
+  const compute::LaneGradient sum{next.state.parameters.data(), marks.data()};
+  const auto ready = [&](const compute::BlockRange& blocks) {
+    compute::examine_slice(options_.layout, sum, blocks, next.records);
+    if (at_once) compute::update_slice(options_.layout, sum, rule, {}, blocks, current, next.state, {});
+  };
+  const auto start = exchange_began_.value_or(system_clock().now());
+  exchange_->exchange_sums(lanes, next.state.parameters, ready, deadline);
+  exchanged_ = std::chrono::duration<double>(system_clock().now() - start).count();
+  waited_ += exchange_->take_waited();
+  return sum;
+}
+
+void SharedSyncStrategy::merge(std::size_t count, std::span<std::byte> out) const {
   std::vector<std::span<const std::byte>> buffers;
   std::vector<double> weights;
   for (std::size_t lane = 0; lane < count; ++lane) {
@@ -272,22 +361,44 @@ void SharedSync::merge(std::size_t count, std::span<std::byte> out) const {
   compute::merge_buffers(options_.buffers, buffers, weights, out);
 }
 
-StepOutcome SharedSync::summarize(const compute::Verdict& verdict, std::size_t count) const {
+StepOutcome SharedSyncStrategy::summarize(const compute::Verdict& verdict, std::size_t count) const {
   StepOutcome outcome;
   outcome.applied = verdict.apply;
   outcome.gradient_norm = verdict.gradient_norm;
   outcome.samples = step_->samples();
-  compute::LaneReport totals;
-  for (std::size_t lane = 0; lane < count; ++lane)
-    totals += *lanes_[lane].report;
-  outcome.take(totals);
+  std::vector<LaneResult> told;
+  for (const HostLane& lane : std::span(lanes_).first(count))
+    told.push_back(*lane.result);
+  outcome.take(fold_reports(told));
   return outcome;
 }
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_shared_sync(StrategyOptions options) {
-  return std::make_unique<SharedSync>(std::move(options));
+Traits SharedSync::traits() const {
+  return {.keeps_bits = true,
+          .replaces_workers = true,
+          .shares_host_memory = true,
+          .crosses_hosts = true,
+          .shares_lanes = true,
+          .claims_lanes = true};
 }
+
+StateMemory SharedSync::memory(const StateFigures& figures) const {
+  return {2 * figures.version_bytes(), figures.lanes * (figures.parameter_bytes + figures.buffer_bytes), 0};
+}
+
+void SharedSync::add_keys(Section& parallel) {
+  parallel.field("exchange_early", &exchange_early,
+                 "shared_sync: send sums to other hosts while backward goes on, where each has one worker; the same "
+                 "result.");
+}
+
+std::unique_ptr<Strategy> SharedSync::make(StrategyOptions needs) const {
+  return std::make_unique<SharedSyncStrategy>(*this, std::move(needs));
+}
+
+template StrategyChoice::StrategyChoice(SharedSync);
+template SharedSync* StrategyChoice::get();
 
 }  // namespace muster::strategies

@@ -1,3 +1,4 @@
+// A broken invariant ends the process and says where.
 #include "muster/base/check.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The clock that is turned by hand, and what the machine's own promises.
 #include "muster/base/clock.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ TEST(FakeClock, MovesOnlyWhenTold) {
 TEST(FakeClock, SleepingMovesItByTheTimeSlept) {
   const FakeClock clock;
   const Clock::Instant start = clock.now();
-  clock.sleep_for(seconds(86400));
+  clock.sleep_for(seconds(86400));  // sleeps: not at all, which is the point
   EXPECT_EQ(clock.now() - start, seconds(86400));
 }
 
@@ -43,7 +44,7 @@ TEST(SystemClock, NeverGoesBack) {
 TEST(SystemClock, SleepsAtLeastAsLongAsAsked) {
   const Clock& clock = system_clock();
   const Clock::Instant start = clock.now();
-  clock.sleep_for(milliseconds(1));
+  clock.sleep_for(milliseconds(1));  // sleeps: what is tested
   EXPECT_GE(clock.now() - start, milliseconds(1));
 }
 

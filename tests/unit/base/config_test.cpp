@@ -1,3 +1,4 @@
+// Every type of field with every limit: read, refused, printed and read again.
 #include "muster/base/config.h"
 
 #include <gmock/gmock.h>
@@ -216,7 +217,9 @@ TEST(Config, AWrongTypeSaysWhatWasFoundAndWhatIsExpected) {
             "job.toml:2: any.words: element 2 is an array of 1. Expected array of strings.");
   EXPECT_EQ(complaint("maybe_count = 'x'"), "job.toml:2: any.maybe_count: found \"x\" (a string). Expected integer.");
   EXPECT_EQ(complaint("maybe_rate = {}"), "job.toml:2: any.maybe_rate: found a table. Expected number.");
-  EXPECT_EQ(complaint("maybe_name = 1"), "job.toml:2: any.maybe_name: found 1 (an integer). Expected string.");
+  EXPECT_EQ(
+      complaint("maybe_name = 1"),
+      "job.toml:2: any.maybe_name: found 1 (an integer). Expected string. Text stands in quotes: maybe_name = \"1\".");
   EXPECT_EQ(complaint("maybe_weights = [[]]"),
             "job.toml:2: any.maybe_weights: element 1 is an array of 0. Expected array of numbers.");
 }
@@ -380,6 +383,10 @@ TEST(ConfigSet, TakesValuesWithAndWithoutQuotes) {
   EXPECT_EQ(bound.options.name, "a=b");
   bound.schema.set("any.name=say \"x\" \\ twice");
   EXPECT_EQ(bound.options.name, "say \"x\" \\ twice");
+  bound.schema.set("any.name=29");  // shells take quotes away
+  EXPECT_EQ(bound.options.name, "29");
+  bound.schema.set("any.maybe_name=true");
+  EXPECT_EQ(bound.options.maybe_name, "true");
   bound.schema.set("any.sizes=[5, 6]");
   EXPECT_EQ(bound.options.sizes, (std::vector<std::int64_t>{5, 6}));
   bound.schema.set("any.maybe_name=x\ty");

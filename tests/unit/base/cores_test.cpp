@@ -1,3 +1,4 @@
+// Masks and quotas of both generations of cgroups, laid out in a folder of the test's own.
 #include "muster/base/cores.h"
 
 #include <gtest/gtest.h>

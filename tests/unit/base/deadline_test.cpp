@@ -1,3 +1,4 @@
+// Deadlines on a clock that is turned by hand, up to the end of time.
 #include "muster/base/deadline.h"
 
 #include <gtest/gtest.h>

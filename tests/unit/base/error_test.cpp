@@ -1,3 +1,4 @@
+// The words of errors, and which kinds can be tried again.
 #include "muster/base/error.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Rules, scopes and every action of failpoints, kills and stops in processes of their own.
 #include "muster/base/failpoint.h"
 
 #include <gmock/gmock.h>

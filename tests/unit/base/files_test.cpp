@@ -1,3 +1,4 @@
+// Files that grow, shrink, are pipes or links, or meet a full disk or a kill: whole or not there.
 #include "muster/base/files.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Counts the pages that the kernel gives while memory is freed and taken again.
 #include "muster/base/heap.h"
 
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// JSON as files may hold it: limits, repeated names, types, and the time that many members take.
 #include "muster/base/json.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,9 @@
+// What goes to the console and what to the file, from several threads and onto full disks.
 #include "muster/base/log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
 #include <thread>
@@ -122,6 +124,13 @@ TEST(Log, RefusesAFileThatCannotBeOpened) {
 }
 
 // A log that cannot be written must not take the program with it.
+TEST(Log, RefusesAPipeThatWouldHoldItUp) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "log.txt").c_str(), 0600), 0);
+  Log log(LogLevel::kOff);
+  EXPECT_THROW(log.open_file(folder / "log.txt"), Error);
+}
+
 TEST(Log, AFullDiskDoesNotThrow) {
   const TemporaryFolder folder;
   const int status = testing::status_of_child([&] {

@@ -1,3 +1,4 @@
+// Files of both generations of cgroups, laid out in a folder of the test's own.
 #include "muster/base/memory.h"
 
 #include <gtest/gtest.h>

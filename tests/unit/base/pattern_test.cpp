@@ -1,3 +1,4 @@
+// What patterns fit, and that many stars take no time.
 #include "muster/base/pattern.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Texts as the kernel writes them, and this process before and after it takes memory.
 #include "muster/base/process_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
+// Real processes that spin, sleep and only give signs of life, seen through /proc.
 #include "muster/base/process_signs.h"
+#include "support/eventually.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -44,27 +46,20 @@ class Child {
   for (volatile int turns = 0;;)
     turns = turns + 1;
 }
-// However long that takes on a machine with much to do.
-bool comes(const std::function<bool()>& condition) {
-  for (int i = 0; i < 30000 && !condition(); ++i)
-    ::usleep(1000);
-  return condition();
-}
-
 TEST(ProcessSigns, OneThatSpinsWorksAndIsGivenTime) {
   const Child child(spin);
-  EXPECT_TRUE(comes([&] { return child.signs().works; }));
+  EXPECT_TRUE(testing::eventually([&] { return child.signs().works; }));
   EXPECT_TRUE(child.signs().wants);
   const auto before = child.signs().processor;
-  EXPECT_TRUE(comes([&] { return child.signs().processor > before; }));
+  EXPECT_TRUE(testing::eventually([&] { return child.signs().processor > before; }));
 }
 
 TEST(ProcessSigns, OneThatSleepsWantsNothing) {
   const Child child(sleep_for_good);
-  EXPECT_TRUE(comes([&] { return !child.signs().wants; }));
+  EXPECT_TRUE(testing::eventually([&] { return !child.signs().wants; }));
   EXPECT_EQ(child.signs().state, ProcessState::kRunning);
   ::kill(child.pid(), SIGSTOP);
-  EXPECT_TRUE(comes([&] { return child.signs().state == ProcessState::kStopped; }));
+  EXPECT_TRUE(testing::eventually([&] { return child.signs().state == ProcessState::kStopped; }));
   EXPECT_FALSE(child.signs().wants);
 }
 
@@ -76,7 +71,7 @@ TEST(ProcessSigns, AThreadThatOnlyGivesSignsOfLifeIsNoWork) {
     }).detach();
     sleep_for_good();
   });
-  EXPECT_TRUE(comes([&] { return child.signs().wants && !child.signs().works; }));
+  EXPECT_TRUE(testing::eventually([&] { return child.signs().wants && !child.signs().works; }));
 }
 
 TEST(ProcessSigns, OneThatIsGoneHasNone) {
@@ -91,11 +86,11 @@ TEST(GroupWork, IsThatOfAllThatAProcessHasStarted) {
     sleep_for_good();
   });
   const GroupWork before = work_of_group(child.pid());
-  EXPECT_TRUE(comes([&] { return work_of_group(child.pid()).processor > before.processor; }));
+  EXPECT_TRUE(testing::eventually([&] { return work_of_group(child.pid()).processor > before.processor; }));
   const Child sleeper(sleep_for_good);
-  EXPECT_TRUE(comes([&] {
+  EXPECT_TRUE(testing::eventually([&] {
     const GroupWork one = work_of_group(sleeper.pid());
-    ::usleep(20000);
+    ::usleep(20000);  // sleeps: so that work would show
     return work_of_group(sleeper.pid()) == one;
   }));
 }
@@ -108,10 +103,10 @@ TEST(GroupWork, ReadingAndWritingCount) {
     for (;;)
       (void)!::read(pipe[0], &byte, 1);
   });
-  EXPECT_TRUE(comes([&] { return !child.signs().wants; }));
+  EXPECT_TRUE(testing::eventually([&] { return !child.signs().wants; }));
   const GroupWork before = work_of_group(child.pid());
   ASSERT_EQ(::write(pipe[1], "abcd", 4), 4);
-  EXPECT_TRUE(comes([&] { return work_of_group(child.pid()).bytes >= before.bytes + 4; }));
+  EXPECT_TRUE(testing::eventually([&] { return work_of_group(child.pid()).bytes >= before.bytes + 4; }));
 }
 
 TEST(DescendsFrom, FollowsParents) {

@@ -1,4 +1,6 @@
+// Real processes: running, stopped, zombies, and one whose first thread alone has ended.
 #include "muster/base/process.h"
+#include "support/eventually.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -64,9 +66,7 @@ TEST(Process, OneIsNotGoneWhileAThreadOfItLives) {
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     return text.find(") Z") != std::string::npos;
   };
-  for (int i = 0; i < 10000 && !shown_as_zombie(); ++i)
-    ::usleep(1000);
-  ASSERT_TRUE(shown_as_zombie());
+  ASSERT_TRUE(testing::eventually(shown_as_zombie));
   EXPECT_EQ(state_of(process_of(child)), ProcessState::kRunning);
   ASSERT_EQ(::kill(child, SIGKILL), 0);
   siginfo_t info;

@@ -1,3 +1,4 @@
+// Keys that are allowed, and each way not to be one.
 #include "muster/base/store_key.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Folders of this process, of children, and of processes that were killed.
 #include "muster/base/temporary_folder.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "muster/base/process.h"
+#include "support/eventually.h"
 
 namespace muster {
 namespace {
@@ -66,8 +68,8 @@ TEST(TemporaryFolder, OneWhoseProcessesWereAllKilledIsRemoved) {
   remove_abandoned("muster-test-left-");
   EXPECT_TRUE(std::filesystem::exists(path)) << "a process that was started from there lives";
   ::kill(second, SIGKILL);
-  while (state_of(process_of(second)) != ProcessState::kGone && process_of(second).start_time != 0)
-    ::usleep(1000);
+  ASSERT_TRUE(testing::eventually(
+      [&] { return state_of(process_of(second)) == ProcessState::kGone || process_of(second).start_time == 0; }));
   remove_abandoned("muster-test-left-");
   EXPECT_FALSE(std::filesystem::exists(path));
 }

@@ -1,3 +1,4 @@
+// Typos, units and cut texts, at the edges where one form becomes another.
 #include "muster/base/text.h"
 
 #include <gtest/gtest.h>

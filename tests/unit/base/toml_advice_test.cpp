@@ -1,3 +1,4 @@
+// Lines as people write them wrongly, and what they are told.
 #include "muster/base/toml_advice.h"
 
 #include <gtest/gtest.h>

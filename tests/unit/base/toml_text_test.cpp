@@ -1,3 +1,4 @@
+// Hostile and ordinary texts before the TOML parser: every way to hide nesting or length from a scanner.
 #include "muster/base/toml_text.h"
 
 #include <gtest/gtest.h>

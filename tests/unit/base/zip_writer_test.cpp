@@ -1,3 +1,4 @@
+// What is written is read back by the reader beside it, also beyond the old format's counts.
 #include "muster/base/zip_writer.h"
 
 #include <gtest/gtest.h>

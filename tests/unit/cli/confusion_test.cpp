@@ -1,3 +1,4 @@
+// Counts, ratios and their three forms, with names that try to break them.
 #include "muster/cli/confusion.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Words that people type instead of --set, and old names of commands.
 #include "muster/cli/flag_hint.h"
 
 #include <gtest/gtest.h>

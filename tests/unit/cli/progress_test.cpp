@@ -1,3 +1,4 @@
+// What each kind of output gets, with streams that remember and a clock that is turned by hand.
 #include "muster/cli/progress.h"
 
 #include <gmock/gmock.h>

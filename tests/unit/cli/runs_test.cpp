@@ -1,3 +1,4 @@
+// Paths, names and beginnings of names, with runs that are alive, over or without a checkpoint.
 #include "muster/cli/runs.h"
 
 #include <gmock/gmock.h>
@@ -130,9 +131,9 @@ TEST_F(RunsTest, AliveIsWhatHasALivingProcess) {
   control::JobRecord record(control::make_sqlite_store(control::store_file(run)));
   record.take_over(kNobody);
   EXPECT_FALSE(is_alive(run));
-  record.put_membership({.generation = 1, .members = {{0, kNobody, 0, control::MemberState::kRunning}}});
+  record.put_membership({.generation = 1, .members = {{0, kNobody, 0, control::WorkerState::kRunning}}});
   EXPECT_FALSE(is_alive(run));
-  record.put_membership({.generation = 2, .members = {{0, this_process(), 0, control::MemberState::kRunning}}});
+  record.put_membership({.generation = 2, .members = {{0, this_process(), 0, control::WorkerState::kRunning}}});
   EXPECT_TRUE(is_alive(run));
   record.put_membership({.generation = 3});
   record.take_over(this_process());

@@ -1,3 +1,4 @@
+// Real signals in processes of their own: the first asks, the second and the end of the grace period end.
 #include "muster/cli/signals.h"
 
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/deadline.h"
+#include "support/eventually.h"
 
 namespace muster::cli {
 namespace {
@@ -26,10 +28,7 @@ int exit_code_of(const Body& body) {
 }
 
 bool wait_for(const SignalWatch& watch) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
-  while (!watch.stop_requested() && !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(1));
-  return watch.stop_requested();
+  return testing::eventually([&] { return watch.stop_requested(); }, Deadline::after(std::chrono::seconds(20)));
 }
 
 TEST(SignalWatch, TheFirstSignalIsARequest) {
@@ -52,7 +51,7 @@ TEST(SignalWatch, TheSecondSignalEndsTheProcess) {
               ::kill(::getpid(), SIGTERM);
               if (!wait_for(watch)) return 2;
               ::kill(::getpid(), SIGINT);
-              system_clock().sleep_for(std::chrono::seconds(30));
+              system_clock().sleep_for(std::chrono::seconds(30));  // sleeps: until the watch ends it, or nobody does
               return 3;
             }),
             143);
@@ -62,7 +61,7 @@ TEST(SignalWatch, TheEndOfTheGracePeriodEndsTheProcess) {
   EXPECT_EQ(exit_code_of([] {
               SignalWatch watch(std::chrono::duration<double>(0.1), [](const std::string&) {});
               ::kill(::getpid(), SIGINT);
-              system_clock().sleep_for(std::chrono::seconds(30));
+              system_clock().sleep_for(std::chrono::seconds(30));  // sleeps: until the watch ends it, or nobody does
               return 3;
             }),
             130);

@@ -1,3 +1,4 @@
+// The page and the table word by word; of what nobody knows they claim nothing.
 #include "muster/cli/status_view.h"
 
 #include <gmock/gmock.h>
@@ -22,11 +23,11 @@ control::JobStatus example() {
   status.min_workers = 1;
   status.max_workers = 4;
   status.target_workers = 2;
-  status.members = {{.rank = 0, .process = {101, 1}, .state = "running", .lane = 3, .step = 50},
+  status.members = {{.rank = 0, .process = {101, 1}, .state = control::WorkerState::kRunning, .lane = 3, .step = 50},
                     {.rank = 1,
                      .process = {2002, 1},
-                     .state = "starting",
                      .restarts = 2,
+                     .state = control::WorkerState::kStarting,
                      .waits_for = "lane 3 of rank 0",
                      .seconds = 2.5}};
   status.coordinator_pid = 99;
@@ -48,6 +49,22 @@ TEST(StatusView, PageShowsEverything) {
             "  RANK  PID   STATE     RESTARTS  STEP  LANE  WAITS FOR\n"
             "  0     101   running   0         50    3     -\n"
             "  1     2002  starting  2         -     -     lane 3 of rank 0 for 2.5 s\n");
+}
+
+TEST(StatusView, PageHasALineForEachHostOfSeveral) {
+  control::JobStatus status = example();
+  EXPECT_THAT(job_page(status), Not(HasSubstr("HOST")));
+  status.hosts = {{.number = 0, .name = "a", .workers = 2, .first_lane = 0, .last_lane = 5, .step = 50},
+                  {.number = 3, .name = "node-b", .workers = 0, .step = 49, .silent_seconds = 1.5}};
+  status.hosts[0].place = "leads";
+  status.hosts[0].checkpoint = 40;
+  status.job_generation = 7;
+  const std::string page = job_page(status);
+  EXPECT_THAT(page, HasSubstr("  workers      2 on 2 hosts, 2 wanted on each\n"));
+  EXPECT_THAT(page, HasSubstr("  generation   7\n")) << "that of all hosts";
+  EXPECT_THAT(page, HasSubstr("  HOST    NUMBER  WORKERS  LANES   STEP  HEARD OF   RUN FOLDER  CHECKPOINT\n"
+                              "  a       0       2        0 to 4  50    0 ms ago   leads       40\n"
+                              "  node-b  3       0        -       49    1.5 s ago  -           -\n"));
 }
 
 TEST(StatusView, PageTellsOfServersWhereThereAreAny) {

@@ -1,8 +1,11 @@
+// A small job in an arena: every rank does its slices of words that only the serial result satisfies, and the rarer
+// stores on the way.
 #include "unit/comm/arena_job.h"
 
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
@@ -105,12 +108,15 @@ void compute_lane(const Arena& arena, int lane) {
 }
 
 // The slice of a member: the words are cut evenly among the members in rank order.
-void update_slice(const Arena& arena, int rank, Words next) {
-  const Words now = as_words(arena.version(arena.committed().buffer));
+std::pair<std::size_t, std::size_t> slice_of(const Arena& arena, int rank) {
   const auto members = static_cast<std::size_t>(std::popcount(arena.members()));
   const auto place = static_cast<std::size_t>(std::popcount(arena.members() & ((std::uint64_t{1} << rank) - 1)));
-  const std::size_t begin = kJobWords * place / members;
-  const std::size_t end = kJobWords * (place + 1) / members;
+  return {kJobWords * place / members, kJobWords * (place + 1) / members};
+}
+
+void update_slice(const Arena& arena, int rank, Words next) {
+  const Words now = as_words(arena.version(arena.committed().buffer));
+  const auto [begin, end] = slice_of(arena, rank);
   for (std::size_t i = begin; i < end; ++i)
     next[i] = kNonsense;
   for (std::size_t i = begin; i < end; ++i) {
@@ -164,6 +170,25 @@ void do_step(Arena& arena, int rank, const Deadline& deadline) {
   arena.commit(skipped ? Outcome::kKeep : Outcome::kFlip, deadline);
 }
 
+void take_up(Arena& arena, int rank, std::uint64_t ahead, const Deadline& deadline) {
+  const FailpointScope scope(rank, static_cast<std::int64_t>(arena.step()));
+  SerialReference others(arena.options().step);
+  const auto [begin, end] = slice_of(arena, rank);
+  for (const bool first : {true, false}) {
+    const Words next = as_words(arena.next_version(deadline));
+    for (std::size_t i = begin; i < end; ++i)
+      next[i] = kNonsense;
+    MUSTER_FAILPOINT("arena.adopt.half_slice");
+    for (std::size_t i = begin; i < end; ++i)
+      next[i] = others.at(ahead)[i];
+    if (first) arena.adopt(ahead, deadline);
+  }
+  // Nobody claims a lane before; between hosts this is a barrier of all of them.
+  arena.arrive(1);
+  arena.wait_arrived(1, deadline);
+  arena.settle();
+}
+
 void work(Arena& arena, int rank, std::uint64_t generation, std::uint64_t target, std::chrono::milliseconds patience) {
   while (true) {
     try {
@@ -171,6 +196,7 @@ void work(Arena& arena, int rank, std::uint64_t generation, std::uint64_t target
         const FailpointScope scope(rank, static_cast<std::int64_t>(arena.committed().step));
         arena.enter(generation, Deadline::after(patience));
       }
+      if (arena.fresh()) take_up(arena, rank, kJobAhead, Deadline::after(patience));
       while (arena.step() < target)
         do_step(arena, rank, Deadline::after(patience));
       return;

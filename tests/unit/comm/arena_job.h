@@ -49,8 +49,13 @@ bool is_note(const std::string& text);
 // One step of one rank.
 void do_step(Arena& arena, int rank, const Deadline& deadline);
 
-// A worker's life: enters `generation` and does steps up to `target`; after a lost peer it waits for the next
-// generation and goes on.
+// A fresh host's part of a generation, before its steps: the members take up the serial program's state of `ahead`,
+// each its slice, in both versions.
+void take_up(Arena& arena, int rank, std::uint64_t ahead, const Deadline& deadline);
+constexpr std::uint64_t kJobAhead = 8;  // where the others are whom a fresh host joins
+
+// A worker's life: enters `generation`, takes up the state of kJobAhead if its host is fresh, and does steps up to
+// `target`; after a lost peer it waits for the next generation and goes on.
 void work(Arena& arena, int rank, std::uint64_t generation, std::uint64_t target, std::chrono::milliseconds patience);
 
 }  // namespace muster::comm::testing

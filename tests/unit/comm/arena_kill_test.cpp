@@ -21,6 +21,7 @@
 #include "muster/base/hash.h"
 #include "muster/base/random.h"
 #include "muster/comm/arena.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 #include "unit/comm/arena_job.h"
 
@@ -112,19 +113,19 @@ class Host {
 
   // Waits for a worker to end or to stop; gives its rank and waitpid's status.
   std::pair<int, int> wait_for_any() {
-    const Deadline deadline = Deadline::after(kPatience);
-    while (!deadline.passed()) {
-      for (const auto& entry : workers_) {
+    std::pair<int, int> found{-1, -1};
+    const auto one_ended = [&] {
+      for (const auto& [rank, pid] : workers_) {
         int status = 0;
-        if (::waitpid(entry.second, &status, WNOHANG | WUNTRACED) != entry.second) continue;
-        const int rank = entry.first;
-        if (!WIFSTOPPED(status)) workers_.erase(rank);
-        return {rank, status};
+        if (::waitpid(pid, &status, WNOHANG | WUNTRACED) != pid) continue;
+        found = {rank, status};
+        return true;
       }
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    ADD_FAILURE() << "no worker ended";
-    return {-1, -1};
+      return false;
+    };
+    EXPECT_TRUE(muster::testing::eventually(one_ended, Deadline::after(kPatience))) << "no worker ended";
+    if (!WIFSTOPPED(found.second)) workers_.erase(found.first);
+    return found;
   }
   // Waits for all to end well.
   void finish() {
@@ -203,9 +204,12 @@ void leave_claims_behind(Host& host) {
   }
 }
 
-std::vector<std::string> arena_failpoints() {
+// Those of steps and members, or those of a host that takes up the state of another one.
+std::vector<std::string> arena_failpoints(bool adopting) {
   std::vector<std::string> names = failpoint_names();
-  std::erase_if(names, [](const std::string& name) { return name.rfind("arena.", 0) != 0; });
+  std::erase_if(names, [&](const std::string& name) {
+    return !name.starts_with("arena.") || name.starts_with("arena.adopt.") != adopting;
+  });
   return names;
 }
 
@@ -214,7 +218,7 @@ class ArenaKill : public ::testing::TestWithParam<const char*> {};
 // Creation, a change of members and steps, where exactly one process meets the failpoint as rank 1 in step 3.
 TEST_P(ArenaKill, AtEveryFailpointLeavesTheCommittedVersionWhole) {
   const std::string action = GetParam();
-  const std::vector<std::string> names = arena_failpoints();
+  const std::vector<std::string> names = arena_failpoints(false);
   ASSERT_GE(names.size(), 25U);
   for (const std::string& name : names) {
     SCOPED_TRACE(name + "=" + action);
@@ -253,6 +257,43 @@ TEST_P(ArenaKill, AtEveryFailpointLeavesTheCommittedVersionWhole) {
   }
 }
 
+// A fresh host takes up the state of others, which are further; exactly one process meets the failpoint.
+TEST_P(ArenaKill, WhileAHostTakesUpTheStateOfAnotherLeavesItWhereItWasOrThere) {
+  const std::string action = GetParam();
+  const std::vector<std::string> names = arena_failpoints(true);
+  ASSERT_GE(names.size(), 7U);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name + "=" + action);
+    constexpr std::uint64_t kTarget = testing::kJobAhead + 4;
+    Host host(3, 3);
+    host.create("");
+    host.arena().mark_fresh();
+    host.begin(0b011);
+    host.start(0, kTarget);
+    host.start(1, kTarget, name + "=" + action + "@rank=1,step=3");
+    const auto [rank, status] = host.wait_for_any();
+    ASSERT_EQ(rank, 1);
+    if (action == "stop") {
+      ASSERT_TRUE(WIFSTOPPED(status)) << status;
+      host.check_committed();
+      host.kill(1);
+    } else {
+      ASSERT_TRUE(was_killed(status)) << status;
+    }
+    host.check_committed();
+    const std::uint64_t step = host.arena().committed().step;
+    EXPECT_TRUE(host.arena().fresh() ? step == 3 || step == testing::kJobAhead : step >= testing::kJobAhead) << step;
+    host.arena().fail(1, "rank 1 was killed");
+    host.begin(0b011);
+    host.start(1, kTarget);
+    host.finish();
+    EXPECT_EQ(host.arena().committed().step, kTarget);
+    EXPECT_FALSE(host.arena().fresh());
+    host.check_committed();
+    if (HasFatalFailure()) return;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(AndStop, ArenaKill, ::testing::Values("kill", "stop"),
                          [](const auto& test) { return std::string(test.param); });
 
@@ -270,11 +311,10 @@ TEST(ArenaRandomKill, AThousandTimesLosesNoCommittedStep) {
   std::uint64_t advanced = 0;  // generations in which a step was committed
   for (int kills = 0; kills < kKills;) {
     // Half of them strike while members come together, half once these have committed something.
-    const Deadline deadline = Deadline::after(kPatience);
-    for (const bool patient = random.below(2) == 0; patient && host.arena().committed().step == last_step;) {
-      ASSERT_FALSE(deadline.passed()) << "nobody commits any more";
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
+    const bool patient = random.below(2) == 0;
+    const auto committed = [&] { return !patient || host.arena().committed().step != last_step; };
+    ASSERT_TRUE(muster::testing::eventually(committed, Deadline::after(kPatience))) << "nobody commits any more";
+    // sleeps: the kill falls anywhere inside a step
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(2000)));
     // One member, sometimes two at the same moment.
     std::uint64_t dead = 0;

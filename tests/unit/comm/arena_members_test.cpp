@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -44,6 +45,63 @@ class ArenaMembers : public ::testing::Test {
       std::make_shared<const SharedRegion>(SharedRegion::create(Arena::bytes(job_options(3))));
   Arena supervisor_ = Arena::create(region_, job_options(3));
 };
+
+// --- The state of another host
+
+TEST_F(ArenaMembers, TakeUpTheStateOfAHostThatIsAhead) {
+  const auto both = [&](const std::function<void(Arena&, int)>& act) {
+    std::vector<std::thread> ranks;
+    for (const int rank : {0, 2}) {
+      ranks.emplace_back([&, rank] {
+        Arena arena = attach(rank);
+        arena.enter(supervisor_.committed().generation, soon());
+        act(arena, rank);
+      });
+    }
+    for (std::thread& rank : ranks)
+      rank.join();
+  };
+  supervisor_.mark_fresh();
+  EXPECT_TRUE(attach(0).fresh());
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    // The first time the step is the one that the arena has already.
+    const std::uint64_t step = 10 * (round - 1);
+    supervisor_.begin_generation(round, 0b101);
+    both([&](Arena& arena, int rank) {
+      const std::span<std::byte> next = arena.next_version(soon());
+      const std::size_t half = next.size() / 2;
+      std::ranges::fill(next.subspan(rank == 0 ? 0 : half, half), static_cast<std::byte>(round));
+      arena.adopt(step, soon());
+      EXPECT_EQ(arena.step(), step);
+      EXPECT_EQ(arena.lane_state(0).state, LaneState::kFree);
+    });
+    EXPECT_EQ(supervisor_.committed(), (CommitWord{round, step, round % 2, 1}));
+    for (const std::byte byte : supervisor_.version(round % 2))
+      ASSERT_EQ(byte, static_cast<std::byte>(round));
+  }
+  EXPECT_TRUE(supervisor_.fresh()) << "until somebody says otherwise";
+  supervisor_.begin_generation(4, 0b101);
+  EXPECT_TRUE(supervisor_.fresh()) << "in the next generation, too";
+  both([&](Arena& arena, int) { arena.settle(); });
+  EXPECT_EQ(supervisor_.committed(), (CommitWord{4, 20, 1, 0}));
+  Arena late = attach(0);  // of a generation that is over when it comes to it
+  supervisor_.begin_generation(5, 0b101);
+  expect_error(ErrorKind::kPeerLost, "generation 5", [&] { late.settle(); });
+}
+
+TEST_F(ArenaMembers, ADeathBeforeAllHaveTakenUpTheStateLeavesTheOldOne) {
+  supervisor_.begin_generation(1, 0b11);
+  const int status = status_of_child([&] {
+    Arena arena = attach(1);
+    arena.enter(1, soon());
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+  Arena arena = attach(0);
+  arena.enter(1, soon());
+  expect_error(ErrorKind::kPeerLost, "rank 1", [&] { arena.adopt(5, soon()); });
+  EXPECT_EQ(supervisor_.committed(), (CommitWord{1, 0, 0}));
+}
 
 // --- Who decides
 

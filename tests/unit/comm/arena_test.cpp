@@ -1,3 +1,4 @@
+// The arena's rules one by one, with ranks as views and threads of one process; kills are in arena_kill_test.
 #include "muster/comm/arena.h"
 
 #include <fcntl.h>
@@ -114,7 +115,7 @@ TEST(Arena, RefusesImpossibleSizes) {
   with([](ArenaOptions& o) { o.ranks = 0; });
   with([](ArenaOptions& o) { o.ranks = 65; });
   with([](ArenaOptions& o) { o.ranks = -1; });
-  with([](ArenaOptions& o) { o.lanes = 0; });
+  with([](ArenaOptions& o) { o.lanes = -1; });
   with([](ArenaOptions& o) { o.lanes = 4097; });
   with([](ArenaOptions& o) { o.version_bytes = ~std::size_t{0}; });
   with([](ArenaOptions& o) { o.lane_bytes = ~std::size_t{0} / 3; });
@@ -157,7 +158,7 @@ TEST_F(ArenaAttach, RefusesWhatIsNoArena) {
 
 TEST_F(ArenaAttach, RefusesAnotherLayout) {
   poke<std::uint32_t>(8, 99);
-  expect_refused(ErrorKind::kMismatch, "the arena has layout 99 and this program knows 5");
+  expect_refused(ErrorKind::kMismatch, "the arena has layout 99 and this program knows 6");
 }
 
 TEST_F(ArenaAttach, RefusesTheArenaOfAnotherJob) {
@@ -405,7 +406,8 @@ void expect_all_waits_end(const std::function<void(ArenaOf&)>& end, const std::s
     }
     std::thread waiting(
         [&] { expect_error(ErrorKind::kPeerLost, HasSubstr(words), [&] { waits[i](arena.rank[0]); }); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // most likely asleep by then; right in any case
+    // sleeps: most likely the other one waits by then; right in any case
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
     end(arena);
     waiting.join();
   }
@@ -514,7 +516,7 @@ TEST(ArenaCommit, GivesTheSerialResultForAnyNumberOfRanksAsThreads) {
     }
     // New generations with the same members, in the middle of whatever they do.
     for (std::uint64_t generation = 3; generation < 9; ++generation) {
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      std::this_thread::sleep_for(std::chrono::microseconds(500));  // sleeps: until they are in the middle of something
       if (arena.parent.committed().step + 5 > kTarget) break;
       const VersionPin pin = arena.parent.pin();
       arena.parent.begin_generation(generation, mask_of(ranks));

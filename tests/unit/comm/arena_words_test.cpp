@@ -1,3 +1,4 @@
+// Every word of the control page keeps every field up to its largest value.
 #include "muster/comm/arena_words.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +45,7 @@ TEST(ArenaWords, KeepEveryFieldUpToItsLargestValue) {
 }
 
 TEST(ArenaWords, ACommitWordHoldsAllStepsThatOthersHold) {
-  const CommitWord word{kMostGeneration, (std::uint64_t{1} << 43) - 1, 1};
+  const CommitWord word{kMostGeneration, (std::uint64_t{1} << 42) - 1, 1, 1};
   EXPECT_EQ(word.pack(), ~std::uint64_t{0});
   EXPECT_EQ(CommitWord::unpack(~std::uint64_t{0}), word);
 }

@@ -1,3 +1,4 @@
+// Calls in words, and the list that names who made another one.
 #include "muster/comm/call.h"
 
 #include <gtest/gtest.h>

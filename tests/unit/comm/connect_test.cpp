@@ -1,3 +1,4 @@
+// The choice of a backend as a pure function, then ranks as threads that find each other through a store.
 #include "muster/comm/connect.h"
 
 #include <gmock/gmock.h>
@@ -5,11 +6,13 @@
 
 #include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "support/collective_checks.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/ranks.h"
 
 namespace muster::comm {
@@ -94,7 +97,9 @@ TEST(ChooseBackend, RefusesWhatCannotBeAndSaysWhatToDo) {
 }
 
 TEST(Place, IsTheSameForThreadsAndCarriesNoSpaces) {
-  EXPECT_EQ(this_place(), this_place());
+  Place of_thread;
+  std::thread([&] { of_thread = this_place(); }).join();
+  EXPECT_EQ(of_thread, this_place());
   EXPECT_EQ(this_place().host.find_first_of(" \n"), std::string::npos);
   EXPECT_GT(this_place().host.size(), 20U);
 }
@@ -215,8 +220,7 @@ TEST(MakeGroup, ACollectiveOfAHostEndsWithWhatTheInterruptionThrows) {
     Group half = group.split(0, rank);
     ++met;
     if (rank == 2) {  // it does not come any more
-      while (met < 3)
-        system_clock().sleep_for(1ms);
+      EXPECT_TRUE(testing::eventually([&] { return met == 3; }));
       changed = true;
     } else {
       // The one as the other: a group that was split off has its parent's interruption.
@@ -224,8 +228,8 @@ TEST(MakeGroup, ACollectiveOfAHostEndsWithWhatTheInterruptionThrows) {
       ++interrupted;
       EXPECT_EQ(error.kind(), ErrorKind::kInterrupted) << error.what();
     }
-    while (interrupted < 2)  // nobody leaves before: that would end the others' waits as well
-      system_clock().sleep_for(1ms);
+    // Nobody leaves before: that would end the others' waits as well.
+    EXPECT_TRUE(testing::eventually([&] { return interrupted == 2; }));
   });
 }
 

@@ -1,3 +1,4 @@
+// Exactly the bytes that are asked for, for lengths around a block and every alignment.
 #include "muster/comm/copy.h"
 
 #include <gtest/gtest.h>

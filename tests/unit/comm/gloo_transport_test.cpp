@@ -106,6 +106,23 @@ TEST_F(GlooTransportTest, RefusesWhatCannotBeRight) {
   expect_error(ErrorKind::kInvalidInput, "no name", [&] { make_gloo_transport(bad); });
 }
 
+TEST_F(GlooTransportTest, AnInterruptionEndsAWaitAndIsToldToTheOthers) {
+  std::atomic<bool> superseded{false};
+  run_ranks(2, [&](int rank) {
+    GlooOptions mine = options(rank, 2);
+    if (rank == 0)
+      mine.interruption = [&] {
+        if (superseded) throw Error(ErrorKind::kPeerLost, "another generation has begun");
+      };
+    const auto transport = make_gloo_transport(mine);
+    int received = 0;
+    const auto receive = transport->receive(1 - rank, 1, room_of(received));
+    if (rank == 1) superseded = true;
+    expect_error(ErrorKind::kPeerLost, "another generation has begun",
+                 [&] { receive->wait(Deadline::after(std::chrono::hours(1))); });
+  });
+}
+
 TEST_F(GlooTransportTest, ListensOnLoopbackWhileConnectingAndNowhereAfterwards) {
   std::atomic<int> connected{0};
   run_ranks(2, [&](int rank) {
@@ -239,7 +256,7 @@ TEST_F(GlooTransportTest, LetsARankLeaveThatNobodyWaitsFor) {
     }
     while (!left)
       std::this_thread::yield();
-    system_clock().sleep_for(milliseconds(30));  // the watch has seen it
+    system_clock().sleep_for(milliseconds(30));  // sleeps: the watch has seen it, and nobody can be asked whether
     const int peer = 1 - rank;
     int value = 0;
     for (int i = 0; i < 20; ++i) {
@@ -378,17 +395,19 @@ TEST_F(GlooTransportTest, GivingUpALongMessageLetsGoOfItsMemory) {
 TEST_F(GlooTransportTest, AFinishedMessageMayBeForgotten) {
   run_ranks(2, [&](int rank) {
     const auto transport = make(rank, 2);
-    int value = 5;
+    int value = 0;
     if (rank == 0) {
+      const int told = 5;
       const auto receive = transport->receive(1, 1, room_of(value));
       {
-        const auto sent = transport->send(1, 1, bytes_of(value));
+        const auto sent = transport->send(1, 1, bytes_of(told));
         receive->wait(soon());  // whoever answers has got it
       }
     } else {
       transport->receive(0, 1, room_of(value))->wait(soon());
       transport->send(0, 1, bytes_of(value))->wait(soon());
     }
+    EXPECT_EQ(value, 5);
   });
 }
 

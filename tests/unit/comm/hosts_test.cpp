@@ -28,6 +28,7 @@
 #include "muster/comm/gloo_transport.h"
 #include "support/collective_checks.h"
 #include "support/command.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::comm {
@@ -239,7 +240,7 @@ TEST_F(TwoHosts, ARankThatWaitsForTheOtherHostIsNotBlamedByItsOwn) {
   for (int rank = 0; rank < 4; ++rank)
     ranks.push_back(start("group", rank, 4, rank / 2, [](Group group) {
       group.barrier();
-      if (group.rank() == 3) system_clock().sleep_for(700ms);
+      if (group.rank() == 3) system_clock().sleep_for(700ms);  // sleeps: it comes second
       if (group.rank() == 1) arm_failpoints("shm.round.after_wait=stop");
       return expect_loss_of(group, group.rank() < 2 ? "1" : "01", 2s);
     }));
@@ -255,9 +256,7 @@ TEST_F(TwoHosts, ACutLinkIsATimeOut) {
       if (group.rank() == 0) testing::spill(store_ / "ready", "1");
       return expect_loss_of(group, group.rank() < 2 ? "23" : "01", 2s);
     }));
-  const Deadline deadline = Deadline::after(20s);
-  while (!std::filesystem::exists(store_ / "ready") && !deadline.passed())
-    system_clock().sleep_for(5ms);
+  EXPECT_TRUE(testing::eventually([&] { return std::filesystem::exists(store_ / "ready"); }));
   EXPECT_TRUE(hosts_[1].ip("link set eth0 down"));
   for (Child& rank : ranks)
     EXPECT_EQ(rank.wait(), 0);

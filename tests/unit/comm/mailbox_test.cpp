@@ -1,3 +1,4 @@
+// Order by sender and tag, and messages that do not fit their receive.
 #include "muster/comm/mailbox.h"
 
 #include <gmock/gmock.h>

@@ -263,7 +263,7 @@ int meet_stopped_peer(const MpiWorld& world, Transport& transport) {
 int give_up_half_way(const MpiWorld& world, Transport& transport) {
   std::vector<std::byte> bytes(5 << 20);
   if (world.rank == 1) {
-    system_clock().sleep_for(std::chrono::seconds(20));
+    system_clock().sleep_for(std::chrono::seconds(20));  // sleeps: it is busy until the job is ended
     return 0;
   }
   try {
@@ -306,7 +306,7 @@ int run_scene(const std::string& scene) {
     transport->receive(1, 0, bytes)->wait(soon(60));
   }
   if (scene == "leave") {  // rank 1 is still at work when the others end
-    if (world.rank == 1) system_clock().sleep_for(std::chrono::seconds(60));
+    if (world.rank == 1) system_clock().sleep_for(std::chrono::seconds(60));  // sleeps: until the job is ended
     return 0;
   }
   return 97;

@@ -220,9 +220,13 @@ TEST_F(NetworkBackendTest, TellsEveryRankWhoCalledWhat) {
 
 TEST_F(NetworkBackendTest, TellsMismatchWithARankThatIsMissing) {
   std::latch others_gone(2);
+  std::latch first_calls(1);
   run_ranks(3, [&](int rank) {
     Group group = make_group(rank, 3);
-    // Rank 1 waits for rank 2 first: rank 0 has to have called by the end of that, on a busy machine too.
+    // Rank 1 waits for rank 2 first: rank 0 has to have called by the end of that, on a busy machine too. So its time
+    // begins when rank 0 is there.
+    if (rank == 0) first_calls.count_down();
+    if (rank == 1) first_calls.wait();
     const Deadline deadline = Deadline::after(seconds(2));
     std::vector<float> data(3);
     if (rank == 0) expect_mismatch(group, [&](Group& g) { g.barrier(deadline); }, {"rank 2: has not called"});

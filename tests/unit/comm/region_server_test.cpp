@@ -1,3 +1,4 @@
+// Regions handed over between processes; strangers, garbage and stopped servers written by hand.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

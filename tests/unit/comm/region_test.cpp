@@ -1,3 +1,4 @@
+// Shared memory between processes: sealed, untouched until used, refused when it is not what it should be.
 #include "muster/comm/region.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// The last note counts, and readers beside a writer never see half of one.
 #include "muster/comm/shared_note.h"
 
 #include <memory>

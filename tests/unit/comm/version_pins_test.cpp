@@ -1,3 +1,4 @@
+// Pins of the living hold, pins of the dead do not, and neither loses a race against commits.
 #include "muster/comm/version_pins.h"
 
 #include <gmock/gmock.h>
@@ -78,6 +79,7 @@ TEST_F(VersionPinsTest, WakeTheUpdateThatWaitsForThem) {
   std::optional<VersionPin> pin(arena_->pin());
   flip();
   std::thread reader([&] {
+    // sleeps: most likely the update waits by then; right in any case
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     pin.reset();
   });

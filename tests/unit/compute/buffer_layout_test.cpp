@@ -1,3 +1,4 @@
+// Lanes' buffers become one by the weighted mean and the tree; what no lane changed never drifts.
 #include "muster/compute/buffer_layout.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// The coefficient at, below and far above the norm; torch's own is in clipping_torch_test.
 #include "muster/compute/clipping.h"
 
 #include <gtest/gtest.h>

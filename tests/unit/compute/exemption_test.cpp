@@ -1,3 +1,4 @@
+// Which shapes each rule spares, and its words.
 #include "muster/compute/exemption.h"
 
 #include <gmock/gmock.h>

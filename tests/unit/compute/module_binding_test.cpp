@@ -1,3 +1,4 @@
+// A module on flat memory against the same module of plain LibTorch.
 #include "muster/compute/module_binding.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The fast reductions against the definition of the tree, one element at a time, for sizes around tile and block.
 #include "muster/compute/reduce.h"
 
 #include <gtest/gtest.h>
@@ -53,6 +54,110 @@ void expect_tree(const std::vector<const float*>& lanes, std::size_t offset, std
     ASSERT_EQ(std::bit_cast<std::uint32_t>(sum[i]),
               std::bit_cast<std::uint32_t>(tree(lanes, 0, lanes.size(), offset + i).sum))
         << lanes.size() << " lanes, element " << i;
+  }
+}
+
+// Whether [lo, hi) is a node of the tree over [from, to).
+bool is_node(std::size_t from, std::size_t to, std::size_t lo, std::size_t hi) {
+  if (from == lo && to == hi) return true;
+  if (to - from <= 1 || lo < from || hi > to) return false;
+  std::size_t power = 1;
+  while (power * 2 < to - from)
+    power *= 2;
+  return is_node(from, from + power, lo, hi) || is_node(from + power, to, lo, hi);
+}
+
+TEST(Subtrees, AreTheFewestNodesThatCoverARange) {
+  EXPECT_EQ(subtrees_of(8, 0, 8), (std::vector<Subtree>{{0, 8}}));
+  EXPECT_EQ(subtrees_of(8, 1, 7), (std::vector<Subtree>{{1, 2}, {2, 4}, {4, 6}, {6, 7}}));
+  EXPECT_EQ(subtrees_of(7, 4, 7), (std::vector<Subtree>{{4, 7}}));
+  EXPECT_EQ(subtrees_of(5, 2, 2), std::vector<Subtree>());
+  for (std::size_t lanes = 1; lanes <= 20; ++lanes) {
+    for (std::size_t first = 0; first <= lanes; ++first) {
+      for (std::size_t last = first; last <= lanes; ++last) {
+        std::size_t next = first;
+        const std::vector<Subtree> found = subtrees_of(lanes, first, last);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].first, next);
+          EXPECT_LT(found[i].first, found[i].last);
+          EXPECT_TRUE(is_node(0, lanes, found[i].first, found[i].last)) << lanes << ": " << found[i].first;
+          // Two that were the halves of a node would be that node.
+          if (i > 0) {
+            EXPECT_FALSE(is_node(0, lanes, found[i - 1].first, found[i].last));
+          }
+          next = found[i].last;
+        }
+        EXPECT_EQ(next, last);
+      }
+    }
+  }
+}
+
+// What hosts with these borders between their lanes give together.
+void expect_hosts_give_the_tree(const std::vector<const float*>& lanes, const std::vector<std::size_t>& borders,
+                                std::size_t count) {
+  std::vector<std::vector<float>> sums;
+  sums.reserve(lanes.size());
+  std::vector<TreePart> parts;
+  for (std::size_t host = 0; host + 1 < borders.size(); ++host) {
+    for (const Subtree& part : subtrees_of(lanes.size(), borders[host], borders[host + 1])) {
+      std::vector<float>& scratch = sums.emplace_back(count, -1.0F);
+      const auto own = std::span(lanes).subspan(part.first, part.last - part.first);
+      const std::span<const float> sum = reduce_lanes(own, 0, scratch);
+      parts.push_back({part, sum.empty() ? nullptr : sum.data()});
+    }
+  }
+  std::vector<float> scratch(count, -1);
+  const std::span<const float> sum = reduce_parts(parts, lanes.size(), scratch);
+  const bool present = tree(lanes, 0, lanes.size(), 0).present;
+  ASSERT_EQ(sum.size(), present ? count : 0);
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(sum[i]), std::bit_cast<std::uint32_t>(tree(lanes, 0, lanes.size(), i).sum))
+        << lanes.size() << " lanes, element " << i;
+  }
+}
+
+TEST(Subtrees, GiveTheBitsOfOneHostForEveryDivisionAmongUpToFour) {
+  constexpr std::size_t kCount = 3;
+  for (std::size_t count = 1; count <= 16; ++count) {
+    const Lanes all(count, kCount);
+    // All lanes there; every third absent; only some of the middle; one at the end; none.
+    for (const std::uint32_t absent : {0U, 0x9249U, 0xf00fU, 0x7fffU >> (16 - count), 0xffffU}) {
+      std::vector<const float*> lanes = all.pointers;
+      for (std::size_t lane = 0; lane < count; ++lane) {
+        if ((absent >> lane & 1) != 0) lanes[lane] = nullptr;
+      }
+      for (std::size_t a = 0; a <= count; ++a) {
+        for (std::size_t b = a; b <= count; ++b) {
+          for (std::size_t c = b; c <= count; ++c) {
+            expect_hosts_give_the_tree(lanes, {0, a, b, c, count}, kCount);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Subtrees, OwnLanesAndSumsOfOthersMix) {
+  constexpr std::size_t kCount = 2000;  // more than a tile
+  const Lanes all(11, kCount);
+  std::vector<float> scratch(kCount);
+  for (std::size_t first = 0; first <= 11; ++first) {
+    std::vector<std::vector<float>> sums;
+    sums.reserve(11);
+    std::vector<TreePart> parts;
+    for (std::size_t lane = 0; lane < first; ++lane)
+      parts.push_back({{lane, lane + 1}, all.pointers[lane]});
+    for (const Subtree& part : subtrees_of(11, first, 11)) {
+      sums.emplace_back(kCount);
+      const auto own = std::span(all.pointers).subspan(part.first, part.last - part.first);
+      parts.push_back({part, reduce_lanes(own, 0, sums.back()).data()});
+    }
+    const std::span<const float> sum = reduce_parts(parts, 11, scratch);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(sum[i]), std::bit_cast<std::uint32_t>(tree(all.pointers, 0, 11, i).sum));
+    }
   }
 }
 

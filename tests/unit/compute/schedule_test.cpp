@@ -1,3 +1,4 @@
+// Every schedule against its closed formula, with exact values at its ends.
 #include "muster/compute/schedule.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// An update in slices and lanes against one in a single piece; interrupted anywhere and done again it gives the same
+// bits.
 #include "muster/compute/slice_update.h"
 
 #include <cmath>
@@ -52,21 +54,24 @@ struct Host {
   }
   UpdateRule rule(std::optional<double> clip = std::nullopt) const { return {optimizer.get(), 0.1, clip, rules}; }
 
-  // One step over the given slices, phase by phase.
+  // One step over the given slices, stage by stage.
   Verdict step(const std::vector<BlockRange>& slices, std::optional<double> clip = std::nullopt) {
     std::vector<BlockSum> records(layout.blocks().size());
     std::vector<Norms> norms(layout.blocks().size());
+    std::vector<std::uint8_t> marks;
+    const std::vector<LaneGradient> gradients = lanes();
+    const LaneGradient sum = sum_of(gradients, version(1).parameters, layout.tensors().size(), marks);
     for (const BlockRange& slice : slices)
-      reduce_slice(layout, lanes(), slice, version(1), records);
+      sum_and_examine_slice(layout, gradients, sum, slice, version(1).parameters, records);
     const Verdict verdict = judge_step(records, clip);
     if (!verdict.apply) return verdict;
     if (optimizer->needs_norms()) {
       for (const BlockRange& slice : slices) {
-        measure_slice(layout, lanes(), rule(clip), verdict, slice, version(0), version(1), norms);
+        measure_slice(layout, sum, rule(clip), verdict, slice, version(0), norms);
       }
     }
     for (const BlockRange& slice : slices) {
-      update_slice(layout, lanes(), rule(clip), verdict, slice, version(0), version(1), norms);
+      update_slice(layout, sum, rule(clip), verdict, slice, version(0), version(1), norms);
     }
     return verdict;
   }
@@ -201,6 +206,52 @@ TEST(SliceUpdateGradients, LanesThatOverflowOnlyTogetherSkipTheStep) {
   EXPECT_FALSE(host.step({host.whole()}).apply);
 }
 
+// Sums may come from elsewhere between the two, so each has to be whole by itself.
+TEST(SliceStages, SumAndExamineOneAfterTheOtherGiveTheBitsOfBothAtOnce) {
+  const std::vector<model::TensorInfo> tensors{{"large", {100000}}, {"rare", {300}}, {"absent", {20}}};
+  for (const std::size_t lane_count : {1, 2, 3, 7}) {
+    Host host(tensors, Sgd{}, lane_count);
+    for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      const std::string& name = host.layout.tensors()[tensor].name;
+      for (std::size_t lane = 0; lane < lane_count; ++lane)
+        host.present[lane][tensor] = name == "large" || (name == "rare" && lane + 1 == lane_count) ? 1 : 0;
+    }
+    const std::vector<LaneGradient> lanes = host.lanes();
+    const std::size_t blocks = host.layout.blocks().size();
+    ASSERT_GT(blocks, 5U) << "more than stay in the caches together";
+    constexpr float kUntouched = 99.0F;
+
+    std::vector<float> fused(host.layout.size(), kUntouched);
+    std::vector<BlockSum> fused_records(blocks);
+    std::vector<std::uint8_t> fused_marks;
+    sum_and_examine_slice(host.layout, lanes, sum_of(lanes, fused, tensors.size(), fused_marks), host.whole(), fused,
+                          fused_records);
+
+    // All sums first, in slices of one block, then all records in two halves, the last one first.
+    std::vector<float> sums(host.layout.size(), kUntouched);
+    std::vector<BlockSum> records(blocks);
+    for (std::size_t block = 0; block < blocks; ++block)
+      sum_slice(host.layout, lanes, {block, block + 1}, sums);
+    std::vector<std::uint8_t> marks;
+    const LaneGradient sum{sums.data(), sum_of(lanes, sums, tensors.size(), marks).present};
+    examine_slice(host.layout, sum, {blocks / 2, blocks}, records);
+    examine_slice(host.layout, sum, {0, blocks / 2}, records);
+
+    for (std::size_t block = 0; block < blocks; ++block) {
+      EXPECT_EQ(records[block].squares, fused_records[block].squares) << lane_count << " lanes, block " << block;
+      EXPECT_EQ(records[block].finite, fused_records[block].finite);
+    }
+    // With one lane nothing is summed at once: the lane itself is the sum.
+    const std::vector<float>& expected = lane_count == 1 ? host.gradients[0] : fused;
+    for (const model::TensorSlot& slot : host.layout.tensors()) {
+      const bool absent = slot.name == "absent";
+      for (std::uint64_t i = slot.offset; i < slot.offset + slot.count; ++i)
+        ASSERT_EQ(sums[i], absent ? kUntouched : expected[i]) << slot.name << ", " << lane_count << " lanes";
+    }
+    EXPECT_EQ(judge_step(records, 1.0).gradient_scale, judge_step(fused_records, 1.0).gradient_scale);
+  }
+}
+
 TEST(JudgeStep, ClipsOnlyWhatIsTooLong) {
   const std::vector<BlockSum> records{{9.0, true}, {16.0, true}};
   EXPECT_DOUBLE_EQ(judge_step(records, std::nullopt).gradient_norm, 5.0);
@@ -236,8 +287,8 @@ TEST(SliceUpdateAtOnce, GivesTheBitsOfPhases) {
       std::vector<BlockSum> records(at_once.layout.blocks().size());
       const std::size_t half = records.size() / 2;
       for (const BlockRange slice : {BlockRange{0, half}, BlockRange{half, records.size()}})
-        reduce_and_update_slice(at_once.layout, at_once.lanes(), at_once.rule(), slice, at_once.version(0),
-                                at_once.version(1), records);
+        update_slice_at_once(at_once.layout, at_once.lanes(), at_once.rule(), slice, at_once.version(0),
+                             at_once.version(1), records);
       const Verdict verdict = judge_step(records, std::nullopt);
       EXPECT_TRUE(verdict.apply);
       EXPECT_EQ(verdict.gradient_norm, expected.gradient_norm);
@@ -246,8 +297,8 @@ TEST(SliceUpdateAtOnce, GivesTheBitsOfPhases) {
       EXPECT_EQ(at_once.versions[1].updates, phases.versions[1].updates);
       const std::size_t last = at_once.layout.tensors().size() - 1;  // "large": tensors lie in backward order
       at_once.gradients[lanes - 1][at_once.layout.tensors()[last].offset + 7] = std::numeric_limits<float>::infinity();
-      reduce_and_update_slice(at_once.layout, at_once.lanes(), at_once.rule(), at_once.whole(), at_once.version(0),
-                              at_once.version(1), records);
+      update_slice_at_once(at_once.layout, at_once.lanes(), at_once.rule(), at_once.whole(), at_once.version(0),
+                           at_once.version(1), records);
       EXPECT_FALSE(judge_step(records, std::nullopt).apply);
     }
   }

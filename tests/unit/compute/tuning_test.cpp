@@ -1,3 +1,4 @@
+// Patterns that overlap, that thaw, and that fit nothing.
 #include "muster/compute/tuning.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Processes that write where they may only read, and what is said of it before they end.
 #include "muster/compute/write_guard.h"
 
 #include <gmock/gmock.h>

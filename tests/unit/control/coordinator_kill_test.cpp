@@ -12,6 +12,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/control_client.h"
 #include "support/command.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::control {
@@ -35,9 +36,10 @@ TEST(CoordinatorKill, NoAcknowledgedCommandIsLostAndNoneTakesEffectTwice) {
   for (int round = 0; round < 6; ++round) {
     Command coordinator({COORDINATOR_PROCESS, folder.path().string()});
     const ControlClient client(folder.path());
-    const Deadline start = Deadline::after(std::chrono::seconds(60));
-    while ((!client.record().lease() || client.record().lease()->epoch == epoch) && !start.passed())
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_TRUE(testing::eventually([&] {
+      const auto lease = client.record().lease();
+      return lease && lease->epoch != epoch;
+    })) << "no coordinator takes the job";
     epoch = client.record().lease()->epoch;
     // What got no answer is sent again as it was.
     for (const Sent& sent : unknown) {
@@ -46,7 +48,7 @@ TEST(CoordinatorKill, NoAcknowledgedCommandIsLostAndNoneTakesEffectTwice) {
     }
     unknown.clear();
     std::thread killer([pid = coordinator.pid(), wait = std::chrono::microseconds(20'000 + chance.below(60'000))] {
-      std::this_thread::sleep_for(wait);
+      std::this_thread::sleep_for(wait);  // sleeps: the kill falls anywhere among the commands
       ::kill(pid, SIGKILL);
     });
     for (int i = 0; unknown.empty(); ++i) {

@@ -1,3 +1,4 @@
+// Coordinators that take over, are fenced off and race each other, on a real store.
 #include "muster/control/job_record.h"
 
 #include <gmock/gmock.h>
@@ -50,8 +51,8 @@ TEST_F(JobRecordTest, NewRecordHasNothing) {
 
 TEST_F(JobRecordTest, WhatTheLeaderWritesOthersRead) {
   const auto leader = led();
-  const Membership membership{
-      3, {{0, this_process(), 0, MemberState::kRunning}, {1, kNobody, 5, MemberState::kQuarantined}}, {{0, "@arena"}}};
+  const Membership membership{3,
+                              {{0, this_process(), 0, WorkerState::kRunning}, {1, kNobody, 5, WorkerState::kStopped}}};
   const Standing standing{JobPhase::kRunning, "because", 12, 100};
   leader->put_membership(membership);
   leader->put_standing(standing);
@@ -64,6 +65,19 @@ TEST_F(JobRecordTest, WhatTheLeaderWritesOthersRead) {
   EXPECT_EQ(reader.standing(), standing);
   EXPECT_EQ(reader.endpoint(), "unix-abstract:x");
   EXPECT_EQ(reader.lease()->holder, this_process());
+}
+
+TEST_F(JobRecordTest, WhatIsKnownOfOtherHostsIsForTheNextCoordinatorAndNotForTheNextLifeOfTheRun) {
+  const auto record = led();
+  EXPECT_EQ(record->cluster(), std::nullopt);
+  const LedCluster cluster{"job", 3, "10.0.0.1:7400", "unix-abstract:name,/token", "eth0", {"--quiet"}};
+  record->put_cluster(cluster);
+  EXPECT_EQ(record->cluster(), cluster);
+  EXPECT_EQ(record->served_in(), "");
+  record->put_endpoint("unix-abstract:other");
+  EXPECT_EQ(record->served_in(), process_space());
+  record->begin({}, {});
+  EXPECT_EQ(record->cluster(), std::nullopt);
 }
 
 TEST_F(JobRecordTest, GenerationNeverGoesBackAlsoWhenResumed) {
@@ -271,9 +285,8 @@ TEST_F(JobRecordTest, RefusesRequestIdsThatAreNoWords) {
 
 TEST_F(JobRecordTest, DamagedValuesAreNamed) {
   const auto raw = store();
-  for (const char* value :
-       {"", "[]", "{}", R"({"generation":-1,"members":[],"arenas":[]})", R"({"generation":1,"members":{},"arenas":[]})",
-        R"({"generation":1,"members":[{"rank":0}],"arenas":[]})"}) {
+  for (const char* value : {"", "[]", "{}", R"({"generation":-1,"members":[]})", R"({"generation":1,"members":{}})",
+                            R"({"generation":1})", R"({"generation":1,"members":[{"rank":0}]})"}) {
     raw->put("job/membership", value);
     const Error error = error_of([&] { JobRecord(store()).membership(); });
     EXPECT_EQ(error.kind(), ErrorKind::kDamaged) << value;

@@ -1,3 +1,4 @@
+// Verdicts from views that are written down, and watches over a process that looks as told.
 #include "muster/control/liveness.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Decisions from snapshots of seats, with their reasons; time is a number.
 #include "muster/control/membership.h"
 
 #include <gmock/gmock.h>
@@ -11,37 +12,41 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-SeatView seat(SeatState state) {
-  SeatView view;
-  view.state = state;
-  return view;
+const Clock::Instant kNow{24h};
+
+Worker seat(WorkerState state) {
+  Worker worker;
+  worker.state = state;
+  worker.started = kNow;
+  return worker;
 }
-SeatView empty_after(int failures, std::chrono::nanoseconds since) {
-  SeatView view;
-  view.failures = failures;
-  view.since_failure = since;
-  return view;
+Worker empty_after(int failures, std::chrono::nanoseconds since) {
+  Worker worker;
+  worker.failures = failures;
+  worker.failed = kNow - since;
+  return worker;
 }
-SeatView lost() {
-  SeatView view = empty_after(1, 0ns);
-  view.lost = true;
-  return view;
+Worker lost() {
+  Worker worker = empty_after(1, 0ns);
+  worker.lost = true;
+  return worker;
 }
-const SeatView kEmptySeat = seat(SeatState::kEmpty);
-const SeatView kStartingSeat = seat(SeatState::kStarting);
-const SeatView kReadySeat = seat(SeatState::kReady);
-const SeatView kMemberSeat = seat(SeatState::kMember);
+const Worker kEmptySeat = seat(WorkerState::kEmpty);
+const Worker kStartingSeat = seat(WorkerState::kStarting);
+const Worker kReadySeat = seat(WorkerState::kReady);
+const Worker kMemberSeat = seat(WorkerState::kRunning);
 
 // A job that trains: it is in a generation and has an arena.
-JobView training(int target, std::vector<SeatView> seats) {
+JobView training(int target, std::vector<Worker> seats) {
   JobView job;
+  job.now = kNow;
   job.generation = 3;
   job.target = target;
-  job.seats = std::move(seats);
+  job.workers = std::move(seats);
   job.arena = true;
   return job;
 }
-JobView beginning(int target, std::vector<SeatView> seats) {
+JobView beginning(int target, std::vector<Worker> seats) {
   JobView job = training(target, std::move(seats));
   job.generation = 0;
   return job;
@@ -69,9 +74,9 @@ TEST(Membership, NothingToDoHasNoReason) {
 TEST(Membership, EmptySeatsAreFilledFromTheFirstUpToTheTarget) {
   JobView job;
   job.target = 3;
-  job.seats.resize(4);
+  job.workers.resize(4);
   EXPECT_THAT(decide_members(job).start, ElementsAre(0, 1, 2));
-  job.seats[1].state = SeatState::kStarting;
+  job.workers[1].state = WorkerState::kStarting;
   EXPECT_THAT(decide_members(job).start, ElementsAre(0, 2));
   job.target = 0;
   EXPECT_THAT(decide_members(job).start, IsEmpty());
@@ -87,7 +92,7 @@ TEST(Membership, ASeatThatFailsIsLeftEmptyForAWhileAndAnotherIsTaken) {
 }
 
 TEST(Membership, WhoHasLeftInGoodOrderIsNotReplacedAndOthersAre) {
-  SeatView left = kEmptySeat;
+  Worker left = kEmptySeat;
   left.done = true;
   EXPECT_THAT(decide_members(training(3, {kMemberSeat, left, kEmptySeat})).start, ElementsAre(2));
   EXPECT_THAT(decide_members(training(2, {kMemberSeat, left, kEmptySeat})).start, IsEmpty()) << "nor by another seat";
@@ -98,11 +103,11 @@ TEST(Membership, WhoHasLeftInGoodOrderIsNotReplacedAndOthersAre) {
 TEST(Membership, TheFirstGenerationWaitsForThoseThatStart) {
   JobView job = beginning(3, {kReadySeat, kReadySeat, kStartingSeat});
   EXPECT_FALSE(decide_members(job).new_generation);
-  job.seats[2].since_start = kGathering;
+  job.workers[2].started = kNow - kGathering;
   MembershipDecision decision = decide_members(job);
   EXPECT_TRUE(decision.new_generation) << "but not for ever";
   EXPECT_EQ(decision.members, 0b011U);
-  job.seats[2] = kReadySeat;
+  job.workers[2] = kReadySeat;
   decision = decide_members(job);
   EXPECT_TRUE(decision.new_generation);
   EXPECT_EQ(decision.members, 0b111U);
@@ -152,9 +157,9 @@ TEST(Membership, AllIsLostWhenOthersWouldFailAsWell) {
   job.failed = true;
   EXPECT_TRUE(decide_members(job).all_lost);
   EXPECT_THAT(decide_members(job).start, IsEmpty());
-  job.seats[0] = kMemberSeat;
+  job.workers[0] = kMemberSeat;
   EXPECT_FALSE(decide_members(job).all_lost) << "somebody still trains";
-  job.seats[0] = lost();
+  job.workers[0] = lost();
   job.finishing = true;
   EXPECT_FALSE(decide_members(job).all_lost) << "the job is done";
 }
@@ -171,7 +176,7 @@ TEST(Membership, AJobWhoseWorkersCannotBeginEnds) {
 }
 
 TEST(Membership, ThoseThatDoNotTrainYetGoFirstThenTheLast) {
-  const std::vector<SeatView> seats{kStartingSeat, kMemberSeat, kReadySeat, kMemberSeat, kStartingSeat};
+  const std::vector<Worker> seats{kStartingSeat, kMemberSeat, kReadySeat, kMemberSeat, kStartingSeat};
   EXPECT_THAT(decide_members(training(4, seats)).evict, ElementsAre(4));
   EXPECT_THAT(decide_members(training(2, seats)).evict, ElementsAre(4, 0, 2));
   EXPECT_THAT(decide_members(training(1, seats)).evict, ElementsAre(4, 0, 2, 3));
@@ -187,17 +192,17 @@ TEST(Membership, WhoIsOneTooManyIsNotLetIn) {
 TEST(Membership, WhoWasToldToGoIsNotCountedTwice) {
   // It takes a while to die: meanwhile nobody else has to go in its place, and nobody comes.
   JobView job = training(2, {kReadySeat, kMemberSeat, kMemberSeat, kEmptySeat});
-  job.seats[0].leaving = true;
+  job.workers[0].leaving = true;
   MembershipDecision decision = decide_members(job);
   EXPECT_THAT(decision.evict, IsEmpty());
   EXPECT_THAT(decision.start, IsEmpty());
   EXPECT_FALSE(decision.new_generation);
-  job.seats[0] = kMemberSeat;
-  job.seats[0].leaving = true;
+  job.workers[0] = kMemberSeat;
+  job.workers[0].leaving = true;
   decision = decide_members(job);
   EXPECT_THAT(decision.evict, IsEmpty());
   // A generation needs confirmed deaths: until then it is a member.
-  job.seats[2] = lost();
+  job.workers[2] = lost();
   EXPECT_EQ(decide_members(job).members, 0b011U);
 }
 
@@ -210,12 +215,12 @@ TEST(Membership, AJobThatFinishesStartsAndAdmitsNobody) {
   EXPECT_THAT(decision.start, IsEmpty());
   job.target = 0;
   EXPECT_THAT(decide_members(job).evict, IsEmpty());
-  job.seats[3] = kEmptySeat;
+  job.workers[3] = kEmptySeat;
   EXPECT_FALSE(decide_members(job).new_generation);
 }
 
 TEST(Membership, ThereCanBe64Seats) {
-  const MembershipDecision decision = decide_members(beginning(64, std::vector<SeatView>(64, kReadySeat)));
+  const MembershipDecision decision = decide_members(beginning(64, std::vector<Worker>(64, kReadySeat)));
   EXPECT_EQ(decision.members, ~std::uint64_t{0});
 }
 

@@ -1,3 +1,4 @@
+// Maps over servers that come, go, leave and die while others fill: nothing that one has is lost.
 #include "muster/control/server_map.h"
 
 #include <algorithm>
@@ -45,6 +46,67 @@ TEST(ServerMap, CopiesAreOnDifferentServersAndLoadsAreBounded) {
   // 400 copies on 4 servers, at most a quarter above the fair share.
   EXPECT_LE(*std::max_element(load.begin(), load.end()), 125);
   EXPECT_TRUE(map.filling().empty());
+}
+
+// As many on each of them, in turn.
+std::vector<ServerSeat> servers_on(std::size_t count, std::size_t hosts) {
+  std::vector<ServerSeat> seats = servers(count);
+  for (std::size_t i = 0; i < count; ++i)
+    seats[i].host = "host-" + std::to_string(i % hosts);
+  return seats;
+}
+
+// Whether holders of a chunk are on different hosts, of every chunk.
+bool apart(const ServerMap& map) {
+  for (const std::vector<ChunkHolder>& holders : map.chunks) {
+    std::set<std::string> hosts;
+    for (const ChunkHolder& holder : holders)
+      hosts.insert(map.servers[holder.server].host);
+    if (hosts.size() != holders.size()) return false;
+  }
+  return true;
+}
+
+TEST(ServerMap, CopiesAreOnDifferentHosts) {
+  struct Row {
+    std::size_t servers;
+    std::size_t hosts;
+    std::uint32_t copies;
+  };
+  for (const Row& row : {Row{2, 2, 2}, Row{4, 2, 2}, Row{5, 2, 2}, Row{3, 3, 3}, Row{8, 3, 2}, Row{9, 3, 3}}) {
+    const ServerMap map = first_map(kChunks, row.copies, servers_on(row.servers, row.hosts));
+    EXPECT_TRUE(apart(map)) << row.servers << " servers on " << row.hosts << " hosts, " << row.copies << " copies";
+    std::set<std::string> with_primaries;
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      EXPECT_EQ(holders_of(map, chunk).size(), row.copies);
+      with_primaries.insert(map.servers[*map.primary(chunk)].host);
+    }
+    EXPECT_EQ(with_primaries.size(), row.hosts) << "all hosts order updates";
+  }
+}
+
+TEST(ServerMap, WithFewerHostsThanCopiesTheyAreOnDifferentServersStill) {
+  const ServerMap map = first_map(kChunks, 3, servers_on(6, 2));
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+    EXPECT_EQ(holders_of(map, chunk).size(), 3U);
+    std::set<std::string> hosts;
+    for (const std::uint32_t server : holders_of(map, chunk))
+      hosts.insert(map.servers[server].host);
+    EXPECT_EQ(hosts.size(), 2U) << "both";
+  }
+}
+
+TEST(ServerMap, ALostHostLosesNoChunkAndCopiesAreApartAgain) {
+  const ServerMap before = first_map(kChunks, 2, servers_on(6, 3));
+  std::vector<ServerSeat> seats = servers_on(6, 3);
+  for (ServerSeat& seat : seats)
+    if (seat.host == "host-1") seat = {};
+  const ServerMap without = next_map(before, seats);
+  EXPECT_TRUE(without.lost().empty());
+  for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk)
+    EXPECT_TRUE(before.holds(chunk, *without.primary(chunk))) << "the primary has it";
+  const ServerMap settled = settled_map(without);
+  EXPECT_TRUE(apart(settled));
 }
 
 TEST(ServerMap, AServerThatComesMovesAboutItsShareOfTheChunks) {
@@ -201,7 +263,7 @@ TEST(ServerMap, ServersThatLeaveTogetherLeaveEverythingToTheLast) {
 TEST(ServerMap, IsTheSameAsTextAndDamageIsRefused) {
   std::vector<ServerSeat> seats = servers(3);
   const ServerMap first = first_map(20, 2, seats);
-  seats[2] = {"x", 4};
+  seats[2] = {"x", 4, "far"};
   const ServerMap map = next_map(first, seats, {1});
   const ServerMap read = ServerMap::from_text(map.to_text());
   EXPECT_EQ(read.chunks, map.chunks);

@@ -1,3 +1,4 @@
+// The SQLite store against kills, full disks, flipped bytes and other processes.
 #include "muster/control/store.h"
 
 #include <gmock/gmock.h>
@@ -280,6 +281,7 @@ TEST(SqliteStoreFaults, KilledWriterLosesNothingItAcknowledged) {
     // Killed at another place each time: some writes later, and a moment that falls anywhere inside a write.
     for (int i = 0; i <= round % 4; ++i)
       ASSERT_EQ(::read(ends[0], &acknowledged, sizeof acknowledged), static_cast<ssize_t>(sizeof acknowledged));
+    // sleeps: that moment
     std::this_thread::sleep_for(std::chrono::microseconds(397 * round));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);

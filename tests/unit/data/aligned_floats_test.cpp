@@ -1,3 +1,4 @@
+// Alignment, growth and moves of the batch's memory.
 #include "muster/data/aligned_floats.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Archives and folders of arrays as samples; damaged ones are found before they cost memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

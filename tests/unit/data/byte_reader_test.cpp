@@ -1,3 +1,4 @@
+// The same bytes plain, gzipped and by zstd, whole, cut and altered.
 #include "muster/data/byte_reader.h"
 
 #include <gtest/gtest.h>

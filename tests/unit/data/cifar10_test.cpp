@@ -1,3 +1,4 @@
+// Records made here, in order; sizes and labels that cannot be are refused by file.
 #include "muster/data/cifar10.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Records across the ends of buffers of every size, with quotes and line ends of all kinds.
 #include "muster/data/csv_reader.h"
 
 #include <gmock/gmock.h>

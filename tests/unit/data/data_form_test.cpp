@@ -1,3 +1,4 @@
+// Through JSON and back; forms that contradict themselves are refused by their place.
 #include "muster/data/data_form.h"
 
 #include <gmock/gmock.h>

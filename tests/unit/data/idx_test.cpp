@@ -1,3 +1,4 @@
+// Files made here, plain and compressed, then every prefix, flipped bit and impossible size of them.
 #include "muster/data/idx.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Normalised pixels against the formula, and what the measured normalisation gives.
 #include "muster/data/image_dataset.h"
 
 #include "support.h"

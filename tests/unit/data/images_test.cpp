@@ -1,3 +1,4 @@
+// Statistics against the two-pass formula, up to sums that nearly overflow.
 #include "muster/data/images.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Files as users bring them, and what is found out about each.
 #include "muster/data/inspect.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Every sample in one lane, for all small shapes and for numbers at the edge of 64 bits.
 #include "muster/data/lane_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Honest ledgers are proved; every flipped byte, lost record and forged sample is found.
 #include "muster/data/ledger.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Batches with and without threads, with errors, time-outs and takers that come in any order.
 #include "muster/data/loader.h"
 
 #include <array>

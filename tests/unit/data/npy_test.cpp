@@ -1,3 +1,4 @@
+// Headers and elements as NumPy writes them, and all that it does not.
 #include "muster/data/npy.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Against the C library, on cases by hand and on many random numbers.
 #include "muster/data/number.h"
 
 #include <gtest/gtest.h>

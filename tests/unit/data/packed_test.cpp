@@ -1,3 +1,4 @@
+// Packed and read back bit by bit; damaged shards are refused and damaged records named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

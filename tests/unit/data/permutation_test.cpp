@@ -1,3 +1,4 @@
+// A bijection for every size, even by statistics, and with the bits of the first release.
 #include "muster/data/permutation.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Files that shrink or claim too much while they are read.
 #include "muster/data/read_file.h"
 
 #include <limits>

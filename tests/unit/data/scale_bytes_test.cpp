@@ -1,3 +1,4 @@
+// The vector loop against the formula, for every byte at every place of a block.
 #include "muster/data/scale_bytes.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The table of sources, and what all of them promise of their two sets.
 #include "muster/data/sources.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Parts of a split hold every sample once and depend on the seed alone.
 #include "muster/data/subset.h"
 
 #include <limits>

@@ -1,3 +1,4 @@
+// Samples by number alone, their statistics, and that a class can be learnt from them.
 #include "muster/data/synthetic.h"
 
 #include <cmath>

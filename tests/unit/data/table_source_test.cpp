@@ -1,3 +1,4 @@
+// Tables as samples against numbers worked out by hand; held-out rows never enter a scale.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

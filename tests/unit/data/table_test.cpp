@@ -1,3 +1,4 @@
+// What columns are taken for, declared or inferred, and what is said of rows that do not fit.
 #include "muster/data/table.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Tokens, vocabularies and windows, and that held-out parts do not reach into training.
 #include "muster/data/text.h"
 
 #include <gmock/gmock.h>

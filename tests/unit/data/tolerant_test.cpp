@@ -1,3 +1,4 @@
+// Damaged samples and what stands for them, up to the limit and beyond.
 #include "muster/data/tolerant.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Real processes: exit codes, signals, groups, orphans, and signals that come before a child is itself.
 #include "muster/launch/child_process.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/process.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::launch {
@@ -23,12 +25,9 @@ Command shell(const std::string& script) {
 }
 
 Ending ending_of(ChildProcess& child) {
-  const Deadline deadline = Deadline::after(60s);
-  while (!deadline.passed()) {
-    if (const auto ending = child.poll()) return *ending;
-    system_clock().sleep_for(1ms);
-  }
-  throw std::runtime_error("the child did not end");
+  if (!muster::testing::eventually([&] { return child.poll().has_value(); }))
+    throw std::runtime_error("the child did not end");
+  return *child.poll();
 }
 
 TEST(ChildProcess, ItsExitCodeAndItsSignalAreToldApart) {
@@ -79,17 +78,13 @@ TEST(ChildProcess, EndsWhenItsParentIsKilled) {
                              (folder / "pid.new").string() + "' '" + (folder / "pid").string() + "' && exec sleep 600";
   const int status = muster::testing::status_of_child([&] {
     ChildProcess child(shell(script));
-    while (!std::filesystem::exists(folder / "pid"))
-      system_clock().sleep_for(1ms);
+    if (!muster::testing::eventually([&] { return std::filesystem::exists(folder / "pid"); })) return 1;
     ::kill(::getpid(), SIGKILL);
     return 0;
   });
   EXPECT_TRUE(WIFSIGNALED(status));
   const ProcessId orphan{std::stoi(slurp(folder / "pid")), 0};
-  const Deadline deadline = Deadline::after(30s);
-  while (state_of(orphan) != ProcessState::kGone && !deadline.passed())
-    system_clock().sleep_for(1ms);
-  EXPECT_EQ(state_of(orphan), ProcessState::kGone);
+  EXPECT_TRUE(muster::testing::eventually([&] { return state_of(orphan) == ProcessState::kGone; }));
 }
 
 // A process that is nobody's child here: its own parent is gone.
@@ -97,8 +92,7 @@ ProcessId stray() {
   const TemporaryFolder folder;
   const std::string file = (folder / "pid").string();
   ChildProcess parent(shell("sleep 600 > /dev/null 2>&1 & echo $! > " + file));
-  while (!parent.poll())
-    system_clock().sleep_for(1ms);
+  ending_of(parent);
   return process_of(std::stoi(slurp(file)));
 }
 
@@ -106,10 +100,7 @@ TEST(Adopted, IsWatchedToItsEndWhichNobodyTells) {
   ChildProcess adopted = ChildProcess::adopt(stray());
   EXPECT_FALSE(adopted.poll());
   adopted.kill(SIGTERM);
-  const Deadline deadline = Deadline::after(30s);
-  while (!adopted.poll() && !deadline.passed())
-    system_clock().sleep_for(1ms);
-  ASSERT_TRUE(adopted.poll());
+  ASSERT_TRUE(muster::testing::eventually([&] { return adopted.poll().has_value(); }));
   EXPECT_TRUE(adopted.poll()->unknown);
   EXPECT_FALSE(adopted.poll()->good());
 }
@@ -133,8 +124,7 @@ TEST(ChildProcess, IsStartedInTheFolderThatItWasGiven) {
   Command command = shell("pwd > here");
   command.folder = folder.path().string();
   ChildProcess child(command);
-  while (!child.poll())
-    system_clock().sleep_for(1ms);
+  ending_of(child);
   EXPECT_EQ(slurp(folder / "here"), folder.path().string() + "\n");
   command.folder = "/nowhere/at/all";
   EXPECT_THROW(ChildProcess{command}, Error);
@@ -192,7 +182,7 @@ TEST(ChildProcess, OneThatIsNotInItsGroupYetIsKilledAllTheSame) {
   Command command;
   command.own_group = true;
   command.copy = [] {
-    ::sleep(600);
+    ::pause();
     return 0;
   };
   for (int attempt = 0; attempt < 50; ++attempt) {
@@ -207,7 +197,7 @@ TEST(ChildProcess, ASignalThatComesBeforeTheChildIsItselfIsNotLost) {
   const auto before = ::signal(SIGTERM, [](int) {});
   Command copy;
   copy.copy = [] {
-    ::sleep(600);
+    ::pause();
     return 0;
   };
   const Command program{"/bin/sleep", {"600"}, {}};

@@ -7,26 +7,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <stdexcept>
+
 #include <fmt/format.h>
 
+#include "support/eventually.h"
 #include "support/memory_groups.h"
 #include "support/sandbox.h"
 
 namespace muster::launch {
 namespace {
 
-using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Ending wait_for(ChildProcess& child, DeathReasons& reasons) {
-  const Deadline deadline = Deadline::after(30s);
-  for (;;) {
-    if (const std::optional<Ending> ending = child.poll()) return *ending;
+  const bool ended = muster::testing::eventually([&] {
+    if (child.poll()) return true;
     reasons.look_at(child.pid());
-    if (deadline.passed()) child.kill(SIGTERM);
-    system_clock().sleep_for(5ms);
-  }
+    return false;
+  });
+  if (!ended) throw std::runtime_error("the child did not end");
+  return *child.poll();
 }
 
 TEST(DeathReasonTest, ASignalOfSomebodyElseIsNotTheKernels) {
@@ -54,9 +56,7 @@ class MemoryRunsOut : public ::testing::Test {
             {}};
   }
   void see(const ChildProcess& child, DeathReasons& reasons) const {
-    const Deadline deadline = Deadline::after(30s);
-    while (memory_group_of(child.pid()) != group_->group() && !deadline.passed())
-      system_clock().sleep_for(1ms);
+    EXPECT_TRUE(muster::testing::eventually([&] { return memory_group_of(child.pid()) == group_->group(); }));
     reasons.look_at(child.pid());
     muster::testing::spill(seen_ / std::to_string(child.pid()), "");
   }
@@ -82,13 +82,11 @@ TEST_F(MemoryRunsOut, TheReasonIsKnownToOneWhoLooksAtTheDead) {
   DeathReasons reasons;
   ChildProcess child(enter_and("exec tail /dev/zero"));
   see(child, reasons);
-  const Deadline deadline = Deadline::after(30s);
   siginfo_t dead{};
-  while (dead.si_pid == 0 && !deadline.passed()) {
+  ASSERT_TRUE(muster::testing::eventually([&] {
     reasons.look_at(child.pid());
-    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child.pid()), &dead, WEXITED | WNOHANG | WNOWAIT), 0);
-    system_clock().sleep_for(5ms);
-  }
+    return ::waitid(P_PID, static_cast<id_t>(child.pid()), &dead, WEXITED | WNOHANG | WNOWAIT) == 0 && dead.si_pid != 0;
+  }));
   reasons.look_at(child.pid());
   EXPECT_THAT(reasons.explain(child.pid(), wait_for(child, reasons)),
               HasSubstr("the kernel killed it for lack of memory"));
@@ -115,6 +113,28 @@ TEST_F(MemoryRunsOut, TheGroupGoesAwayAndLetsTheLivingGo) {
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_EQ(memory_group_of(child.pid()), memory_group_of(::getpid()));
   EXPECT_FALSE(child.poll()) << "it lives";
+}
+
+// Whoever has vforked cannot be woken before its child is gone: the kernel shows it as it shows one that waits for a
+// disk.
+TEST(WhyItLives, NamesAThreadThatCannotBeWoken) {
+  EXPECT_EQ(why_it_lives(::getpid()), "");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const pid_t self = ::getpid();
+    if (::vfork() == 0) {
+      while (::getppid() == self)
+        ::usleep(1000);  // sleeps: nobody tells it that its parent is gone
+      ::_exit(0);
+    }
+    ::_exit(0);
+  }
+  std::string words;
+  EXPECT_TRUE(muster::testing::eventually([&] { return !(words = why_it_lives(child)).empty(); }));
+  EXPECT_THAT(words, HasSubstr("cannot be woken"));
+  ::kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Environments of each launcher, given as a function; none is read.
 #include "muster/launch/environment.h"
 
 #include <map>
@@ -33,6 +34,24 @@ TEST(Environment, OurOwnLauncherComesFirstAndNamesItsStore) {
   EXPECT_EQ(world.size, 2);
   EXPECT_EQ(world.launcher, "muster");
   EXPECT_EQ(world.store, "/tmp/somewhere");
+}
+
+TEST(Environment, AnAgentTellsItsWorkersWhichHostTheyAreOn) {
+  std::map<std::string, std::string> told{{"MUSTER_RANK", "1"},
+                                          {"MUSTER_SIZE", "2"},
+                                          {"MUSTER_CLUSTER", "file:/tmp/all"},
+                                          {"MUSTER_HOST", "3"},
+                                          {"MUSTER_INTERFACE", "eth1"}};
+  const World world = detect_world(environment(told));
+  EXPECT_EQ(world.cluster, "file:/tmp/all");
+  EXPECT_EQ(world.host, 3U);
+  EXPECT_EQ(world.interface, "eth1");
+  told["MUSTER_HOST"] = "0";
+  EXPECT_THROW(detect_world(environment(told)), Error);
+  told.erase("MUSTER_HOST");
+  EXPECT_THROW(detect_world(environment(told)), Error) << "it would take itself for another host";
+  told.erase("MUSTER_CLUSTER");
+  EXPECT_EQ(detect_world(environment(told)).host, 0U);
 }
 
 TEST(Environment, OpenMpiMpichAndSlurmAreRecognised) {

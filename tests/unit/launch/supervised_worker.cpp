@@ -17,6 +17,7 @@
 //   mistaken          a process that takes another one's place ends at once with exit code 2
 //   refused           the second one says that it is refused, and ends with exit code 2
 //   leave             the second one ends at once, with 0
+//   fixed-alone       it says that its group is fixed, and the second one does not get to the arena
 //   twice             failpoints act in the first two processes on a seat only
 #include <signal.h>
 #include <sys/mman.h>
@@ -35,6 +36,7 @@
 #include "muster/comm/arena_address.h"
 #include "muster/comm/store.h"
 #include "muster/launch/environment.h"
+#include "support/eventually.h"
 #include "unit/comm/arena_job.h"
 
 namespace muster {
@@ -83,6 +85,7 @@ void train(comm::Arena& arena, int rank) {
       arena.enter_next(Deadline::after(kPatience));
       for (;;) {
         comm::testing::do_step(arena, rank, Deadline::after(kPatience));
+        // sleeps: a step takes its time, and whoever watches sees some
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     } catch (const Error& error) {
@@ -119,6 +122,9 @@ void run(const std::string& mode) {
   while ((mode == "idle-start" && world.attempt == 1) || (mode == "late-joiner" && world.arena == "join"))
     ::pause();
   const auto store = comm::make_file_store(world.store);
+  if (mode == "fixed-alone") store->set(launch::kFixedKey, "1");
+  while (mode == "fixed-alone" && world.rank == 1)
+    ::pause();
   comm::Arena arena = open_arena(world, *store);
   if (mode == "refused" && world.rank == 1) {
     store->set(launch::kRefusedKey, "1");
@@ -126,11 +132,12 @@ void run(const std::string& mode) {
   }
   if (mode == "gives-up" && world.rank == 1 && world.attempt == 0) {
     // When the other one is ready, and its supervisor in charge, nobody waits for this one's replacement.
-    while (!arena.board().occupant(0) || arena.take_charge(this_process())) {
+    const bool all_there = muster::testing::eventually([&] {
+      if (arena.board().occupant(0) && !arena.take_charge(this_process())) return true;
       arena.leave_charge(this_process());
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    ::_exit(3);
+      return false;
+    });
+    ::_exit(all_there ? 3 : 4);
   }
   std::optional<comm::RegionServer> server(std::in_place, *arena.region());
   const std::string address = comm::ArenaAddress{server->address(), kJobNonce}.text();
@@ -139,7 +146,7 @@ void run(const std::string& mode) {
   const bool first_founder = world.attempt == 0 && world.arena == "found";
   if (mode == "linger" && first_founder) {
     server.reset();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // sleeps: it is long in dying
   }
   if ((mode == "announce-and-die" || mode == "linger") && first_founder) ::kill(::getpid(), SIGKILL);
   own_board = &arena.board();
@@ -148,7 +155,7 @@ void run(const std::string& mode) {
   const std::jthread heartbeat([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       arena.beat();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // sleeps: between two beats of the heart
     }
   });
   if (mode == "crash-as-member") {

@@ -1,155 +1,20 @@
-// The supervisor with workers that have no model. A test is a list of stages, each of which looks at the reports until
-// it has seen what it waits for, and may do something to the workers then.
-#include "muster/launch/supervisor.h"
-
+// The supervisor with workers that come, fail, are lost and end.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <sstream>
-#include <stdexcept>
-
-#include <fmt/format.h>
 
 #include "muster/base/error.h"
-#include "muster/base/files.h"
-#include "muster/base/proc_stat.h"
 #include "support/memory_groups.h"
-#include "support/sandbox.h"
 #include "support/starvation.h"
+#include "unit/launch/supervisor_fixture.h"
 
 namespace muster::launch {
 namespace {
 
-using namespace std::chrono_literals;
-using control::SeatState;
-using muster::testing::slurp;
-using muster::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-Command shell(const std::string& script) {
-  return {"sh", {"-c", script}, {}};
-}
-Command worker(const std::string& mode) {
-  return {SUPERVISED_WORKER, {mode}, {}};
-}
-
-using Stage = std::function<bool(const SupervisorReport&)>;
-
-class SupervisorTest : public ::testing::Test {
- protected:
-  // Supervisors remove what dead ones left: those of other programs on this machine must not do it here.
-  void SetUp() override { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
-  void TearDown() override { ::unsetenv("TMPDIR"); }
-
-  int run(const Command& command, int seats, std::vector<Stage> stages = {}) {
-    options_.seats = seats;
-    if (wishes_.workers == 0) wishes_.workers = seats;
-    options_.wishes = [this] { return wishes_; };
-    options_.requested_signal = [this] { return signal_; };
-    options_.tell = [this](const std::string& text) { told_ += text + "\n"; };
-    std::size_t stage = 0;
-    Deadline patience = Deadline::after(30s);
-    options_.report = [&](const SupervisorReport& report) {
-      EXPECT_GE(report.generation, last_.generation);
-      EXPECT_GE(report.step, last_.step);
-      last_ = report;
-      if (stage == stages.size()) return;
-      if (stages[stage](report)) {
-        ++stage;
-        patience = Deadline::after(30s);
-      }
-      if (patience.passed()) throw std::runtime_error(fmt::format("stage {} did not come to an end", stage));
-    };
-    const int code = store_.empty() ? Supervisor(command, options_).run() : Supervisor(command, options_, store_).run();
-    EXPECT_EQ(stage, stages.size()) << "it ended before its time";
-    return code;
-  }
-
-  // All of these are members, and no others have a process.
-  static bool members_are(const SupervisorReport& report, const std::vector<int>& seats) {
-    std::vector<int> found;
-    for (const SupervisorReport::Seat& seat : report.seats) {
-      if (seat.state != SeatState::kMember) return false;
-      found.push_back(seat.seat);
-    }
-    return found == seats;
-  }
-  // As members_are(), and they have committed steps since the stage before.
-  Stage trains(std::vector<int> seats) {
-    return [this, seats = std::move(seats), since = std::optional<std::uint64_t>()](const auto& report) mutable {
-      if (!members_are(report, seats)) return false;
-      if (!since) since = report.step;
-      if (report.step <= *since) return false;
-      pids_ = pids_of(report);
-      return true;
-    };
-  }
-  // Sends `signal` to these seats.
-  static Stage send(int signal, std::vector<int> seats) {
-    return [signal, seats = std::move(seats)](const SupervisorReport& report) {
-      for (const SupervisorReport::Seat& seat : report.seats) {
-        if (std::find(seats.begin(), seats.end(), seat.seat) != seats.end()) ::kill(seat.process.pid, signal);
-      }
-      return true;
-    };
-  }
-  static std::map<int, pid_t> pids_of(const SupervisorReport& report) {
-    std::map<int, pid_t> pids;
-    for (const SupervisorReport::Seat& seat : report.seats)
-      pids[seat.seat] = seat.process.pid;
-    return pids;
-  }
-
-  // A supervisor in a process of its own that is killed once its workers have made some steps: store_ and pids_ say
-  // which.
-  void orphans(const Command& command, int seats) {
-    const TemporaryFolder folder;
-    const pid_t supervisor = ::fork();
-    if (supervisor == 0) {
-      options_.seats = seats;
-      options_.wishes = [seats] { return Wishes{seats, false}; };
-      options_.report = [&](const SupervisorReport& report) {
-        if (report.step < 5 || static_cast<int>(report.seats.size()) < seats) return;
-        std::string text = report.store + "\n";
-        for (const SupervisorReport::Seat& seat : report.seats)
-          text += fmt::format("{}\n", seat.process.pid);
-        write_atomically(folder / "report", text);
-      };
-      Supervisor(command, options_).run();
-      ::_exit(1);
-    }
-    const Deadline patience = Deadline::after(30s);
-    while (!std::filesystem::exists(folder / "report") && !patience.passed())
-      system_clock().sleep_for(2ms);
-    ::kill(supervisor, SIGKILL);
-    ::waitpid(supervisor, nullptr, 0);
-    std::istringstream lines(slurp(folder / "report"));
-    std::getline(lines, store_);
-    for (int seat = 0; seat < seats; ++seat)
-      lines >> pids_[seat];
-  }
-
-  const TemporaryFolder temporary_;
-  SupervisorOptions options_;
-  std::string store_;  // of workers to take over
-  Wishes wishes_{0, false};
-  int signal_ = 0;
-  std::string told_;
-  SupervisorReport last_;
-  std::map<int, pid_t> pids_;  // when trains() was last satisfied
-};
 
 TEST_F(SupervisorTest, AWorkerIsToldItsSeatItsAttemptAndWhereTheOthersAre) {
   const TemporaryFolder folder;
@@ -168,6 +33,7 @@ TEST_F(SupervisorTest, AWorkerIsToldItsSeatItsAttemptAndWhereTheOthersAre) {
 }
 
 TEST_F(SupervisorTest, OneThatGivesUpBeforeItCanTrainEndsTheJobWithItsCode) {
+  clock_ = &quick_clock_;
   EXPECT_EQ(run(shell("test $MUSTER_RANK = 1 && exit 7; exec sleep 600"), 2), 7);
   EXPECT_EQ(told_, "") << "the worker has said why";
 }
@@ -199,6 +65,7 @@ TEST_F(SupervisorTest, OneThatGivesUpBeforeItTrainsIsToldOfWhenTheOthersTrain) {
 }
 
 TEST_F(SupervisorTest, OneThatIsStoppedBeforeItTrainsIsReplaced) {
+  clock_ = &quick_clock_;
   for (const bool ours : {true, false}) {
     if (!ours) options_.grace.reset();
     told_.clear();
@@ -213,6 +80,7 @@ TEST_F(SupervisorTest, OneThatAShellSaysWasKilledIsReplaced) {
 }
 
 TEST_F(SupervisorTest, AWorkerThatWasRefusedEndsTheJob) {
+  clock_ = &quick_clock_;
   for (const bool ours : {true, false}) {
     if (!ours) options_.grace.reset();
     told_.clear();
@@ -244,10 +112,10 @@ TEST_F(SupervisorTest, ReportsWhoTrainsWhereAndSince) {
     if (report.step < 5) return false;  // the workers leave a note in the fourth
     EXPECT_EQ(report.generation, 1U);
     EXPECT_THAT(report.note, MatchesRegex("[0-9]+[a-z]+"));
-    for (const SupervisorReport::Seat& seat : report.seats) {
-      EXPECT_EQ(seat.restarts, 0);
-      EXPECT_EQ(state_of(seat.process), ProcessState::kRunning);
-      EXPECT_GT(seat.process.start_time, 0U);
+    for (const control::Worker& worker : report.workers) {
+      EXPECT_EQ(worker.restarts, 0);
+      EXPECT_EQ(state_of(worker.process), ProcessState::kRunning);
+      EXPECT_GT(worker.process.start_time, 0U);
     }
     return send(SIGUSR2, {0, 1})(report);
   };
@@ -287,6 +155,7 @@ TEST_F(SupervisorTest, AllMayBeLostAndOthersGoOnInTheArena) {
 
 // One that fails by itself says nothing about a job that others train, however many do it later by a signal.
 TEST_F(SupervisorTest, AFailureThatWasMadeGoodDoesNotEndTheJobLater) {
+  clock_ = &quick_clock_;
   EXPECT_EQ(run(worker("train"), 2,
                 {trains({0, 1}), send(SIGUSR1, {1}), [](const auto& report) { return report.generation > 1; },
                  trains({0, 1}), send(SIGKILL, {0, 1}), [&](const auto& report) { return pids_of(report) != pids_; },
@@ -307,7 +176,7 @@ TEST_F(SupervisorTest, WhenAllEndByThemselvesTheJobEndsWithTheirCode) {
 }
 
 TEST_F(SupervisorTest, ASilentWorkerIsKilledAndReplaced) {
-  options_.liveness = 400ms;
+  options_.watch.liveness = 400ms;
   pid_t silent = 0;
   const auto stop_one = [&](const SupervisorReport& report) {
     silent = pids_.at(1);
@@ -330,7 +199,7 @@ TEST_F(SupervisorTest, AStarvedWorkerIsWaitedForAndAStoppedOneIsFoundEvenThen) {
   if (const std::string obstacle = muster::testing::StarvingGroup::obstacle(); !obstacle.empty())
     GTEST_SKIP() << obstacle;
   muster::testing::StarvingGroup group;
-  options_.liveness = 400ms;
+  options_.watch.liveness = 400ms;
   std::map<int, pid_t> before;
   std::optional<Deadline> starved;
   const auto starve = [&](const SupervisorReport&) {
@@ -356,13 +225,13 @@ TEST_F(SupervisorTest, AStarvedWorkerIsWaitedForAndAStoppedOneIsFoundEvenThen) {
 
 // A large index, a large checkpoint: nobody knows how long it takes.
 TEST_F(SupervisorTest, AReplacementThatIsSlowToStartIsWaitedForWhileTheOthersTrain) {
-  options_.start = 2s;  // half of what it takes
+  options_.watch.start = 2s;  // half of what it takes
   EXPECT_EQ(run(worker("busy-start"), 2,
                 {trains({0, 1}), send(SIGKILL, {1}), [](const auto& report) { return report.generation > 1; },
                  [since = std::optional<std::uint64_t>()](const auto& report) mutable {
                    if (!since) since = report.step;
-                   return report.step > *since + 5 && report.seats.size() == 2 &&
-                          report.seats[1].state == SeatState::kStarting;
+                   return report.step > *since + 5 && report.workers.size() == 2 &&
+                          report.workers[1].state == WorkerState::kStarting;
                  },
                  [this](const auto& report) {
                    return members_are(report, {0, 1});
@@ -373,7 +242,7 @@ TEST_F(SupervisorTest, AReplacementThatIsSlowToStartIsWaitedForWhileTheOthersTra
 }
 
 TEST_F(SupervisorTest, AReplacementThatDoesNothingAtAllIsKilledWithTheReason) {
-  options_.start = 500ms;
+  options_.watch.start = 500ms;
   EXPECT_EQ(run(worker("idle-start"), 2,
                 {trains({0, 1}), send(SIGKILL, {1}),
                  [&](const auto&) { return told_.find("has not begun to train") != std::string::npos; }, trains({0, 1}),
@@ -493,10 +362,10 @@ TEST_F(SupervisorTest, ALaneThatKillsTwoWorkersEndsTheJob) {
 TEST_F(SupervisorTest, ASilentWorkerDoesNotCountAgainstItsLane) {
   Command command = worker("twice");
   command.environment["MUSTER_FAILPOINTS"] = "arena.start.after=stop@step=4";
-  options_.liveness = 400ms;
+  options_.watch.liveness = 400ms;
   EXPECT_EQ(run(command, 1,
-                {[](const auto& report) { return !report.seats.empty() && report.seats[0].restarts == 2; }, trains({0}),
-                 send(SIGUSR2, {0})}),
+                {[](const auto& report) { return !report.workers.empty() && report.workers[0].restarts == 2; },
+                 trains({0}), send(SIGUSR2, {0})}),
             0);
   EXPECT_GT(last_.step, 4U) << "the third one finished the step";
 }
@@ -534,146 +403,14 @@ TEST_F(SupervisorTest, OneThatGaveUpBeforeItsFounderWasDeadDoesNotEndTheJob) {
 // The arena lives on, and whoever comes is told where; one that looked for it at its founder's can only give up.
 TEST_F(SupervisorTest, OneThatGivesUpAfterItsFounderWasLostDoesNotEndTheJob) {
   const auto lose_both = [&](const SupervisorReport& report) {
-    if (report.seats.size() != 2 || report.seats[0].state != SeatState::kReady) return false;
-    ::kill(report.seats[0].process.pid, SIGKILL);
-    ::kill(report.seats[1].process.pid, SIGUSR1);
-    for (const SupervisorReport::Seat& seat : report.seats)
-      while (state_of(seat.process) != ProcessState::kGone)
-        system_clock().sleep_for(1ms);
+    if (report.workers.size() != 2 || report.workers[0].state != WorkerState::kReady) return false;
+    ::kill(report.workers[0].process.pid, SIGKILL);
+    ::kill(report.workers[1].process.pid, SIGUSR1);
+    for (const control::Worker& worker : report.workers)
+      EXPECT_TRUE(testing::eventually([&] { return state_of(worker.process) == ProcessState::kGone; }));
     return true;
   };
   EXPECT_EQ(run(worker("late-joiner"), 2, {lose_both, trains({0, 1}), send(SIGUSR2, {0, 1, 2})}), 0);
-}
-
-// A script that does something else first, and does not exec.
-class WrappedWorkers : public SupervisorTest {
- protected:
-  static Command wrapped(const std::string& before, const std::string& mode, const std::string& after) {
-    return shell(fmt::format("{}\n{} {}\n{}", before, SUPERVISED_WORKER, mode, after));
-  }
-};
-
-TEST_F(WrappedWorkers, AreLetInTrainAndSayHowTheJobEnds) {
-  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
-  last_ = {};
-  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2, {trains({0, 1}), send(SIGUSR1, {0, 1})}), 3);
-  EXPECT_EQ(told_.find("killed"), std::string::npos) << told_;
-}
-
-TEST_F(WrappedWorkers, GetTheSignalThatAsksForTheEnd) {
-  const auto ask = [&](const SupervisorReport&) {
-    signal_ = SIGTERM;
-    return true;
-  };
-  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2, {trains({0, 1}), ask}), 143);
-}
-
-TEST_F(WrappedWorkers, AreReplacedWhenTheyAreKilledHoweverLongTheirWrapperLives) {
-  for (const char* after : {"exit $?", "exit 0", "test $? = 0 || sleep 600"}) {
-    told_.clear();
-    last_ = {};
-    EXPECT_EQ(run(wrapped("true", "train", after), 2,
-                  {trains({0, 1}), send(SIGKILL, {1}), [](const auto& report) { return report.generation > 1; },
-                   trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
-              0)
-        << after;
-    EXPECT_THAT(told_, HasSubstr("worker 1 ")) << after;
-  }
-}
-
-TEST_F(WrappedWorkers, AreKilledWithTheirWrapper) {
-  pid_t worker = 0;
-  const auto kill_wrapper = [&](const SupervisorReport&) {
-    worker = pids_.at(1);
-    const pid_t wrapper = read_proc_stat(fmt::format("/proc/{}/stat", worker))->parent;
-    EXPECT_NE(wrapper, ::getpid()) << "the shell has exec'ed by itself";
-    return ::kill(wrapper, SIGKILL) == 0;
-  };
-  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2,
-                {trains({0, 1}), kill_wrapper, [&](const auto& report) { return report.generation > 1; },
-                 [&](const auto&) {
-                   EXPECT_EQ(state_of({worker, 0}), ProcessState::kGone) << "it was buried alive";
-                   return true;
-                 },
-                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
-            0);
-}
-
-TEST_F(WrappedWorkers, AreFoundWhenTheyAreStopped) {
-  options_.liveness = 400ms;
-  pid_t silent = 0;
-  const auto stop_one = [&](const SupervisorReport& report) {
-    silent = pids_.at(1);
-    return send(SIGSTOP, {1})(report);
-  };
-  EXPECT_EQ(run(wrapped("true", "train", "exit $?"), 2,
-                {trains({0, 1}), stop_one,
-                 [&](const auto&) {
-                   return state_of({silent, 0}) == ProcessState::kGone;
-                 },
-                 trains({0, 1}), send(SIGUSR2, {0, 1, 2})}),
-            0);
-  EXPECT_THAT(told_, HasSubstr("it is stopped"));
-}
-
-TEST_F(SupervisorTest, WorkersOutliveItAndAreTakenOver) {
-  orphans(worker("train"), 3);
-  const std::map<int, pid_t> before = pids_;
-  for (const auto& [seat, pid] : before)
-    ASSERT_EQ(state_of(process_of(pid)), ProcessState::kRunning) << seat;
-  EXPECT_EQ(run(worker("train"), 3,
-                {trains({0, 1, 2}), [&](const auto&) { return pids_ == before; }, send(SIGKILL, {1}),
-                 [&](const auto& report) { return pids_of(report).contains(1) && pids_of(report) != before; },
-                 trains({0, 1, 2}), send(SIGUSR2, {0, 1, 2})}),
-            0);
-  EXPECT_EQ(pids_.at(0), before.at(0));
-  EXPECT_NE(pids_.at(1), before.at(1));
-  EXPECT_EQ(pids_.at(2), before.at(2));
-  EXPECT_THAT(told_, HasSubstr(fmt::format("worker 1 (pid {}) is lost", before.at(1))));
-  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(store_).parent_path())) << "its folder is removed";
-}
-
-TEST_F(SupervisorTest, OneThatWasLostBeforeTheTakeOverIsReplaced) {
-  orphans(worker("train"), 2);
-  const std::map<int, pid_t> before = pids_;
-  ::kill(before.at(0), SIGKILL);
-  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
-  EXPECT_NE(pids_.at(0), before.at(0));
-  EXPECT_EQ(pids_.at(1), before.at(1));
-}
-
-TEST_F(SupervisorTest, ASignalReachesThoseThatWereTakenOver) {
-  orphans(worker("train"), 2);
-  const auto ask = [&](const SupervisorReport&) {
-    signal_ = SIGUSR2;
-    return true;
-  };
-  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), ask}), 128 + SIGUSR2);
-}
-
-TEST_F(SupervisorTest, NothingIsTakenOverWhereNobodyLives) {
-  orphans(worker("train"), 2);
-  for (const auto& [seat, pid] : pids_)
-    ::kill(pid, SIGKILL);
-  for (const auto& [seat, pid] : pids_)
-    while (state_of(process_of(pid)) != ProcessState::kGone && process_of(pid).start_time != 0)
-      system_clock().sleep_for(1ms);
-  EXPECT_THROW(run(worker("train"), 2), Error);
-  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(store_).parent_path())) << "its folder is removed";
-}
-
-TEST_F(SupervisorTest, AFolderThatAKilledSupervisorLeftIsRemovedByTheNext) {
-  orphans(worker("train"), 2);
-  for (const auto& [seat, pid] : pids_)
-    ::kill(pid, SIGKILL);
-  const std::filesystem::path left = std::filesystem::path(store_).parent_path();
-  EXPECT_TRUE(std::filesystem::exists(left));
-  store_.clear();
-  for (const auto& [seat, pid] : pids_)
-    while (state_of(process_of(pid)) != ProcessState::kGone && process_of(pid).start_time != 0)
-      system_clock().sleep_for(1ms);
-  EXPECT_EQ(run(worker("train"), 2, {trains({0, 1}), send(SIGUSR2, {0, 1})}), 0);
-  EXPECT_FALSE(std::filesystem::exists(left));
 }
 
 TEST_F(SupervisorTest, AWorkerOfAFixedGroupIsNotReplaced) {

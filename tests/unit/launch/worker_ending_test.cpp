@@ -1,3 +1,4 @@
+// A table of endings with verdict and reason.
 #include "muster/launch/worker_ending.h"
 
 #include <gtest/gtest.h>
@@ -97,6 +98,14 @@ INSTANTIATE_TEST_SUITE_P(
              Verdict::kLost},
         Case{"a newcomer dies of it", {.began = true, .signal = SIGTERM}, {.signal = SIGTERM}, Verdict::kNothing},
         Case{"at once", {.began = true, .signal = SIGKILL}, kKilled, Verdict::kStopped},
+        Case{"a member has stopped with those of other hosts, before anybody here was told",
+             {.member = true, .ready = true, .done = true, .began = true, .others = true},
+             kAsTold,
+             Verdict::kStopped},
+        Case{"a member dies of a signal that nobody passed on, as a shell says",
+             {.member = true, .ready = true, .began = true, .others = true},
+             kAsTold,
+             Verdict::kLost},
         Case{"a member is done before it hears of it",
              {.member = true, .began = true, .signal = SIGTERM},
              kWell,

@@ -15,42 +15,44 @@ class WorkerWatchTest : public ::testing::Test {
   WorkerWatchTest() {
     clock_.advance(100s);
     worker_.process = {7, 1};
-    worker_.group = 7;
-    worker_.ready = true;
+    signs_.group = 7;
+    signs_.seated = true;
     beat();
   }
-  void beat() { worker_.beat = clock_.now().time_since_epoch(); }
-  void begin(comm::Activity activity) { worker_.doing = {activity, clock_.now().time_since_epoch()}; }
+  void be_member_for(std::chrono::nanoseconds time) { worker_.entered = clock_.now() - time; }
+  void beat() { signs_.beat = clock_.now().time_since_epoch(); }
+  void begin(comm::Activity activity) { signs_.doing = {activity, clock_.now().time_since_epoch()}; }
   // Looks every 50 ms for that long, and gives what was found first.
   std::optional<Finding> look_for(std::chrono::nanoseconds time, bool beats) {
     for (const Deadline end = Deadline::after(time, clock_); !end.passed(); clock_.advance(50ms)) {
       if (beats) beat();
-      if (std::optional<Finding> finding = watch_.look_at(0, worker_)) return finding;
+      if (std::optional<Finding> finding = watch_.look_at(worker_, signs_)) return finding;
     }
     return std::nullopt;
   }
   // As look_for(), while all of its time, or a part of it, is given to the worker.
   std::optional<Finding> compute_for(std::chrono::nanoseconds time, int share_percent) {
     for (const Deadline end = Deadline::after(time, clock_); !end.passed();) {
-      signs_.processor += 50ms * share_percent / 100;
+      process_.processor += 50ms * share_percent / 100;
       if (std::optional<Finding> finding = look_for(50ms, true)) return finding;
     }
     return std::nullopt;
   }
 
   FakeClock clock_;
-  ProcessSigns signs_{.state = ProcessState::kRunning};
+  ProcessSigns process_{.state = ProcessState::kRunning};
   GroupWork work_;
-  WatchedWorker worker_;
+  control::Worker worker_;
+  WorkerSigns signs_;
   WorkerWatch watch_{{.liveness = 2s, .hang = 10s, .start = 600s},
                      1,
                      clock_,
-                     [this](const ProcessId&) { return signs_; },
+                     [this](const ProcessId&) { return process_; },
                      [this](pid_t) { return work_; }};
 };
 
 TEST_F(WorkerWatchTest, AStoppedOneIsFoundWithinItsTime) {
-  signs_.state = ProcessState::kStopped;
+  process_.state = ProcessState::kStopped;
   EXPECT_FALSE(look_for(1950ms, false));
   const std::optional<Finding> finding = look_for(200ms, false);
   ASSERT_TRUE(finding);
@@ -60,9 +62,9 @@ TEST_F(WorkerWatchTest, AStoppedOneIsFoundWithinItsTime) {
 }
 
 TEST_F(WorkerWatchTest, AStarvedOneIsWaitedForAndFoundWhenItIsStopped) {
-  signs_.wants = signs_.works = true;
+  process_.wants = process_.works = true;
   EXPECT_FALSE(look_for(9min, false));
-  signs_.state = ProcessState::kStopped;
+  process_.state = ProcessState::kStopped;
   EXPECT_FALSE(look_for(900ms, false));
   EXPECT_TRUE(look_for(300ms, false));
 }
@@ -72,13 +74,13 @@ TEST_F(WorkerWatchTest, OneThatIsHeardOfIsLeftAlone) {
 }
 
 TEST_F(WorkerWatchTest, ALoopThatDoesNotEndIsHung) {
-  worker_.member_for = 1h;
+  be_member_for(1h);
   for (std::uint64_t step = 1; step < 5; ++step) {
     watch_.see_step(step);
     clock_.advance(100ms);
   }
   begin(comm::Activity::kComputing);
-  signs_.wants = signs_.works = true;
+  process_.wants = process_.works = true;
   EXPECT_FALSE(compute_for(9900ms, 100));
   const std::optional<Finding> finding = compute_for(300ms, 100);
   ASSERT_TRUE(finding);
@@ -87,24 +89,24 @@ TEST_F(WorkerWatchTest, ALoopThatDoesNotEndIsHung) {
 }
 
 TEST_F(WorkerWatchTest, OneThatSharesItsProcessorWithManyGetsTimeInProportion) {
-  worker_.member_for = 1h;
+  be_member_for(1h);
   for (std::uint64_t step = 1; step < 5; ++step) {
     watch_.see_step(step);
     clock_.advance(100ms);
   }
   begin(comm::Activity::kComputing);
-  signs_.wants = signs_.works = true;
+  process_.wants = process_.works = true;
   EXPECT_FALSE(compute_for(50s, 10));
   EXPECT_TRUE(compute_for(10s, 10));
 }
 
 TEST_F(WorkerWatchTest, ADeadlockIsFoundAlthoughItsHeartGoesOn) {
-  worker_.member_for = 1h;
+  be_member_for(1h);
   watch_.see_step(1);
   clock_.advance(100ms);
   watch_.see_step(2);
   begin(comm::Activity::kEvaluating);
-  signs_.wants = true;
+  process_.wants = true;
   EXPECT_FALSE(look_for(9900ms, true));
   EXPECT_TRUE(look_for(300ms, true));
 }
@@ -116,19 +118,30 @@ TEST_F(WorkerWatchTest, ANewOneIsGivenMoreTime) {
 }
 
 TEST_F(WorkerWatchTest, WaitingForOthersIsNotHung) {
-  worker_.member_for = 1h;
+  be_member_for(1h);
   begin(comm::Activity::kWaiting);
   EXPECT_FALSE(look_for(1h, true));
 }
 
+// Else nobody would ever end the job.
+TEST_F(WorkerWatchTest, OneThatIsStoppedWhenItsWorkIsDoneIsFound) {
+  begin(comm::Activity::kDone);
+  EXPECT_FALSE(look_for(1h, false));
+  process_.state = ProcessState::kStopped;
+  EXPECT_FALSE(look_for(1900ms, false));
+  const std::optional<Finding> finding = look_for(500ms, false);
+  ASSERT_TRUE(finding);
+  EXPECT_THAT(finding->reason, HasSubstr("stopped"));
+}
+
 TEST_F(WorkerWatchTest, OneWhoseWorkIsDoneIsLeftAlone) {
-  worker_.member_for = 1h;
+  be_member_for(1h);
   begin(comm::Activity::kDone);
   EXPECT_FALSE(look_for(1h, false));
 }
 
 TEST_F(WorkerWatchTest, OneThatStartsIsWaitedForAsLongAsItDoesSomething) {
-  worker_ = {.process = {7, 1}, .group = 7};
+  signs_ = {.group = 7};
   for (int minute = 0; minute < 30; ++minute) {
     EXPECT_FALSE(look_for(5min, false));
     work_.bytes += 1;

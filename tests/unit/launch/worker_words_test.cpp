@@ -1,3 +1,4 @@
+// Notes and reasons left in a folder, and folders that are not there.
 #include "muster/launch/worker_words.h"
 
 #include <gtest/gtest.h>

@@ -184,6 +184,7 @@ TEST(KillNine, AtAnyMomentLosesNothingThatWasSaved) {
     writing = FileDescriptor();
     std::uint64_t saved = 0;
     ASSERT_EQ(::read(reading.get(), &saved, sizeof saved), static_cast<ssize_t>(sizeof saved));
+    // sleeps: the kill falls anywhere inside a save
     system_clock().sleep_for(std::chrono::microseconds(random.below(5000)));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;

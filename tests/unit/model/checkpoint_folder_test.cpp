@@ -1,3 +1,4 @@
+// Hidden folders of living and of dead writers: the first are left alone, the second are taken away.
 #include "muster/model/checkpoint_folder.h"
 
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// Saving, choosing, pruning and falling back, on a real disk; crashes and full disks are in checkpoint_faults_test.
 #include "muster/model/checkpoint.h"
 
 #include <algorithm>
@@ -124,6 +125,17 @@ TEST_F(CheckpointStoreTest, PruneKeepsProtectedStepsAndZeroKeepsAll) {
   pruner.prune(10);
   EXPECT_THAT(pruner.list(), ElementsAre(2, 5));
   EXPECT_THAT(names_of(folder_), ElementsAre("step-000000000002", "step-000000000005"));
+}
+
+TEST_F(CheckpointStoreTest, ThoseOfLaterStepsAreRemoved) {
+  CheckpointStore left = store();
+  for (const std::uint64_t step : {1, 2, 5})
+    left.save(ExampleCheckpoint(step).content());
+  left.remove_after(5);
+  EXPECT_THAT(left.list(), ElementsAre(1, 2, 5));
+  left.remove_after(1);
+  EXPECT_THAT(left.list(), ElementsAre(1));
+  EXPECT_TRUE(ExampleCheckpoint(1).equals(left.load(1)));
 }
 
 TEST_F(CheckpointStoreTest, ARejectedCheckpointIsNotOneOfThoseKept) {

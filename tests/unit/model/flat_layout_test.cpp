@@ -1,3 +1,4 @@
+// Every float of every tensor is in exactly one block, for sizes around that of a block.
 #include "muster/model/flat_layout.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Every tensor of file and model is accounted for: loaded, skipped, missing, of another shape or too many.
 #include "muster/model/init_report.h"
 
 #include <gmock/gmock.h>

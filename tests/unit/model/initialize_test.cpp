@@ -1,3 +1,4 @@
+// A net with the weights of another computes the same; a file that does not fit leaves the net as it was.
 #include "muster/model/initialize.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Any changed character is seen; what is sealed rightly and means nothing is refused by the parser itself.
 #include "muster/model/manifest.h"
 
 #include <gmock/gmock.h>

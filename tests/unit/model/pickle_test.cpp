@@ -1,3 +1,5 @@
+// Programs for the pickle machine, written here instruction by instruction: good ones, cut ones, and all that it must
+// refuse by name.
 #include "muster/model/pickle.h"
 
 #include <gmock/gmock.h>

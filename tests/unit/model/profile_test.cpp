@@ -1,3 +1,4 @@
+// Counts against published figures and against formulas worked out by hand.
 #include "muster/model/profile.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// Blocks that are computed a second time in backward, against the same blocks without: equal bits of gradients and
+// buffers, and less memory.
 #include "muster/model/recompute.h"
 
 #include <functional>

@@ -1,3 +1,4 @@
+// Every model of the list can be built, and what a model does not know is refused.
 #include "muster/model/registry.h"
 
 #include <gmock/gmock.h>

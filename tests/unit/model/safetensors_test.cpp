@@ -1,3 +1,5 @@
+// Files made by hand, byte by byte, against the reader, and what the writer gives read back; every malformed header
+// with the reason for which it is refused.
 #include "muster/model/safetensors.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// A script archive made by hand, then cut, flipped and forged in every place: all of it is refused without LibTorch.
 #include "muster/model/script_check.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,5 @@
+// A script as a net, against the same script run by LibTorch alone; files that are not whole or not scripts are refused
+// before LibTorch sees them.
 #include "muster/model/script_net.h"
 
 #include <gmock/gmock.h>

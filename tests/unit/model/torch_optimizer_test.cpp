@@ -1,3 +1,4 @@
+// Optimizer state to torch's form and back; files of torch itself are in tests/multiprocess.
 #include "muster/model/torch_optimizer.h"
 
 #include <gmock/gmock.h>

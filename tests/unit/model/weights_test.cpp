@@ -1,3 +1,5 @@
+// Tensors by name out of .pth files and scripts built here, instruction by instruction; the same from Python's own
+// files is in tests/multiprocess.
 #include "muster/model/weights.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Readers beside a writer, writers that are killed, and disks that fill up: rows are whole or not there.
 #include "muster/observe/metrics_log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Workers as threads against shared_sync: equal bits where shares are aligned, close and repeatable elsewhere.
 #include "muster/strategies/all_reduce/all_reduce.h"
 
 #include <algorithm>
@@ -11,7 +12,10 @@
 #include "muster/base/error.h"
 #include "muster/base/mutex.h"
 #include "muster/base/random.h"
-#include "muster/strategies/all_reduce/bucket_reducer.h"
+#include "muster/strategies/local_sgd/local_sgd.h"
+#include "muster/strategies/replica/bucket_reducer.h"
+#include "muster/strategies/shared_sync/shared_sync.h"
+#include "muster/strategies/strategy_traits.h"
 #include "replica_training.h"
 
 namespace muster::strategies {
@@ -63,7 +67,7 @@ Training training_of(int workers, std::uint64_t lanes) {
 }
 
 Trained train_shared(Training training) {
-  training.strategy = "shared_sync";
+  training.strategy = SharedSync{};
   training.workers = 1;
   return train(training).front();
 }
@@ -138,9 +142,9 @@ TEST(AllReduceWorkers, OverlapChangesNothing) {
     for (const auto& [workers, lanes] : std::vector<std::pair<int, std::uint64_t>>{{1, 4}, {2, 8}, {3, 6}, {4, 2}}) {
       Training training = training_of(workers, lanes);
       training.network = network;
-      training.all_reduce.bucket_bytes = std::size_t{1} << 16;
+      training.strategy = AllReduce{.bucket_kb = 64};
       const Trained plain = train_alike(training);
-      training.all_reduce.overlap = true;
+      training.strategy = AllReduce{.bucket_kb = 64, .overlap = true};
       EXPECT_TRUE(train_alike(training) == plain) << workers << " workers, " << lanes << " lanes";
     }
   }
@@ -149,8 +153,7 @@ TEST(AllReduceWorkers, OverlapChangesNothing) {
 TEST(AllReduceWorkers, AStepWhoseGradientsAreOnTheirWayCannotBeLeft) {
   run_group(2, Network::kShm, [](int, comm::Group group) {
     StrategyOptions options{model::FlatLayout({{"w", {4}}, {"v", {4}}}), {}, 0, 2, group};
-    options.all_reduce.overlap = true;
-    const auto strategy = make_strategy("all_reduce", options);
+    const auto strategy = AllReduce{.overlap = true}.make(options);
     testing::start(*strategy, options, 0);
     const data::StepPlan plan = data::plan_step({}, {.samples = 8, .batch = 8, .lanes = 2});
     // Nothing is on its way yet: forgotten as ever.
@@ -181,9 +184,9 @@ TEST(AllReduceWorkers, AStepWhoseGradientsAreOnTheirWayCannotBeLeft) {
 TEST(AllReduceWorkers, TheSizeOfBucketsChangesNothing) {
   Training training = training_of(2, 8);
   const Trained usual = train_alike(training);
-  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100'003}, std::size_t{1} << 30}) {
-    training.all_reduce.bucket_bytes = bytes;
-    EXPECT_TRUE(train_alike(training) == usual) << bytes;
+  for (const std::int64_t size : {0, 97, 1 << 20}) {
+    training.strategy = AllReduce{.bucket_kb = size};
+    EXPECT_TRUE(train_alike(training) == usual) << size;
   }
 }
 
@@ -208,8 +211,7 @@ TEST(AllReduceWorkers, ACodecTakesThePlaceOfTheSum) {
   run_group(2, Network::kShm, [&](int rank, comm::Group group) {
     StrategyOptions options{layout, {}, 0, 2, group};
     const auto codec = std::make_shared<UphillCodec>();
-    options.all_reduce = {.bucket_bytes = 1, .codec = codec};
-    const auto strategy = make_all_reduce(options);
+    const auto strategy = AllReduce{.bucket_kb = 0, .codec = codec}.make(options);
     testing::start(*strategy, options, rank);
     const float before = strategy->committed().parameters[3];
     strategy->begin_step(data::plan_step({}, {.samples = 8, .batch = 4, .lanes = 2}));
@@ -231,7 +233,7 @@ TEST(AllReduceWorkers, ALostWorkerEndsTheStepAndLeavesTheCommittedVersion) {
   const auto optimizer = compute::make_optimizer(compute::Sgd{.lr = 1});
   run_group(2, Network::kShm, [&](int rank, comm::Group group) {
     const StrategyOptions options{model::FlatLayout({{"w", {100}}}), {}, 0, 2, group};
-    const auto strategy = make_all_reduce(options);
+    const auto strategy = AllReduce{}.make(options);
     testing::start(*strategy, options, rank);
     const std::vector<std::byte> before = testing::bits_of(strategy->committed());
     strategy->begin_step(data::plan_step({}, {.samples = 8, .batch = 4, .lanes = 2}));
@@ -258,7 +260,7 @@ TEST(AllReduceWorkers, ALostWorkerEndsTheStepAndLeavesTheCommittedVersion) {
 TEST(AllReduceAlone, AnUnfinishedStepIsForgottenAndTheModelSeesAReadOnlyView) {
   const auto optimizer = compute::make_optimizer(compute::Sgd{.lr = 1});
   const StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 1};
-  const auto strategy = make_all_reduce(options);
+  const auto strategy = AllReduce{}.make(options);
   testing::start(*strategy, options, 0);
   const data::StepPlan plan = data::plan_step({}, {.samples = 8, .batch = 4, .lanes = 1});
   const std::vector<compute::TensorRule> rules(1);
@@ -271,7 +273,7 @@ TEST(AllReduceAlone, AnUnfinishedStepIsForgottenAndTheModelSeesAReadOnlyView) {
   EXPECT_EQ(strategy->claim(), 0U) << "a lane that is held is given again";
   std::ranges::fill(strategy->area(0).gradient, 1.0F);
   strategy->area(0).present[0] = 1;
-  strategy->finish(0, {.loss_sum = 6, .score = 3, .stop = 1});
+  strategy->finish(0, {{.loss_sum = 6, .score = 3}, {.stop = true}});
   EXPECT_EQ(strategy->claim(), std::nullopt);
   const StepOutcome outcome =
       strategy->commit({optimizer.get(), 1.0, std::nullopt, rules}, Deadline::after(seconds(1)));
@@ -291,7 +293,7 @@ TEST(AllReduceAlone, AnUnfinishedStepIsForgottenAndTheModelSeesAReadOnlyView) {
 TEST(AllReduceDeathTest, CommittingAnUnfinishedLaneIsABug) {
   const auto optimizer = compute::make_optimizer(compute::Sgd{.lr = 1});
   const StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 2};
-  const auto strategy = make_all_reduce(options);
+  const auto strategy = AllReduce{}.make(options);
   strategy->begin_step(data::plan_step({}, {.samples = 8, .batch = 4, .lanes = 2}));
   strategy->claim();
   strategy->finish(0, {});
@@ -302,14 +304,14 @@ TEST(AllReduceDeathTest, CommittingAnUnfinishedLaneIsABug) {
 
 // As every strategy does: what one worker wants or knows all learn with the same step, with local_sgd at the average.
 TEST(Wishes, OfOneWorkerReachAllInTheSameStep) {
-  for (const std::string strategy : {"shared_sync", "all_reduce", "local_sgd"}) {
+  for (const StrategyChoice& strategy :
+       {StrategyChoice(SharedSync{}), StrategyChoice(AllReduce{}), StrategyChoice(LocalSgd{.period = 2})}) {
     Training training;
     training.strategy = strategy;
     training.workers = 2;
     training.layout = model::FlatLayout({{"w", {5}}});
     training.shape = {16, 8, 4};
     training.steps = 3;
-    training.local_sgd.period = 2;
     training.work = testing::compute_lane;
     training.stop_rank = 1;
     Mutex mutex;
@@ -321,9 +323,9 @@ TEST(Wishes, OfOneWorkerReachAllInTheSameStep) {
     testing::train(training);
     const std::pair<bool, std::uint64_t> none(false, 0);
     const std::pair<bool, std::uint64_t> told(true, 7);
-    const auto expected = strategy == "local_sgd" ? std::vector{none, told, none} : std::vector{told, none, none};
+    const auto expected = strategy.traits().goes_apart ? std::vector{none, told, none} : std::vector{told, none, none};
     for (const int rank : {0, 1})
-      EXPECT_EQ(seen[rank], expected) << strategy << ", worker " << rank;
+      EXPECT_EQ(seen[rank], expected) << strategy.name() << ", worker " << rank;
   }
 }
 

@@ -1,3 +1,5 @@
+// The book as workers talk to it, without servers: leases, bounds, backups, and beginning again from what was written
+// down.
 #include "muster/strategies/parameter_server/book.h"
 
 #include <cstring>
@@ -32,47 +34,23 @@ class Talk {
  public:
   explicit Talk(Consistency consistency) : plan_(plan_of({{0, consistency}})), book_(plan_) {}
 
-  std::optional<Book::Answer> ask(Want want, std::uint64_t step, std::uint32_t worker = 0,
-                                  std::uint64_t generation = 1) {
-    Header header;
-    header.verb = Verb::kLease;
-    header.client = worker;
-    header.step = step;
-    header.first = kLanes;
-    header.second = worker | std::uint64_t{2} << 32;
-    header.version = generation;
-    header.flags = static_cast<std::uint32_t>(want);
-    return book_.lease(header);
+  std::optional<LeaseReply> ask(Want want, std::uint64_t step, std::uint32_t worker = 0, std::uint64_t generation = 1) {
+    return book_.lease(worker, {want, step, kLanes, worker, 2, generation});
   }
   // The lane that is given, -1 for none left, -2 for "wait".
-  int lane(std::uint64_t step, std::uint32_t worker = 0, Want want = Want::kLane) {
-    const auto answer = ask(want, step, worker);
+  int lane(std::uint64_t step, std::uint32_t worker = 0, Want want = Want::kLane, std::uint64_t generation = 1) {
+    const auto answer = ask(want, step, worker, generation);
     if (!answer) return -2;
-    return static_cast<Grant>(answer->header.flags) == Grant::kLane ? static_cast<int>(answer->header.lane) : -1;
+    return answer->grant == Grant::kLane ? static_cast<int>(answer->lane) : -1;
   }
-  Status push(std::uint64_t step, std::uint32_t lane, std::uint32_t flags = 0, std::uint64_t version = 0,
-              compute::LaneReport report = {.loss_sum = 2, .score = 1}) {
-    const LaneEntry entry{report, 10};
-    std::vector<std::byte> body(sizeof entry + plan_.buffers.bytes);
-    std::memcpy(body.data(), &entry, sizeof entry);
+  Status push(std::uint64_t step, std::uint32_t lane, LaneManner manner = LaneManner::kAtOnce,
+              std::uint64_t version = 0, const LaneEntry& entry = {.loss_sum = 2, .score = 1, .samples = 10}) {
+    std::vector<std::byte> buffers(plan_.buffers.bytes);
     const auto mean = static_cast<float>(lane);
-    std::memcpy(body.data() + sizeof entry, &mean, sizeof mean);
-    Header header;
-    header.verb = Verb::kPush;
-    header.step = step;
-    header.lane = lane;
-    header.first = kLanes;
-    header.version = version;
-    header.flags = flags;
-    return book_.push(header, body);
+    std::memcpy(buffers.data(), &mean, sizeof mean);
+    return book_.push(0, {step, lane, kLanes, version, manner, entry}, buffers);
   }
-  Status apply(std::uint64_t step, std::uint64_t mask) {
-    Header header;
-    header.verb = Verb::kApply;
-    header.step = step;
-    header.second = mask;
-    return book_.apply(header);
-  }
+  Status close(std::uint64_t step, std::uint64_t mask) { return book_.close(0, {step, mask}); }
   float mean() const {
     float value;
     std::memcpy(&value, book_.buffers().data(), sizeof value);
@@ -95,9 +73,9 @@ TEST(Book, AWorkerGetsItsOwnLanesFirstAndThenThoseOfOthersFromTheBack) {
 TEST(Book, WithStaticClaimsNobodyTakesTheLanesOfOthers) {
   Talk talk(Consistency::kBsp);
   EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), 1);
-  talk.push(0, 1, kKept);
+  talk.push(0, 1, LaneManner::kKept);
   EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), 3);
-  talk.push(0, 3, kKept);
+  talk.push(0, 3, LaneManner::kKept);
   EXPECT_EQ(talk.lane(0, 1, Want::kOwnLane), -1);
 }
 
@@ -112,10 +90,26 @@ TEST(Book, ALaneIsLeasedOnceUntilTheWorkersChange) {
   // A new generation: what was leased and is not done is free again.
   const auto first = talk.ask(Want::kLane, 0, 0, 2);
   ASSERT_TRUE(first);
-  std::set<int> again{static_cast<int>(first->header.lane)};
+  std::set<int> again{static_cast<int>(first->lane)};
   for (std::uint32_t worker = 1; worker < kLanes; ++worker)
-    again.insert(talk.lane(0, worker));
+    again.insert(talk.lane(0, worker, Want::kLane, 2));
   EXPECT_EQ(again, (std::set<int>{-1, 0, 1, 3}));
+}
+
+// It was on its way, or waited for an answer, when its worker left: nobody would ever compute what it is given.
+TEST(Book, ARequestOfAnEarlierGenerationIsGivenNothing) {
+  Talk talk(Consistency::kBsp);
+  EXPECT_EQ(talk.lane(0, 0, Want::kLane, 2), 0);
+  EXPECT_EQ(talk.lane(0, 1, Want::kLane, 1), -2) << "lane 1 would be leased to one that is gone";
+  for (const int expected : {2, 3, 1}) {
+    talk.push(0, static_cast<std::uint32_t>(expected == 2 ? 0 : expected == 3 ? 2 : 3), LaneManner::kKept);
+    EXPECT_EQ(talk.lane(0, 0, Want::kLane, 2), expected);
+  }
+  talk.push(0, 1, LaneManner::kKept);
+  EXPECT_FALSE(talk.ask(Want::kCommitted, 0, 1, 1)) << "it would never end the step";
+  const auto last = talk.ask(Want::kCommitted, 0, 0, 2);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->grant, Grant::kFinish);
 }
 
 TEST(Book, AWorkerThatAsksAgainHasNeverGotTheAnswer) {
@@ -123,11 +117,11 @@ TEST(Book, AWorkerThatAsksAgainHasNeverGotTheAnswer) {
   EXPECT_EQ(talk.lane(0, 0), 0);
   EXPECT_EQ(talk.lane(0, 0), 0) << "or this lane would be nobody's for ever";
   for (std::uint32_t lane = 0; lane < kLanes; ++lane)
-    talk.push(0, lane, kKept);
+    talk.push(0, lane, LaneManner::kKept);
   ASSERT_TRUE(talk.ask(Want::kCommitted, 0, 1));
   const auto again = talk.ask(Want::kCommitted, 0, 1);
   ASSERT_TRUE(again);
-  EXPECT_EQ(static_cast<Grant>(again->header.flags), Grant::kFinish);
+  EXPECT_EQ(again->grant, Grant::kFinish);
 }
 
 TEST(Book, WithABoundNobodyRunsFurtherAhead) {
@@ -145,10 +139,10 @@ TEST(Book, WithABoundNobodyRunsFurtherAhead) {
 
 TEST(Book, StalenessIsTheUpdatesBetweenLeaseAndPush) {
   Talk talk(Consistency::kAsp);
-  talk.push(0, 0, 0, 0);
-  talk.push(0, 1, 0, 0);
-  talk.push(0, 2, 0, 2);
-  talk.push(0, 3, 0, 0);
+  talk.push(0, 0, LaneManner::kAtOnce, 0);
+  talk.push(0, 1, LaneManner::kAtOnce, 0);
+  talk.push(0, 2, LaneManner::kAtOnce, 2);
+  talk.push(0, 3, LaneManner::kAtOnce, 0);
   EXPECT_EQ(talk.book_.counts().staleness[0], 2U);
   EXPECT_EQ(talk.book_.counts().staleness[1], 1U);
   EXPECT_EQ(talk.book_.counts().staleness[3], 1U);
@@ -167,17 +161,17 @@ TEST(Book, ASynchronousStepIsFinishedByOneWorkerWhenAllLanesAreThere) {
   Talk talk(Consistency::kBsp);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
     EXPECT_FALSE(talk.ask(Want::kCommitted, 0));
-    EXPECT_EQ(talk.push(0, lane, kKept), Status::kDone);
+    EXPECT_EQ(talk.push(0, lane, LaneManner::kKept), Status::kDone);
   }
   const auto finish = talk.ask(Want::kCommitted, 0, 1);
   ASSERT_TRUE(finish);
-  EXPECT_EQ(static_cast<Grant>(finish->header.flags), Grant::kFinish);
-  EXPECT_EQ(finish->header.second, 0xfU);
-  EXPECT_EQ(finish->header.first, 40U);
+  EXPECT_EQ(finish->grant, Grant::kFinish);
+  EXPECT_EQ(finish->mask, 0xfU);
+  EXPECT_EQ(finish->samples, 40U);
   EXPECT_FALSE(talk.ask(Want::kCommitted, 0, 0)) << "one is enough";
   EXPECT_EQ(talk.lane(1), -2) << "the step is not over";
-  EXPECT_EQ(talk.apply(0, 0xf), Status::kDone);
-  EXPECT_EQ(talk.apply(0, 0xf), Status::kDuplicate);
+  EXPECT_EQ(talk.close(0, 0xf), Status::kDone);
+  EXPECT_EQ(talk.close(0, 0xf), Status::kDuplicate);
   const auto over = talk.ask(Want::kCommitted, 0, 0);
   ASSERT_TRUE(over && over->result);
   EXPECT_DOUBLE_EQ(over->result->loss_sum, 8);
@@ -189,33 +183,33 @@ TEST(Book, ASynchronousStepIsFinishedByOneWorkerWhenAllLanesAreThere) {
 TEST(Book, AFinisherThatIsLostIsReplaced) {
   Talk talk(Consistency::kBsp);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane)
-    talk.push(0, lane, kKept);
+    talk.push(0, lane, LaneManner::kKept);
   ASSERT_TRUE(talk.ask(Want::kCommitted, 0, 0));
   EXPECT_FALSE(talk.ask(Want::kCommitted, 0, 1));
   const auto again = talk.ask(Want::kCommitted, 0, 1, 2);
   ASSERT_TRUE(again);
-  EXPECT_EQ(static_cast<Grant>(again->header.flags), Grant::kFinish);
+  EXPECT_EQ(again->grant, Grant::kFinish);
 }
 
 TEST(Book, WithBackupsTheLastLanesAreDroppedAndCountedExactly) {
   Talk talk(Consistency::kBackup);
   for (const std::uint32_t lane : {3U, 0U, 2U})
-    EXPECT_EQ(talk.push(0, lane, kKept), Status::kDone);
+    EXPECT_EQ(talk.push(0, lane, LaneManner::kKept), Status::kDone);
   const auto finish = talk.ask(Want::kCommitted, 0);
   ASSERT_TRUE(finish);
-  EXPECT_EQ(finish->header.second, 0b1101U);
-  EXPECT_EQ(finish->header.first, 30U);
-  talk.apply(0, 0b1101);
-  EXPECT_EQ(talk.push(0, 1, kKept), Status::kLate);
-  EXPECT_EQ(talk.push(0, 1, kKept), Status::kDuplicate) << "late once";
-  EXPECT_EQ(talk.push(0, 0, kKept), Status::kDuplicate) << "it was in the step";
+  EXPECT_EQ(finish->mask, 0b1101U);
+  EXPECT_EQ(finish->samples, 30U);
+  talk.close(0, 0b1101);
+  EXPECT_EQ(talk.push(0, 1, LaneManner::kKept), Status::kLate);
+  EXPECT_EQ(talk.push(0, 1, LaneManner::kKept), Status::kDuplicate) << "late once";
+  EXPECT_EQ(talk.push(0, 0, LaneManner::kKept), Status::kDuplicate) << "it was in the step";
   EXPECT_EQ(talk.book_.counts().dropped, 1U);
 }
 
 TEST(Book, AWishCountsFromTheSameStepOnForAll) {
   Talk talk(Consistency::kAsp);
   talk.lane(7, 1);
-  talk.push(2, 0, 0, 0, {.stop = 1, .change = 5});
+  talk.push(2, 0, LaneManner::kAtOnce, 0, {.stop = 1, .change = 5, .samples = 10});
   EXPECT_EQ(talk.ask(Want::kCommitted, 6)->result->stop, 0U);
   EXPECT_EQ(talk.ask(Want::kCommitted, 6)->result->change, 0U);
   EXPECT_EQ(talk.ask(Want::kCommitted, 7)->result->stop, 1U);
@@ -237,17 +231,17 @@ TEST(Book, PhasesFollowEachOtherAtAStep) {
 TEST(Book, ItsStateIsWholeAfterATripAsBytes) {
   Talk talk(Consistency::kBsp);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane)
-    talk.push(0, lane, kKept);
+    talk.push(0, lane, LaneManner::kKept);
   Talk other(Consistency::kBsp);
   other.book_.write(talk.book_.read());
   EXPECT_TRUE(other.ask(Want::kCommitted, 0)) << "lanes that are kept travel, too";
-  EXPECT_EQ(other.apply(0, 0xf), Status::kDone);
+  EXPECT_EQ(other.close(0, 0xf), Status::kDone);
   EXPECT_FLOAT_EQ(other.mean(), 1.5F);
 }
 
 TEST(Book, DamagedBytesAreRefusedOrHarmless) {
   Talk talk(Consistency::kBsp);
-  talk.push(0, 2, kKept);
+  talk.push(0, 2, LaneManner::kKept);
   const std::vector<std::byte> whole = talk.book_.read();
   std::mt19937 random(3);
   for (int i = 0; i < 3000; ++i) {
@@ -264,7 +258,7 @@ TEST(Book, DamagedBytesAreRefusedOrHarmless) {
     }
     // What was taken can be worked with.
     const std::uint64_t step = other.book_.floor();
-    if (const auto finish = other.ask(Want::kCommitted, step)) other.apply(step, finish->header.second);
+    if (const auto finish = other.ask(Want::kCommitted, step)) other.close(step, finish->mask);
     other.ask(Want::kCommitted, step);
   }
 }
@@ -297,11 +291,12 @@ TEST(Book, LanesThatALostChunkDoesNotHaveAreComputedAgainAndCounted) {
   EXPECT_EQ(talk.push(1, 0), Status::kDuplicate);
   // The worker of one that was leased before may have been told that the chunk has it.
   EXPECT_EQ(talk.push(2, 1), Status::kStale);
+  // By a worker of the next generation.
   const auto compute = [](Talk& book, std::uint64_t step) {
-    for (int lane = book.lane(step); lane >= 0; lane = book.lane(step))
+    const auto next = [&] { return book.lane(step, 0, Want::kLane, 2); };
+    for (int lane = next(); lane >= 0; lane = next())
       EXPECT_EQ(book.push(step, static_cast<std::uint32_t>(lane)), Status::kDone);
   };
-  ASSERT_TRUE(talk.ask(Want::kLane, 1, 0, 2)) << "workers of the next generation";
   compute(talk, 1);
   compute(talk, 2);
   // A book that moves goes on counting.
@@ -363,13 +358,11 @@ TEST(AppliedSet, CommonAndAllLanesAreThoseOfPlainSets) {
 
 TEST(Book, BodiesThatCannotBeRightAreRefused) {
   Talk talk(Consistency::kAsp);
-  Header header;
-  header.first = kLanes;
-  EXPECT_EQ(talk.book_.push(header, {}), Status::kRefused);
-  for (const double change : {std::numeric_limits<double>::quiet_NaN(), -1.0, 1e300})
-    EXPECT_EQ(talk.push(0, 0, 0, 0, {.change = change}), Status::kRefused) << change;
-  header.first = kLanes + 1;
-  EXPECT_EQ(talk.book_.lease(header)->header.status, Status::kRefused);
+  EXPECT_EQ(talk.book_.push(0, {.lanes = kLanes}, {}), Status::kRefused) << "no buffers";
+  EXPECT_EQ(talk.push(0, 0, LaneManner::kAtOnce, 0, {.change = ~std::uint64_t{0}}), Status::kRefused);
+  EXPECT_EQ(talk.push(0, 0, LaneManner::kAtOnce, 0, {.stop = 2}), Status::kRefused);
+  for (const std::uint32_t lanes : {0U, kLanes + 1})
+    EXPECT_THROW(talk.book_.lease(0, {.lanes = lanes}), Error) << lanes;
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Tensors come in every order; buckets are taken in one.
 #include "muster/strategies/all_reduce/bucket_pipeline.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-#include "muster/strategies/all_reduce/bucket_reducer.h"
+// Cuts of a layout into buckets, and sums of lanes some of which are absent.
+#include "muster/strategies/replica/bucket_reducer.h"
 
 #include <cmath>
 

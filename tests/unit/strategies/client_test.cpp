@@ -16,18 +16,18 @@ namespace {
 
 using muster::testing::expect_error;
 
-struct Reply {
+struct Answer {
   Status status = Status::kDone;
   std::string body{};
-  std::uint64_t id = 0;
+  std::uint64_t next_update = 0;
   std::uint64_t version = 0;
 };
 
 // What servers do: the next answer, nothing while there is none, and what they were asked; and how many connections
 // were made and are left.
 struct Servers {
-  std::deque<Reply> answers;
-  std::vector<Header> asked;
+  std::deque<Answer> answers;
+  std::vector<Request> asked;
   int made = 0;
   int left = 0;
 };
@@ -40,30 +40,25 @@ class FakeConnection final : public Connection {
   }
   ~FakeConnection() override { --servers_.left; }
 
-  std::optional<Call> try_start(const Header& request, std::span<const std::byte>,
+  std::optional<Call> try_start(const Request& request, std::span<const std::byte>,
                                 std::span<std::byte> reply) override {
     servers_.asked.push_back(request);
-    calls_.emplace_back(request, reply);
+    calls_.push_back(reply);
     return calls_.size() - 1;
   }
   bool done(Call) override { return !servers_.answers.empty(); }
-  Header wait(Call call, const Deadline&) override {
+  Reply wait(Call call, const Deadline&) override {
     if (servers_.answers.empty()) throw Error(ErrorKind::kTimeout, "no answer");
-    const auto [status, body, id, version] = servers_.answers.front();
+    const auto [status, body, next_update, version] = servers_.answers.front();
     servers_.answers.pop_front();
-    auto [header, reply] = calls_.at(call);
-    std::ranges::copy(std::as_bytes(std::span(body)), reply.begin());
-    header.status = status;
-    header.id = id;
-    header.version = version;
-    header.bytes = body.size();
-    return header;
+    std::ranges::copy(std::as_bytes(std::span(body)), calls_.at(call).begin());
+    return {.status = status, .version = version, .details = ReportReply{next_update}, .bytes = body.size()};
   }
   void pause(const Deadline&) override {}
 
  private:
   Servers& servers_;
-  std::vector<std::pair<Header, std::span<std::byte>>> calls_;
+  std::vector<std::span<std::byte>> calls_;
 };
 
 class ClientOfServers : public ::testing::Test {
@@ -87,21 +82,21 @@ class ClientOfServers : public ::testing::Test {
 TEST_F(ClientOfServers, ARefusalIsToldWithItsReason) {
   servers_.answers = {{Status::kRefused, "it is late"}};
   expect_error(ErrorKind::kMismatch, "parameter server 0 refused \"pull\" of chunk 0: it is late",
-               [&] { client_->call({.verb = Verb::kPull}, {}, reply_, at_once()); });
+               [&] { client_->call(0, PullRequest{}, {}, reply_, at_once()); });
 }
 
 // Whoever waited may be gone, and the place for the answer with it.
 TEST_F(ClientOfServers, AnAnswerThatComesAfterTheDeadlineIsWrittenNowhere) {
-  expect_error(ErrorKind::kTimeout, "no answer", [&] { client_->call({.verb = Verb::kPull}, {}, reply_, at_once()); });
+  expect_error(ErrorKind::kTimeout, "no answer", [&] { client_->call(0, PullRequest{}, {}, reply_, at_once()); });
   EXPECT_EQ(servers_.left, 0) << "the connection still knows the call";
   servers_.answers = {{Status::kDone, "now"}};
-  EXPECT_EQ(client_->call({.verb = Verb::kPull}, {}, reply_, at_once()).bytes, 3U);
+  EXPECT_EQ(client_->call(0, PullRequest{}, {}, reply_, at_once()).bytes, 3U);
   EXPECT_EQ(servers_.made, 2);
 }
 
 TEST_F(ClientOfServers, OfACallThatIsForgottenNothingIsLeftAndOthersAreSentAgain) {
-  const Client::Ticket forgotten = client_->start({.verb = Verb::kPull}, {}, reply_, at_once());
-  const Client::Ticket kept = client_->start({.verb = Verb::kPull}, {}, reply_, at_once());
+  const Client::Ticket forgotten = client_->start(0, PullRequest{}, {}, reply_, at_once());
+  const Client::Ticket kept = client_->start(0, PullRequest{}, {}, reply_, at_once());
   client_->forget(forgotten);
   EXPECT_EQ(servers_.left, 0);
   servers_.answers = {{Status::kDone, "kept"}};
@@ -117,23 +112,23 @@ TEST_F(ClientOfServers, AServerThatCameBackIsToldWhatWasAcknowledgedSinceTheLast
     store_->set(control::map_key(map.generation), map.to_text());
     servers_.answers = {{.status = Status::kStale}};  // by which the client learns of the map
   };
+  const auto told = [&] { return std::get<PullRequest>(servers_.asked.back().verb).seen_version; };
   const Deadline soon = Deadline::after(std::chrono::seconds(10));
   servers_.answers = {{.version = 100}};
-  client_->call({.verb = Verb::kPush}, {}, {}, soon);
+  client_->call(0, PushLaneRequest{}, {}, {}, soon);
   replace(1);
   servers_.answers.push_back({.version = 80});
-  client_->call({.verb = Verb::kPull}, {}, reply_, soon);
-  EXPECT_NE(servers_.asked.back().flags & kSeen, 0U);
-  EXPECT_EQ(servers_.asked.back().first, 100U);
+  client_->call(0, PullRequest{}, {}, reply_, soon);
+  EXPECT_EQ(told(), 100U);
   servers_.answers = {{.version = 85}};
-  client_->call({.verb = Verb::kPush}, {}, {}, soon);
+  client_->call(0, PushLaneRequest{}, {}, {}, soon);
   replace(2);
   servers_.answers.push_back({.version = 82});
-  client_->call({.verb = Verb::kPull}, {}, reply_, soon);
-  EXPECT_EQ(servers_.asked.back().first, 85U);
+  client_->call(0, PullRequest{}, {}, reply_, soon);
+  EXPECT_EQ(told(), 85U);
   servers_.answers = {{.version = 82}};
-  client_->call({.verb = Verb::kPull}, {}, reply_, soon);
-  EXPECT_EQ(servers_.asked.back().flags & kSeen, 0U) << "it knows";
+  client_->call(0, PullRequest{}, {}, reply_, soon);
+  EXPECT_EQ(told(), std::nullopt) << "it knows";
 }
 
 TEST(ClientOfALostServer, TheErrorSaysWhyItCannotBeReached) {
@@ -146,7 +141,7 @@ TEST(ClientOfALostServer, TheErrorSaysWhyItCannotBeReached) {
   const Deadline deadline = Deadline::after(std::chrono::nanoseconds(0));
   client.find_servers(deadline);
   expect_error(ErrorKind::kTimeout, "from parameter server 0: somebody else is there",
-               [&] { client.call({.verb = Verb::kPull}, {}, {}, deadline); });
+               [&] { client.call(0, PullRequest{}, {}, {}, deadline); });
 }
 
 // A program's client with no time to wait: what is not answered at once fails.
@@ -167,6 +162,9 @@ class ProgramsClient : public ::testing::Test {
         std::chrono::nanoseconds(0));
   }
   void push() { client_->wait(client_->push("w", gradient_, 1)); }
+  const PushUpdateRequest& pushed(std::size_t index) const {
+    return std::get<PushUpdateRequest>(servers_.asked.at(index).verb);
+  }
 
   Servers servers_;
   std::optional<ParameterClient> client_;
@@ -175,25 +173,25 @@ class ProgramsClient : public ::testing::Test {
 
 // Servers forget what a client says is over; what it never says they remember for ever, and refuse more in the end.
 TEST_F(ProgramsClient, AnUpdateThatFailedIsOver) {
-  servers_.answers = {{.id = 7}};
+  servers_.answers = {{.next_update = 7}};
   expect_error(ErrorKind::kTimeout, "no answer", [&] { push(); });
   servers_.answers = {{}, {}};
   push();
   push();
   ASSERT_EQ(servers_.asked.size(), 4U);
-  EXPECT_EQ(servers_.asked[1].id, 7U);
-  EXPECT_EQ(servers_.asked[2].id, 8U);
-  EXPECT_EQ(servers_.asked[2].first, 8U);
-  EXPECT_EQ(servers_.asked[3].id, 9U);
-  EXPECT_EQ(servers_.asked[3].first, 9U);
+  EXPECT_EQ(pushed(1).update, 7U);
+  EXPECT_EQ(pushed(2).update, 8U);
+  EXPECT_EQ(pushed(2).over_below, 8U);
+  EXPECT_EQ(pushed(3).update, 9U);
+  EXPECT_EQ(pushed(3).over_below, 9U);
 }
 
 // Else its updates would have the numbers of those that another process has made before.
 TEST_F(ProgramsClient, AsksAgainHowFarItsPredecessorCameWhenNobodyAnswered) {
   expect_error(ErrorKind::kTimeout, "no answer", [&] { push(); });
-  servers_.answers = {{.id = 7}, {}};
+  servers_.answers = {{.next_update = 7}, {}};
   push();
-  EXPECT_EQ(servers_.asked.back().id, 7U);
+  EXPECT_EQ(pushed(servers_.asked.size() - 1).update, 7U);
 }
 
 }  // namespace

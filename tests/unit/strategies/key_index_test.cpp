@@ -1,3 +1,4 @@
+// Against a standard map, through random insertions, erasures and rounds.
 #include "muster/strategies/parameter_server/key_index.h"
 
 #include <gtest/gtest.h>

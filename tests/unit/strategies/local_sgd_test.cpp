@@ -11,7 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/strategies/shared_sync/shared_sync.h"
+#include "muster/strategies/strategy_traits.h"
 #include "replica_training.h"
+#include "support/errors.h"
 
 namespace muster::strategies {
 namespace {
@@ -58,14 +61,13 @@ void compute_lane(const StrategyOptions& options, const CommittedState& state, c
   std::memcpy(area.buffers.data(), &mean, sizeof mean);
 }
 
-Training training_of(int workers, const LocalSgdOptions& options) {
-  return {.strategy = "local_sgd",
+Training training_of(int workers, const LocalSgd& options) {
+  return {.strategy = options,
           .workers = workers,
           .layout = model::FlatLayout({{"w", {kWidth}}, {"frozen", {3}, false}}),
           .shape = {.samples = 10, .batch = 10, .lanes = 4},
           .steps = 12,
           .optimizer = compute::Sgd{.lr = 0.2},
-          .local_sgd = options,
           .work = compute_lane};
 }
 
@@ -104,7 +106,7 @@ TEST(LocalSgd, FollowsTheClosedPathToTheOptimum) {
   // Between averages every worker runs towards its own mean: distance * (1 - lr a)^period; the average of that is the
   // distance to the mean of all, whatever the period.
   for (const int workers : {1, 2, 3, 4}) {
-    for (const std::uint64_t period : {2, 5}) {
+    for (const std::int64_t period : {2, 5}) {
       Training training = training_of(workers, {.period = period});
       training.steps = 60;
       const Trained trained = train(training).front();
@@ -123,7 +125,7 @@ TEST(LocalSgd, FollowsTheClosedPathToTheOptimum) {
 }
 
 TEST(LocalSgd, OuterRateAndMomentumFollowTheirRecurrence) {
-  const LocalSgdOptions options{.period = 3, .outer_lr = 0.8, .outer_momentum = 0.5};
+  const LocalSgd options{.period = 3, .outer_lr = 0.8, .outer_momentum = 0.5};
   for (const int workers : {1, 3}) {
     const Training training = training_of(workers, options);
     const std::vector<Trained> trained = train(training);
@@ -149,7 +151,7 @@ TEST(LocalSgd, PeriodOneOfPlainSgdIsAllReduce) {
     training.layout = model::FlatLayout({{"w", {kWidth}}, {"rare", {5}}, {"frozen", {3}, false}});
     training.shape = {.samples = 19, .batch = 8, .lanes = 4};  // the third step has 2 lanes: some workers have none
     const std::vector<Trained> local = train(training);
-    training.strategy = "all_reduce";
+    training.strategy = AllReduce{};
     const Trained reduced = train(training).front();
     for (const Trained& worker : local) {
       EXPECT_EQ(worker.bits, local.front().bits);
@@ -166,7 +168,7 @@ TEST(LocalSgd, AWorkerAloneIsSharedSyncBitByBit) {
   training.optimizer = compute::Adam{};
   training.clip_norm = 0.5;
   const Trained local = train(training).front();
-  training.strategy = "shared_sync";
+  training.strategy = SharedSync{};
   EXPECT_TRUE(train(training).front() == local);
 }
 
@@ -203,7 +205,7 @@ TEST(LocalSgd, PostLocalAveragesEveryStepAtFirstWithoutOuterMomentum) {
   training.observe = {};
   training.steps = 3;
   const Trained post = train(training).front();
-  training.local_sgd = {.period = 1};
+  training.strategy = LocalSgd{.period = 1};
   EXPECT_EQ(train(training).front().bits, post.bits);
 }
 
@@ -213,7 +215,7 @@ TEST(LocalSgd, TheOptimizersStateIsAveragedOrKept) {
   training.steps = 3;
   const std::vector<Trained> averaged = train(training);
   EXPECT_EQ(averaged[0].bits, averaged[1].bits);
-  training.local_sgd.average_state = false;
+  training.strategy = LocalSgd{.period = 3, .average_state = false};
   const std::vector<Trained> kept = train(training);
   EXPECT_EQ(kept[0].parameters, kept[1].parameters);
   EXPECT_EQ(kept[0].parameters, averaged[0].parameters);
@@ -267,8 +269,7 @@ TEST(LocalSgd, SynchronizeAveragesAtOnceAndOnlyWhatIsApart) {
   std::array<std::vector<std::byte>, 2> after;
   testing::run_group(2, Network::kShm, [&](int rank, comm::Group group) {
     StrategyOptions options{training.layout, testing::one_mean_and_one_count(), 0, 4, group};
-    options.local_sgd = training.local_sgd;
-    const auto strategy = make_local_sgd(options);
+    const auto strategy = training.strategy.make(options);
     testing::start(*strategy, options, rank);
     const data::StepPlan plan = data::plan_step({}, training.shape);
     strategy->begin_step(plan);
@@ -301,8 +302,7 @@ TEST(LocalSgd, ALostWorkerEndsTheAverageAndLeavesTheCommittedVersion) {
   const auto optimizer = compute::make_optimizer(training.optimizer);
   testing::run_group(2, Network::kShm, [&](int rank, comm::Group group) {
     StrategyOptions options{training.layout, testing::one_mean_and_one_count(), 0, 4, group};
-    options.local_sgd = training.local_sgd;
-    const auto strategy = make_local_sgd(options);
+    const auto strategy = training.strategy.make(options);
     testing::start(*strategy, options, rank);
     const std::vector<std::byte> before = testing::bits_of(strategy->committed());
     if (rank == 1) {
@@ -326,12 +326,54 @@ TEST(LocalSgd, ALostWorkerEndsTheAverageAndLeavesTheCommittedVersion) {
   });
 }
 
+// Ends at an average, as every checkpoint does, and goes on in strategies that were made anew.
+TEST(LocalSgd, TheOuterMomentumGoesOnWithTheCommittedState) {
+  const Training training = training_of(2, {.period = 2, .outer_lr = 0.7, .outer_momentum = 0.6});
+  const auto optimizer = compute::make_optimizer(training.optimizer);
+  const std::vector<compute::TensorRule> rules{{.trainable = false}, {}};  // backward order: "frozen" first
+  testing::run_group(2, Network::kShm, [&](int rank, comm::Group group) {
+    const StrategyOptions options{training.layout, testing::one_mean_and_one_count(), 0, 4, group};
+    const auto train = [&](Strategy& strategy, std::uint64_t steps) {
+      while (strategy.committed().cursor.step < steps) {
+        const data::StepPlan plan = data::plan_step(strategy.committed().cursor, training.shape);
+        strategy.begin_step(plan);
+        while (const auto lane = strategy.claim()) {
+          compute_lane(options, strategy.committed(), plan, *lane, strategy.area(*lane));
+          strategy.finish(*lane, {});
+        }
+        strategy.commit({optimizer.get(), 0.2, std::nullopt, rules}, Deadline::after(seconds(30)));
+      }
+    };
+    const auto straight = training.strategy.make(options);
+    testing::start(*straight, options, rank);
+    train(*straight, 4);
+    const CommittedState middle = straight->committed();
+    ASSERT_EQ(middle.extra.size(), 1U);
+    EXPECT_EQ(middle.extra[0].name, "outer_momentum");
+    const auto resumed = training.strategy.make(options);
+    CommittedState given = middle;
+    const std::vector<std::byte> nothing(middle.extra[0].bytes.size());
+    if (rank == 1) given.extra[0].bytes = nothing;  // what the first worker has counts
+    resumed->restore(given);
+    given.extra[0].bytes = std::span(nothing).first(8);
+    testing::expect_error(ErrorKind::kMismatch, "outer_momentum",
+                          [&] { training.strategy.make(options)->restore(given); });
+    const auto forgetful = training.strategy.make(options);
+    given.extra.clear();
+    forgetful->restore(given);
+    for (Strategy* strategy : {straight.get(), resumed.get(), forgetful.get()})
+      train(*strategy, 8);
+    EXPECT_EQ(testing::bits_of(resumed->committed()), testing::bits_of(straight->committed()));
+    EXPECT_NE(testing::bits_of(forgetful->committed()), testing::bits_of(straight->committed()));
+    group.barrier();
+  });
+}
+
 TEST(LocalSgd, OptionsOutOfTheirRangeAreRefusedByName) {
-  const auto refused = [](const LocalSgdOptions& local) -> std::string {
+  const auto refused = [](const LocalSgd& local) -> std::string {
     StrategyOptions options{model::FlatLayout({{"w", {3}}}), {}, 0, 1};
-    options.local_sgd = local;
     try {
-      make_local_sgd(options);
+      local.make(options);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
       return error.what();

@@ -2,17 +2,19 @@
 #include "muster/strategies/parameter_server/parameter_client.h"
 
 #include <cstring>
-#include <thread>
 
 #include <gtest/gtest.h>
 
-#include "muster/base/clock.h"
 #include "muster/base/random.h"
 #include "muster/base/temporary_folder.h"
+#include "muster/control/server_map.h"
 #include "muster/strategies/parameter_server/local_servers.h"
+#include "muster/strategies/parameter_server/server_thread.h"
 #include "muster/strategies/parameter_server/snapshots.h"
 #include "muster/strategies/parameter_server/table_shard.h"
+#include "muster/strategies/parameter_server/transport.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::strategies {
@@ -211,6 +213,15 @@ TEST(ParameterClient, ACheckpointHasEverything) {
   EXPECT_EQ(pull_rows(client, after.keys), reference.pull(after.keys));
 }
 
+TEST(ParameterClient, ACallIsWaitedForOnce) {
+  const LocalServers servers(plan_of(1));
+  ParameterClient client(client_of(servers.store()));
+  const std::vector<float> gradient(client.plan().layout.tensors()[0].count);
+  const ParameterClient::Ticket ticket = client.push(client.plan().layout.tensors()[0].name, gradient, 0.1);
+  client.wait(ticket);
+  testing::expect_error(ErrorKind::kInvalidInput, "once", [&] { client.wait(ticket); });
+}
+
 TEST(ParameterClient, ACheckpointThatIsDamagedOrOfAnotherPlanIsRefused) {
   const TemporaryFolder folder("muster-test");
   const std::filesystem::path saved = folder.path() / "saved";
@@ -222,7 +233,16 @@ TEST(ParameterClient, ACheckpointThatIsDamagedOrOfAnotherPlanIsRefused) {
   wider.tables[0].options.width = 2 * kWidth;
   const LocalServers of_another(wider);
   ParameterClient stranger(client_of(of_another.store()));
-  testing::expect_error(ErrorKind::kMismatch, "", [&] { stranger.load(saved); });
+  testing::expect_error(ErrorKind::kMismatch, "other tables", [&] { stranger.load(saved); });
+  // Of the same sizes: only the names tell that values would come to the wrong place.
+  ServerPlan renamed = plan_of(1);
+  std::vector<model::TensorInfo> tensors;
+  for (auto tensor = renamed.layout.tensors().rbegin(); tensor != renamed.layout.tensors().rend(); ++tensor)
+    tensors.push_back({tensor->name + "2", tensor->shape, tensor->trainable});
+  renamed.layout = model::FlatLayout(tensors);
+  const LocalServers of_others(renamed);
+  ParameterClient namesake(client_of(of_others.store()));
+  testing::expect_error(ErrorKind::kMismatch, "other tensors", [&] { namesake.load(saved); });
   std::filesystem::resize_file(saved / "server-0" / "chunk-1", 100);
   testing::expect_error(ErrorKind::kDamaged, "chunk 1 of", [&] { client.load(saved); });
 }
@@ -349,7 +369,6 @@ TEST(ParameterClient, ASingleServerBeginsFromItsSnapshotOfATable) {
   Reference reference(words());
   reference.push(batch.keys, batch.gradients, 0.1);
   const std::uint32_t chunk = plan.first_partition(0) + partition_of(5, 5);
-  const Deadline deadline = Deadline::after(kTimeout);
   const auto written = [&] {
     TableShard shard(plan);
     for (const Snapshot& snapshot : read_snapshots(plan.folder, 0)) {
@@ -357,10 +376,7 @@ TEST(ParameterClient, ASingleServerBeginsFromItsSnapshotOfATable) {
     }
     return shard.has(chunk) && shard.version(chunk) == 1;
   };
-  while (!written()) {
-    ASSERT_FALSE(deadline.passed());
-    system_clock().sleep_for(std::chrono::milliseconds(1));
-  }
+  ASSERT_TRUE(testing::eventually(written, Deadline::after(kTimeout)));
   job.lose(0);
   job.start(0);
   job.publish();

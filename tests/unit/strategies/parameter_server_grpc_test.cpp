@@ -16,19 +16,21 @@
 
 #include "muster/base/files.h"
 #include "muster/base/random.h"
-#include "muster/strategies/parameter_server/frames.h"
+#include "muster/control/certificates.h"
+#include "muster/control/server_places.h"
+#include "muster/control/trust_files.h"
+#include "muster/strategies/parameter_server/grpc_messages.h"
 #include "muster/strategies/parameter_server/job_transport.h"
-#include "parameter_server.grpc.pb.h"
 #include "support/errors.h"
 #include "support/fault_proxy.h"
 #include "support/other_user.h"
 #include "support/sandbox.h"
+#include "unit/strategies/sample_messages.h"
 #include "unit/strategies/transports.h"
 
 namespace muster::strategies {
 namespace {
 
-namespace wire = muster::parameter_server::v1;
 using muster::testing::expect_error;
 using muster::testing::FaultProxy;
 using muster::testing::OtherUser;
@@ -39,23 +41,23 @@ std::uint16_t port_of(const std::string& address) {
 
 void expect_served(Connection& connection) {
   std::vector<std::byte> reply(300);
-  connection.wait(connection.start({.verb = Verb::kPush}, bytes_of(300, 7), reply, soon()), soon());
+  connection.wait(connection.start(numbered(), bytes_of(300, 7), reply, soon()), soon());
   EXPECT_TRUE(reply == bytes_of(300, 7));
 }
 
 std::vector<wire::Frame> frames_of(std::uint64_t call, std::size_t size) {
   std::vector<wire::Frame> frames;
   const std::vector<std::byte> body = bytes_of(size, static_cast<int>(call));
-  cut_into_frames(call, {.verb = Verb::kPush}, body, [&](std::string_view header, std::span<const std::byte> part) {
-    wire::Frame& frame = frames.emplace_back();
-    frame.set_header(header.data(), header.size());
-    frame.set_body(part.data(), part.size());
+  const Request request = numbered(call);
+  cut_into_frames(call, encode(request), body, [&](const Frame& frame) {
+    to_wire(frame, frames.emplace_back());
+    if (frame.part == 0) to_wire(request, frames.back());
   });
   return frames;
 }
 
 TEST(Frames, ComeTogetherAgain) {
-  FrameJoiner joiner(5 * kMostFrameBody);
+  WireJoiner joiner(WireJoiner::Side::kRequests, 5 * kMostFrameBody);
   std::uint64_t call = 0;
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kMostFrameBody - 1, kMostFrameBody, kMostFrameBody + 1,
                                  3 * kMostFrameBody, 5 * kMostFrameBody}) {
@@ -64,24 +66,87 @@ TEST(Frames, ComeTogetherAgain) {
     EXPECT_EQ(frames.size(), std::max<std::size_t>(1, (size + kMostFrameBody - 1) / kMostFrameBody));
     for (std::size_t i = 0; i < frames.size(); ++i) {
       EXPECT_LE(frames[i].ByteSizeLong(), kMostFrame);
-      const std::optional<Framed> message = joiner.add(frames[i].header(), frames[i].body());
+      const std::optional<Framed> message = joiner.add(frames[i]);
       ASSERT_EQ(message.has_value(), i + 1 == frames.size());
       if (!message) continue;
       EXPECT_EQ(message->call, call);
-      EXPECT_EQ(message->header.bytes, size);
+      EXPECT_TRUE(decode_request(message->head.view()) == numbered(call));
       EXPECT_TRUE(message->body == bytes_of(size, static_cast<int>(call)));
     }
   }
 }
 
-TEST(Frames, EveryFlippedBitIsFound) {
-  const wire::Frame frame = frames_of(1, 100)[0];
-  const std::string whole = frame.header() + frame.body();
+// In what travels. gRPC ends a stream by itself whose frames are no messages of the contract.
+TEST(Frames, EveryFlippedBitIsFoundOrChangesNothing) {
+  const std::string whole = frames_of(1, 100)[0].SerializeAsString();
+  int found = 0;
   for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
     std::string altered = whole;
     altered[bit / 8] = static_cast<char>(altered[bit / 8] ^ (1 << bit % 8));
-    FrameJoiner joiner(1000);
-    EXPECT_THROW(joiner.add(altered.substr(0, frame.header().size()), altered.substr(frame.header().size())), Error);
+    wire::Frame frame;
+    if (!frame.ParseFromString(altered)) continue;
+    WireJoiner joiner(WireJoiner::Side::kRequests, 1000);
+    try {
+      const std::optional<Framed> message = joiner.add(frame);
+      ASSERT_TRUE(message);
+      EXPECT_EQ(message->call, 1U);
+      EXPECT_TRUE(decode_request(message->head.view()) == numbered(1)) << "bit " << bit;
+      EXPECT_TRUE(message->body == bytes_of(100, 1)) << "bit " << bit;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kDamaged);
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 8 * 100) << "all of the body, at least";
+}
+
+TEST(GrpcMessages, TheContractHasEveryRequestAndEveryReply) {
+  for (const Request& request : every_request()) {
+    wire::Frame frame;
+    to_wire(request, frame);
+    wire::Frame other;
+    ASSERT_TRUE(other.ParseFromString(frame.SerializeAsString()));
+    EXPECT_TRUE(request_from_wire(other) == request) << frame.ShortDebugString();
+    expect_error(ErrorKind::kDamaged, "no reply", [&] { reply_from_wire(frame); });
+  }
+  for (const Reply& reply : every_reply()) {
+    wire::Frame frame;
+    to_wire(reply, frame);
+    wire::Frame other;
+    ASSERT_TRUE(other.ParseFromString(frame.SerializeAsString()));
+    EXPECT_TRUE(reply_from_wire(other) == reply) << frame.ShortDebugString();
+    expect_error(ErrorKind::kDamaged, "no request", [&] { request_from_wire(frame); });
+  }
+}
+
+// The fields have the names of those in message.h: what a reader of the contract finds is what was meant.
+TEST(GrpcMessages, FieldsAreCalledWhatTheyAre) {
+  wire::Frame frame;
+  to_wire(Request{.chunk = 3,
+                  .passed_on_for = 4,
+                  .verb = PushLaneRequest{.step = 5, .lane = 6, .lanes = 7, .manner = LaneManner::kKept}},
+          frame);
+  EXPECT_EQ(frame.request().chunk(), 3U);
+  EXPECT_EQ(frame.request().passed_on_for(), 4U);
+  EXPECT_EQ(frame.request().push_lane().step(), 5U);
+  EXPECT_EQ(frame.request().push_lane().lane(), 6U);
+  EXPECT_EQ(frame.request().push_lane().lanes(), 7U);
+  EXPECT_EQ(frame.request().push_lane().manner(), wire::KEPT);
+  to_wire(Request{.verb = LeaseRequest{.want = Want::kSettled, .place = 8, .workers_generation = 9}}, frame);
+  EXPECT_EQ(frame.request().lease().want(), wire::SETTLED);
+  EXPECT_EQ(frame.request().lease().place(), 8U);
+  EXPECT_EQ(frame.request().lease().workers_generation(), 9U);
+  to_wire(Reply{.status = Status::kRefused, .details = LeaseReply{.grant = Grant::kClosed, .floor = 10}}, frame);
+  EXPECT_EQ(frame.reply().status(), wire::REFUSED);
+  EXPECT_EQ(frame.reply().lease().grant(), wire::CLOSED);
+  EXPECT_EQ(frame.reply().lease().floor(), 10U);
+}
+
+TEST(GrpcMessages, EnumsThatNobodyKnowsAreRefused) {
+  for (const int value : {-1, 3, 255, 256, 1 << 30}) {
+    wire::Frame frame;
+    frame.mutable_request()->mutable_push_lane()->set_manner(static_cast<wire::LaneManner>(value));
+    expect_error(ErrorKind::kDamaged, "", [&] { decode_request(encode(request_from_wire(frame)).view()); });
   }
 }
 
@@ -89,16 +154,24 @@ TEST(Frames, NonsenseIsRefused) {
   const wire::Frame small = frames_of(1, 100)[0];
   const std::vector<wire::Frame> large = frames_of(2, 3 * kMostFrameBody);
   const auto refused = [](const std::vector<wire::Frame>& frames, const std::string& words) {
-    FrameJoiner joiner(3 * kMostFrameBody);
+    WireJoiner joiner(WireJoiner::Side::kRequests, 3 * kMostFrameBody);
     expect_error(ErrorKind::kDamaged, words, [&] {
       for (const wire::Frame& frame : frames)
-        joiner.add(frame.header(), frame.body());
+        joiner.add(frame);
     });
   };
   wire::Frame broken;
-  refused({broken}, "header of 0 bytes");
-  broken.set_header(std::string(120, 'x'));
-  refused({broken}, "does not begin");
+  refused({broken}, "no request");
+  broken.mutable_request()->set_chunk(1);
+  refused({broken}, "no request");
+  to_wire(Reply(), broken);
+  refused({broken}, "no request");
+  broken = large[1];
+  to_wire(numbered(), broken);
+  refused({large[0], broken}, "a head in part 1");
+  broken = large[1];
+  broken.set_body_bytes(1);
+  refused({large[0], broken}, "altered");
   broken = small;
   broken.set_body(small.body().substr(1));
   refused({broken}, "altered");
@@ -115,6 +188,95 @@ TEST(GrpcTransport, ListensOnThisMachineOnly) {
         "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:1x", "", ":80", "unix:", "*:0", "127.0.0.1.example.org:80"}) {
     expect_error(ErrorKind::kInvalidInput, "Unix socket", [&] { make_grpc_inbox(kLimits, 0, place, kToken); });
     expect_error(ErrorKind::kInvalidInput, "Unix socket", [&] { connect_grpc(place, kToken, 0, kLimits, soon()); });
+  }
+}
+
+// Certificates as jobs of several hosts have them, each set in a folder.
+class GrpcTrust : public ::testing::Test {
+ protected:
+  GrpcReach reach(const std::string& name, const control::CertificateFiles& files) {
+    control::write_certificate_files(folder_ / name, files);
+    GrpcReach made;
+    made.other_hosts = true;
+    made.trust.certs = folder_ / name;
+    return made;
+  }
+  GrpcReach of_job(const std::string& name) {
+    const control::ServerSecrets secrets = control::make_server_secrets(true, std::chrono::system_clock::now());
+    return reach(name, {secrets.authority, secrets.certificate, secrets.key});
+  }
+  // One of the same authority, but of a role that has no business here.
+  GrpcReach of_role(const std::string& name, control::CallerRole role, const control::SignedKey& authority) {
+    const control::SignedKey own = control::make_certificate(authority, {role, name, {}}, life_);
+    return reach(name, {authority.certificate, own.certificate, own.key});
+  }
+  // What becomes of somebody who says nothing of certificates, or has others.
+  static Error refusal(const Inbox& inbox, const GrpcReach& caller) {
+    try {
+      connect_grpc(inbox.address(), kToken, 0, kLimits, Deadline::after(std::chrono::seconds(5)), caller);
+    } catch (const Error& error) {
+      return error;
+    }
+    ADD_FAILURE() << "it was let in";
+    return Error(ErrorKind::kCompute, "");
+  }
+
+  const muster::testing::TemporaryFolder folder_;
+  const control::CertificateLife life_{std::chrono::system_clock::now() - std::chrono::hours(1),
+                                       std::chrono::system_clock::now() + std::chrono::hours(1)};
+};
+
+TEST_F(GrpcTrust, CallsAreServedToThoseOfTheJobAndToNobodyElse) {
+  const GrpcReach job = of_job("job");
+  const auto inbox = make_grpc_inbox(kLimits, 0, "127.0.0.1:0", kToken, job);
+  const Serving serving(*inbox, echo);
+  expect_served(*connect_grpc(inbox->address(), kToken, 0, kLimits, soon(), job));
+  // In the plain, and by another job's certificate, which neither end takes.
+  EXPECT_TRUE(refusal(*inbox, {}).retryable());
+  EXPECT_TRUE(refusal(*inbox, of_job("other")).retryable());
+  expect_error(ErrorKind::kInvalidInput, "token",
+               [&] { connect_grpc(inbox->address(), std::string(64, 'b'), 0, kLimits, soon(), job); });
+  expect_served(*connect_grpc(inbox->address(), kToken, 1, kLimits, soon(), job));
+}
+
+TEST_F(GrpcTrust, ARoleThatMayNotIsToldSo) {
+  const control::SignedKey authority = control::make_authority("test", life_);
+  const auto inbox = make_grpc_inbox(kLimits, 0, "127.0.0.1:0", kToken,
+                                     of_role("server", control::CallerRole::kCoordinator, authority));
+  const Serving serving(*inbox, echo);
+  const Error user = refusal(*inbox, of_role("user", control::CallerRole::kUser, authority));
+  EXPECT_EQ(user.kind(), ErrorKind::kInvalidInput);
+  EXPECT_THAT(user.message(), ::testing::HasSubstr("Calls is not for the role \"user\""));
+  expect_served(*connect_grpc(inbox->address(), kToken, 0, kLimits, soon(),
+                              of_role("agent", control::CallerRole::kAgent, authority)));
+}
+
+TEST_F(GrpcTrust, AServerThatHasNoCertificateForServingGetsNothingSent) {
+  const control::SignedKey authority = control::make_authority("test", life_);
+  expect_error(ErrorKind::kInvalidInput, "not for this use", [&] {
+    make_grpc_inbox(kLimits, 0, "127.0.0.1:0", kToken, of_role("agent", control::CallerRole::kAgent, authority));
+  });
+  // In the plain, where certificates are expected.
+  const auto inbox = make_grpc_inbox(kLimits, 0, "127.0.0.1:0", kToken);
+  const Serving serving(*inbox, echo);
+  EXPECT_TRUE(refusal(*inbox, of_job("job")).retryable());
+}
+
+TEST_F(GrpcTrust, NumbersOfClientsMayBeLarge) {
+  TransportLimits many = kLimits;
+  many.clients = (1 << 24) + 8;
+  const auto inbox = make_grpc_inbox(many, 0, "127.0.0.1:0", kToken, GrpcReach{.other_hosts = true});
+  const Serving serving(*inbox, echo);
+  expect_served(*connect_grpc(inbox->address(), kToken, 64 * 17 + 3, many, soon()));
+  expect_served(*connect_grpc(inbox->address(), kToken, (1 << 24) + 7, many, soon()));
+}
+
+TEST(GrpcTransport, AddressesOfOtherHostsAreInNumbers) {
+  const GrpcReach reach{.other_hosts = true};
+  for (const std::string place : {"localhost:0", "dns:///127.0.0.1:0", "10.0.0.1", "10.0.0.1:", "10.0.0.1:65536", "",
+                                  ":80", "*:0", "10.0.0.1.example.org:80", "fd00::1", "[fd00::1]"}) {
+    expect_error(ErrorKind::kInvalidInput, "numbers", [&] { make_grpc_inbox(kLimits, 0, place, kToken, reach); });
+    expect_error(ErrorKind::kInvalidInput, "numbers", [&] { connect_grpc(place, kToken, 0, kLimits, soon(), reach); });
   }
 }
 
@@ -294,13 +456,12 @@ TEST(GrpcTransport, BadFramesEndTheirStreamAndNoOther) {
 class Counter {
  public:
   void operator()(Inbox& inbox, const Incoming& call) {
-    Header reply = call.request;
-    if (!std::ranges::equal(call.body, bytes_of(call.body.size(), static_cast<int>(call.request.id)))) ++wrong_;
-    const bool fresh = seen_.insert(call.request.id).second;
-    if (fresh) ++applied_[call.request.id];
-    reply.status = fresh ? Status::kDone : Status::kDuplicate;
+    const std::uint64_t id = number_of(call.request);
+    if (!std::ranges::equal(call.body, bytes_of(call.body.size(), static_cast<int>(id)))) ++wrong_;
+    const bool fresh = seen_.insert(id).second;
+    if (fresh) ++applied_[id];
     duplicates_ += fresh ? 0 : 1;
-    inbox.reply(call.handle, reply, {});
+    inbox.reply(call.handle, {.status = fresh ? Status::kDone : Status::kDuplicate}, {});
   }
   const std::map<std::uint64_t, int>& applied() const { return applied_; }
   int duplicates() const { return duplicates_; }
@@ -343,7 +504,7 @@ class Pusher {
     for (const std::uint64_t id : unacknowledged_) {
       if (calls.size() == 4) break;
       const std::size_t size = chance.below(40'000);
-      calls[id] = connection.start({.verb = Verb::kPush, .id = id}, bytes_of(size, static_cast<int>(id)), {}, deadline);
+      calls[id] = connection.start(numbered(id), bytes_of(size, static_cast<int>(id)), {}, deadline);
       do_harm(chance);
     }
     for (const auto& [id, call] : calls) {

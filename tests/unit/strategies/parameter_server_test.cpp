@@ -5,14 +5,22 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/random.h"
+#include "muster/comm/arena.h"
+#include "muster/comm/arena_address.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
+#include "muster/strategies/parameter_server/consistency.h"
+#include "muster/strategies/parameter_server/server_plan.h"
 #include "muster/strategies/parameter_server/shard.h"
+#include "muster/strategies/shared_sync/shared_sync.h"
+#include "muster/strategies/strategy_traits.h"
 #include "support/errors.h"
 #include "unit/strategies/replica_training.h"
 
@@ -24,22 +32,22 @@ using ::testing::HasSubstr;
 using testing::Trained;
 using testing::Training;
 
-Training small(int workers, std::vector<Phase> phases) {
+// With chunks that are as small as can be.
+Training small(int workers, ParameterServer chosen) {
+  chosen.chunk_kb = 64;
   Training training;
-  training.strategy = "parameter_server";
+  training.strategy = chosen;
   training.workers = workers;
   training.layout =
       model::FlatLayout({{"first", {70000}}, {"second", {300, 100}}, {"frozen", {9}, false}, {"last", {5}}});
   training.shape = {.samples = 100, .batch = 30, .lanes = 5};
   training.work = compute_lane;
   training.synchronized = true;
-  training.parameter_server.phases = std::move(phases);
-  training.parameter_server.chunk_bytes = 64 * 1024;
   return training;
 }
 
 Trained by_shared_sync(Training training) {
-  training.strategy = "shared_sync";
+  training.strategy = SharedSync{};
   training.workers = 1;
   return testing::train(training).front();
 }
@@ -54,8 +62,8 @@ std::vector<float> tensors_of(const Training& training, const Trained& trained) 
   return values;
 }
 
-std::vector<Phase> only(Consistency consistency) {
-  return {{0, consistency}};
+ParameterServer only(Consistency consistency) {
+  return {.consistency = std::string(to_string(consistency))};
 }
 
 class Bsp : public ::testing::TestWithParam<compute::OptimizerOptions> {};
@@ -80,9 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, Bsp,
                                            compute::OptimizerOptions(compute::Lars{})));
 
 TEST(ParameterServerBsp, CopiesAndDynamicClaimsChangeNoBit) {
-  Training training = small(3, only(Consistency::kBsp));
+  Training training = small(3, {.copies = 2});
   const Trained expected = by_shared_sync(training);
-  training.parameter_server.copies = 2;
   training.claims = Claims::kDynamic;
   EXPECT_TRUE(testing::train(training).front() == expected);
 }
@@ -190,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Asynchronous, ::testing::Values(Consistency::kAs
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
 TEST(ParameterServerPhases, AspThenBspAppliesEveryLaneOnce) {
-  Training training = small(2, parse_phases("asp:4, bsp"));
+  Training training = small(2, {.consistency = "asp:4, bsp"});
   training.optimizer = compute::Sgd{.lr = 0.5};
   training.work = constant_lane;
   const float by_one = by_shared_sync(training).parameters[0];
@@ -199,8 +206,7 @@ TEST(ParameterServerPhases, AspThenBspAppliesEveryLaneOnce) {
 }
 
 TEST(ParameterServerBackup, AStepIsTheMeanOfTheLanesThatCame) {
-  Training training = small(2, only(Consistency::kBackup));
-  training.parameter_server.backups = 2;
+  Training training = small(2, {.consistency = "backup", .backups = 2});
   training.optimizer = compute::Sgd{.lr = 1};
   training.steps = 6;
   training.shape = {.samples = 60, .batch = 10, .lanes = 5};
@@ -241,33 +247,57 @@ TEST(StalenessRate, AnUpdateThatComesLateHasAShareOfTheRate) {
     std::vector<std::uint64_t> updates(1);
     shard.write(0, Shard::first_state(pack_chunk(plan.chunks()[0], {}, {zeros, {}, updates}, 0)));
     const std::vector<float> ones(16, 1.0F);
-    Header push;
-    push.verb = Verb::kPush;
-    push.first = 1;
-    push.rate = 1;
+    PushLaneRequest push{.lanes = 1, .rate = 1};
     for (push.step = 0; push.step < 4; ++push.step) {
-      push.version = push.step == 3 ? 0 : push.step;  // the last one is three versions old
-      EXPECT_EQ(shard.push(push, std::as_bytes(std::span(ones))), Status::kDone);
+      push.pulled_version = push.step == 3 ? 0 : push.step;  // the last one is three versions old
+      EXPECT_EQ(shard.push(0, push, std::as_bytes(std::span(ones))), Status::kDone);
     }
     EXPECT_FLOAT_EQ(shard.view(0).parameters[0], aware ? -3 - 1.0F / 3 : -4.0F);
   }
 }
 
+// A worker that asks where the job stands knows where it stands itself, also when nobody answers.
+TEST(ParameterServerFloor, AQuestionThatFailsLeavesTheCursorWhereItWas) {
+  constexpr std::uint64_t kStep = 5;
+  const auto soon = [] { return Deadline::after(std::chrono::seconds(60)); };
+  StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 2};
+  options.rules.resize(1);
+  options.supervised = Supervised{.store = comm::make_memory_store(), .founder = true};
+  const std::unique_ptr<Strategy> strategy = ParameterServer{}.make(options);
+  comm::Store& store = *options.supervised->store;
+  put_first_map(store, get_plan(store, soon()), soon());
+  const std::vector<float> zeros(options.layout.size());
+  const std::vector<std::uint64_t> updates(1);
+  strategy->restore({zeros, {}, updates, {}, {.step = kStep}});
+
+  // The supervisor, which makes the worker a member.
+  std::jthread supervisor([&] {
+    const auto address = comm::ArenaAddress::parse(store.get(comm::arena_key(0), soon()));
+    auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, soon()));
+    comm::Arena arena = comm::Arena::attach(region, address.nonce, comm::kAnyRank);
+    while (!arena.board().occupant(0))
+      std::this_thread::yield();
+    arena.begin_generation(1, 1);
+  });
+  strategy->membership().meet();
+  arm_failpoints("parameter_server.shm.before_post=error");
+  testing::expect_error(ErrorKind::kIo, "before_post", [&] { strategy->enter_generation(); });
+  disarm_failpoints();
+  EXPECT_EQ(strategy->committed().cursor.step, kStep);
+}
+
 TEST(ParameterServerOptions, ContradictionsAreRefusedWithARemedy) {
-  const auto make = [](const ParameterServerOptions& wanted) {
+  const auto make = [](const ParameterServer& wanted) {
     StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 2};
     options.rules.resize(1);
-    options.parameter_server = wanted;
-    return make_parameter_server(options);
+    return wanted.make(options);
   };
   testing::expect_error(ErrorKind::kInvalidInput, "as many servers as copies", [&] { make({.copies = 2}); });
   testing::expect_error(ErrorKind::kUnsupported, "muster train", [&] { make({.servers = 2}); });
-  testing::expect_error(ErrorKind::kInvalidInput, "asp or ssp", [&] {
-    make({.phases = {{0, Consistency::kAsp}, {9, Consistency::kBsp}}, .snapshot_seconds = 1, .folder = "there"});
-  });
-  testing::expect_error(ErrorKind::kInvalidInput, "fewer than there are lanes", [&] {
-    make({.phases = {{0, Consistency::kBackup}}, .backups = 2});
-  });
+  testing::expect_error(ErrorKind::kInvalidInput, "asp or ssp",
+                        [&] { make({.consistency = "asp:9, bsp", .snapshot_seconds = 1, .folder = "there"}); });
+  testing::expect_error(ErrorKind::kInvalidInput, "fewer than there are lanes",
+                        [&] { make({.consistency = "backup", .backups = 2}); });
 }
 
 TEST(Phases, AreReadFromOneLine) {

@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "muster/base/random.h"
 #include "muster/comm/region.h"
+#include "muster/strategies/parameter_server/shm_seats.h"
 #include "support/command.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/other_user.h"
+#include "unit/strategies/sample_messages.h"
 #include "unit/strategies/transports.h"
 
 namespace muster::strategies {
@@ -21,8 +25,6 @@ namespace {
 using muster::testing::Command;
 using muster::testing::error_of;
 using muster::testing::expect_error;
-
-constexpr Verb kVerb = Verb::kPush;
 
 Deadline at_once() {
   return Deadline::after(std::chrono::nanoseconds(0));
@@ -33,13 +35,10 @@ Deadline shortly() {
 
 // The first line that a process prints.
 std::string first_line(const Command& command) {
-  for (const Deadline deadline = soon(); !deadline.passed();) {
-    const std::string out = command.out();
-    if (const std::size_t end = out.find('\n'); end != std::string::npos) return out.substr(0, end);
-    system_clock().sleep_for(std::chrono::milliseconds(2));
-  }
-  ADD_FAILURE() << "the process says nothing";
-  return "";
+  EXPECT_TRUE(testing::eventually([&] { return command.out().find('\n') != std::string::npos; }, soon()))
+      << "the process says nothing";
+  const std::string out = command.out();
+  return out.substr(0, out.find('\n'));
 }
 
 class Transport : public ::testing::TestWithParam<std::string> {
@@ -66,14 +65,29 @@ TEST_P(Transport, EchoesBodiesOfEverySize) {
     std::vector<std::byte> body = bytes_of(size, ++seed);
     const std::vector<std::byte> sent = body;
     std::vector<std::byte> reply(size);
-    const auto call = connection->start({.verb = kVerb, .id = size, .rate = 0.5}, body, reply, soon());
+    const auto call = connection->start(numbered(size), body, reply, soon());
     std::fill(body.begin(), body.end(), std::byte{0xee});  // it is the sender's again
-    const Header header = connection->wait(call, soon());
-    EXPECT_EQ(header.bytes, size);
-    EXPECT_EQ(header.client, 2u);
-    EXPECT_EQ(header.id, size);
-    EXPECT_EQ(header.rate, 0.5);
+    const Reply answer = connection->wait(call, soon());
+    EXPECT_EQ(answer.bytes, size);
+    EXPECT_EQ(answer.generation, 2u) << "who called";
+    EXPECT_EQ(answer.version, size) << "which call";
     EXPECT_TRUE(reply == sent) << size;
+  }
+}
+
+TEST_P(Transport, EveryRequestAndEveryReplyTravelsWhole) {
+  const auto inbox = make();
+  const auto connection = join(inbox->address(), 1);
+  const std::vector<Reply> replies = every_reply();
+  std::size_t turn = 0;
+  for (Request request : every_request()) {
+    const auto call = connection->start(request, {}, {}, soon());
+    const Incoming incoming = next(*inbox);
+    request.client = 1;
+    EXPECT_TRUE(incoming.request == request) << name_of(request.verb);
+    const Reply& reply = replies[turn++ % replies.size()];
+    inbox->reply(incoming.handle, reply, {});
+    EXPECT_TRUE(connection->wait(call, soon()) == reply) << turn;
   }
 }
 
@@ -82,20 +96,20 @@ TEST_P(Transport, AFullWindowHoldsTheClientBackAndCallsArriveInOrder) {
   const auto connection = join(inbox->address());
   std::vector<Connection::Call> calls;
   for (std::uint64_t id = 0; id < 4; ++id)
-    calls.push_back(connection->try_start({.verb = kVerb, .id = id}, {}, {}).value());
-  EXPECT_FALSE(connection->try_start({.verb = kVerb}, {}, {}));
-  expect_error(ErrorKind::kTimeout, "deadline", [&] { connection->start({.verb = kVerb}, {}, {}, shortly()); });
+    calls.push_back(connection->try_start(numbered(id), {}, {}).value());
+  EXPECT_FALSE(connection->try_start(numbered(), {}, {}));
+  expect_error(ErrorKind::kTimeout, "deadline", [&] { connection->start(numbered(), {}, {}, shortly()); });
   // Answered, and not waited for: there is room all the same.
   std::vector<Incoming> incoming;
   for (std::uint64_t id = 0; id < 4; ++id) {
     incoming.push_back(next(*inbox));
-    EXPECT_EQ(incoming.back().request.id, id);
+    EXPECT_EQ(number_of(incoming.back().request), id);
   }
   echo(*inbox, incoming[1]);
-  const auto fifth = connection->start({.verb = kVerb, .id = 4}, {}, {}, soon());
-  EXPECT_FALSE(connection->try_start({.verb = kVerb}, {}, {}));
-  EXPECT_EQ(connection->wait(calls[1], soon()).id, 1u);
-  EXPECT_EQ(next(*inbox).request.id, 4u);
+  const auto fifth = connection->start(numbered(4), {}, {}, soon());
+  EXPECT_FALSE(connection->try_start(numbered(), {}, {}));
+  EXPECT_EQ(connection->wait(calls[1], soon()).version, 1u);
+  EXPECT_EQ(number_of(next(*inbox).request), 4u);
   EXPECT_FALSE(connection->done(fifth));
 }
 
@@ -105,8 +119,7 @@ TEST_P(Transport, RepliesComeInAnyOrder) {
   std::vector<Connection::Call> calls;
   std::vector<std::vector<std::byte>> replies(4, std::vector<std::byte>(5000));
   for (int i = 0; i < 4; ++i)
-    calls.push_back(
-        connection->start({.verb = kVerb}, bytes_of(5000, i), replies[static_cast<std::size_t>(i)], soon()));
+    calls.push_back(connection->start(numbered(), bytes_of(5000, i), replies[static_cast<std::size_t>(i)], soon()));
   std::vector<Incoming> incoming;
   for (int i = 0; i < 4; ++i)
     incoming.push_back(next(*inbox));
@@ -144,12 +157,12 @@ void Transport::check_in_place(std::size_t bytes) {
   // The guard as it is at the answer, and as it is when the client reads it.
   const auto pull = [&](std::uint64_t before, std::uint64_t after) {
     guard.store(before);
-    const auto call = connection->start({.verb = Verb::kPull}, {}, reply, soon());
-    inbox->reply_in_place(next(*inbox).handle, {.verb = Verb::kPull}, memory.subspan(4096, 100'000), guard, 7);
+    const auto call = connection->start({.verb = PullRequest{}}, {}, reply, soon());
+    inbox->reply_in_place(next(*inbox).handle, {}, memory.subspan(4096, 100'000), guard, 7);
     guard.store(after);
     return connection->wait(call, soon());
   };
-  const Header good = pull(6, 6);
+  const Reply good = pull(6, 6);
   EXPECT_EQ(good.status, Status::kDone);
   EXPECT_EQ(good.bytes, 100'000u);
   EXPECT_TRUE(reply == values);
@@ -163,22 +176,20 @@ TEST_P(Transport, AReplyThatIsTooLongIsRefusedAndTheNextIsNot) {
   const Serving serving(*inbox, echo);
   const auto connection = join(inbox->address());
   std::vector<std::byte> reply(10);
-  const auto call = connection->start({.verb = kVerb}, bytes_of(11, 0), reply, soon());
+  const auto call = connection->start(numbered(), bytes_of(11, 0), reply, soon());
   expect_error(ErrorKind::kDamaged, "11 bytes", [&] { connection->wait(call, soon()); });
-  EXPECT_EQ(connection->wait(connection->start({.verb = kVerb}, bytes_of(10, 0), reply, soon()), soon()).bytes, 10u);
+  EXPECT_EQ(connection->wait(connection->start(numbered(), bytes_of(10, 0), reply, soon()), soon()).bytes, 10u);
 }
 
 TEST_P(Transport, TheReasonOfARefusalIsCutWhereThereIsLittleRoomForIt) {
   const auto inbox = make();
   const Serving serving(*inbox, [](Inbox& from, const Incoming& call) {
-    Header header = call.request;
-    header.status = Status::kRefused;
-    from.reply(call.handle, header, bytes_of(11, 0));
+    from.reply(call.handle, {.status = Status::kRefused}, bytes_of(11, 0));
   });
   const auto connection = join(inbox->address());
   for (const std::size_t room : {0, 10, 11, 12}) {
     std::vector<std::byte> reply(room);
-    const Header answer = connection->wait(connection->start({.verb = kVerb}, {}, reply, soon()), soon());
+    const Reply answer = connection->wait(connection->start(numbered(), {}, reply, soon()), soon());
     EXPECT_EQ(answer.status, Status::kRefused);
     EXPECT_EQ(answer.bytes, std::min<std::size_t>(room, 11));
     const std::vector<std::byte> reason = bytes_of(11, 0);
@@ -189,13 +200,13 @@ TEST_P(Transport, TheReasonOfARefusalIsCutWhereThereIsLittleRoomForIt) {
 TEST_P(Transport, ADeadlineEndsAWaitAndNotTheCall) {
   const auto inbox = make();
   const auto connection = join(inbox->address());
-  const auto call = connection->start({.verb = kVerb}, {}, {}, soon());
+  const auto call = connection->start(numbered(), {}, {}, soon());
   const Incoming incoming = next(*inbox);
   expect_error(ErrorKind::kTimeout, "deadline", [&] { connection->wait(call, shortly()); });
   connection->pause(shortly());
   EXPECT_FALSE(connection->done(call));
   EXPECT_FALSE(inbox->next(shortly()));
-  inbox->reply(incoming.handle, {.verb = kVerb, .version = 9}, {});
+  inbox->reply(incoming.handle, {.version = 9}, {});
   EXPECT_EQ(connection->wait(call, soon()).version, 9u);
 }
 
@@ -216,20 +227,20 @@ TEST_P(Transport, AClientThatWasKilledIsForgottenAndItsSuccessorIsServed) {
   holder.reset();  // killed
   const auto connection = join(inbox->address());
   std::vector<std::byte> reply(2000);
-  const auto one = connection->start({.verb = kVerb, .id = 1}, bytes_of(2000, 1), reply, soon());
+  const auto one = connection->start(numbered(1), bytes_of(2000, 1), reply, soon());
   const Incoming mine = next(*inbox);
-  EXPECT_EQ(mine.request.id, 1u);  // what the dead one had asked and nobody had looked at is forgotten
+  EXPECT_EQ(number_of(mine.request), 1u);  // what the dead one had asked and nobody had looked at is forgotten
   // What the server has in its hands stays until it lets go.
   EXPECT_TRUE(std::ranges::equal(first.body, std::vector<std::byte>(1000, std::byte{'k'})));
   echo(*inbox, second);
   echo(*inbox, mine);
-  EXPECT_EQ(connection->wait(one, soon()).id, 1u);
+  EXPECT_EQ(connection->wait(one, soon()).version, 1u);
   EXPECT_TRUE(reply == bytes_of(2000, 1));
   echo(*inbox, first);
   // And the whole window is there again.
   for (int i = 0; i < 4; ++i)
-    connection->start({.verb = kVerb}, {}, {}, soon());
-  EXPECT_FALSE(connection->try_start({.verb = kVerb}, {}, {}));
+    connection->start(numbered(), {}, {}, soon());
+  EXPECT_FALSE(connection->try_start(numbered(), {}, {}));
 }
 
 TEST_P(Transport, AServerThatWasKilledIsFoundLost) {
@@ -237,18 +248,18 @@ TEST_P(Transport, AServerThatWasKilledIsFoundLost) {
   const std::string address = first_line(*server);
   const auto connection = join(address);
   std::vector<std::byte> reply(10);
-  EXPECT_EQ(connection->wait(connection->start({.verb = kVerb}, reply, reply, soon()), soon()).bytes, 10u);
-  const auto answered = connection->start({.verb = kVerb, .id = 5}, {}, {}, soon());
+  EXPECT_EQ(connection->wait(connection->start(numbered(), reply, reply, soon()), soon()).bytes, 10u);
+  const auto answered = connection->start(numbered(5), {}, {}, soon());
   while (!connection->done(answered))
     connection->pause(soon());
-  const auto never = connection->start({.verb = Verb::kLease}, {}, {}, soon());
+  const auto never = connection->start({.verb = LeaseRequest{}}, {}, {}, soon());
   server.reset();  // killed
   expect_error(ErrorKind::kPeerLost, "", [&] { connection->wait(never, soon()); });
-  EXPECT_EQ(connection->wait(answered, soon()).id, 5u);
+  EXPECT_EQ(connection->wait(answered, soon()).version, 5u);
   expect_error(ErrorKind::kPeerLost, "", [&] { connection->done(never); });
   expect_error(ErrorKind::kPeerLost, "", [&] {
     for (const Deadline deadline = soon(); !deadline.passed();)
-      connection->start({.verb = kVerb}, {}, {}, deadline);
+      connection->start(numbered(), {}, {}, deadline);
   });
   expect_error(ErrorKind::kPeerLost, "", [&] { join(address); });
 }
@@ -256,7 +267,7 @@ TEST_P(Transport, AServerThatWasKilledIsFoundLost) {
 TEST_P(Transport, AServerThatClosesIsFoundLost) {
   auto inbox = make();
   const auto connection = join(inbox->address());
-  const auto call = connection->start({.verb = kVerb}, {}, {}, soon());
+  const auto call = connection->start(numbered(), {}, {}, soon());
   inbox.reset();
   expect_error(ErrorKind::kPeerLost, "", [&] { connection->wait(call, soon()); });
 }
@@ -265,10 +276,10 @@ TEST_P(Transport, ADroppedConnectionMakesRoomForTheNext) {
   const auto inbox = make();
   for (std::uint64_t round = 0; round < 20; ++round) {
     const auto connection = join(inbox->address(), 1);
-    connection->start({.verb = kVerb, .id = round}, {}, {}, soon());
-    connection->start({.verb = kVerb, .id = round}, {}, {}, soon());
+    connection->start(numbered(round), {}, {}, soon());
+    connection->start(numbered(round), {}, {}, soon());
     const Incoming incoming = next(*inbox);
-    EXPECT_EQ(incoming.request.id, round);
+    EXPECT_EQ(number_of(incoming.request), round);
     if (round % 2 == 0) echo(*inbox, incoming);
     if (round % 2 == 1) inbox->reply(incoming.handle, {}, bytes_of(10, 0));
   }
@@ -292,8 +303,8 @@ TEST_P(Transport, ClientsAreKilledAtRandomMoments) {
     Command client({TRANSPORT_PEER, "hammer", GetParam(), inbox->address()});
     EXPECT_EQ(first_line(client), "connected");
     const std::uint64_t before = served.load();
-    for (const Deadline deadline = soon(); served.load() < before + 5 && !deadline.passed();)
-      system_clock().sleep_for(std::chrono::microseconds(100));
+    ASSERT_TRUE(testing::eventually([&] { return served.load() >= before + 5; }, soon()));
+    // sleeps: the kill falls anywhere inside a call
     system_clock().sleep_for(std::chrono::microseconds(chance.below(5000)));
     ::kill(client.pid(), SIGKILL);
     const auto result = client.wait();
@@ -302,7 +313,7 @@ TEST_P(Transport, ClientsAreKilledAtRandomMoments) {
   const auto connection = join(inbox->address());
   for (int i = 0; i < 20; ++i) {
     std::vector<std::byte> reply(10'000);
-    connection->wait(connection->start({.verb = kVerb}, bytes_of(10'000, i), reply, soon()), soon());
+    connection->wait(connection->start(numbered(), bytes_of(10'000, i), reply, soon()), soon());
     EXPECT_TRUE(reply == bytes_of(10'000, i));
   }
 }
@@ -330,12 +341,65 @@ TEST(ShmTransport, ServesItsClientsInTurn) {
   const auto eager = connect("shm", inbox->address(), 0);
   const auto modest = connect("shm", inbox->address(), 2);
   for (std::uint64_t id = 0; id < 4; ++id)
-    eager->start({.verb = kVerb, .id = id}, {}, {}, soon());
-  modest->start({.verb = kVerb, .id = 100}, {}, {}, soon());
+    eager->start(numbered(id), {}, {}, soon());
+  modest->start(numbered(100), {}, {}, soon());
   std::vector<std::uint64_t> order;
   while (const auto call = inbox->next(at_once()))
-    order.push_back(call->request.id);
+    order.push_back(number_of(call->request));
   EXPECT_THAT(order, ::testing::ElementsAre(0, 100, 1, 2, 3));
+}
+
+// Whoever shares the memory may write anything into it.
+TEST(ShmTransport, GarbageInASlotIsRefusedAndHarmsNobody) {
+  const auto inbox = make_inbox("shm");
+  const auto good = connect("shm", inbox->address(), 1);
+  const comm::SharedRegion region = comm::fetch_region(inbox->address(), soon());
+  const ShmSeats seats(region.bytes().data(), kLimits, 0);
+  const auto refused = [&](const std::function<void(ShmSeats::Slot&)>& spoil, const std::string& words) {
+    const auto connection = connect("shm", inbox->address());
+    std::vector<std::byte> reply(200);
+    const auto call = connection->start(numbered(1), bytes_of(100, 1), reply, soon());
+    for (int slot = 0; slot < kLimits.window; ++slot)
+      spoil(seats.slot(seats.index(0, slot)));
+    EXPECT_FALSE(inbox->next(shortly())) << words;
+    const Reply answer = connection->wait(call, soon());
+    EXPECT_EQ(answer.status, Status::kRefused);
+    EXPECT_THAT(std::string(reinterpret_cast<const char*>(reply.data()), answer.bytes), ::testing::HasSubstr(words));
+  };
+  refused([](ShmSeats::Slot& slot) { slot.head_bytes = kMostHead + 1; }, "a head of 129 bytes");
+  refused([](ShmSeats::Slot& slot) { slot.head_bytes = ~std::uint64_t{0}; }, "a head of");
+  refused([](ShmSeats::Slot& slot) { slot.head_bytes = 0; }, "too early");
+  refused([](ShmSeats::Slot& slot) { ++slot.head_bytes; }, "too many");
+  refused([](ShmSeats::Slot& slot) { slot.head_place.fill(std::byte{0xff}); }, "protocol");
+  refused([](ShmSeats::Slot& slot) { slot.head_place[2] = std::byte{99}; }, "does not know");
+  refused([](ShmSeats::Slot& slot) { slot.body_bytes = kLimits.most_body + 1; }, "the body is too long");
+  refused([](ShmSeats::Slot& slot) { slot.body_bytes = ~std::uint64_t{0}; }, "the body is too long");
+  const auto call = good->start(numbered(7), {}, {}, soon());
+  echo(*inbox, *inbox->next(soon()));
+  EXPECT_EQ(good->wait(call, soon()).version, 7U);
+}
+
+TEST(ShmTransport, GarbageInAReplyIsFoundAndTheNextIsGood) {
+  const auto inbox = make_inbox("shm");
+  const auto connection = connect("shm", inbox->address());
+  const comm::SharedRegion region = comm::fetch_region(inbox->address(), soon());
+  const ShmSeats seats(region.bytes().data(), kLimits, 0);
+  std::vector<std::byte> reply(200);
+  const auto spoiled = [&](const std::function<void(ShmSeats::Slot&)>& spoil) {
+    const auto call = connection->start(numbered(1), {}, reply, soon());
+    inbox->reply(inbox->next(soon())->handle, {}, bytes_of(10, 1));
+    for (int slot = 0; slot < kLimits.window; ++slot)
+      spoil(seats.slot(seats.index(0, slot)));
+    expect_error(ErrorKind::kDamaged, "", [&] { connection->wait(call, soon()); });
+  };
+  spoiled([](ShmSeats::Slot& slot) { slot.head_bytes = ~std::uint64_t{0}; });
+  spoiled([](ShmSeats::Slot& slot) { slot.head_place.fill(std::byte{0}); });
+  spoiled([](ShmSeats::Slot& slot) { slot.head_place[4] = std::byte{6}; });  // the status
+  spoiled([](ShmSeats::Slot& slot) { slot.body_bytes = ~std::uint64_t{0}; });
+  spoiled([](ShmSeats::Slot& slot) { slot.in_place = 1, slot.offset = ~std::uint64_t{0}; });
+  const auto call = connection->start(numbered(7), {}, reply, soon());
+  echo(*inbox, *inbox->next(soon()));
+  EXPECT_EQ(connection->wait(call, soon()).version, 7U);
 }
 
 TEST(ShmTransport, RefusesARegionThatNoServerMade) {

@@ -1,3 +1,4 @@
+// Shares of lanes cover each lane once, for all small numbers of workers and lanes.
 #include "muster/strategies/replica/replica_strategy.h"
 
 #include <gtest/gtest.h>

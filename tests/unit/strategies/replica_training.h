@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "muster/base/random.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
 #include "muster/strategies/registry.h"
+#include "muster/strategies/strategy.h"
 #include "support/groups.h"
 
 namespace muster::testing {
@@ -20,7 +22,7 @@ using LaneWork = std::function<void(const strategies::StrategyOptions&, const st
                                     const data::StepPlan&, std::size_t lane, const compute::LaneArea&)>;
 
 struct Training {
-  std::string strategy = "all_reduce";
+  strategies::StrategyChoice strategy = strategies::AllReduce{};
   int workers = 1;
   Network network = Network::kShm;
   model::FlatLayout layout{};
@@ -28,9 +30,6 @@ struct Training {
   std::uint64_t steps = 7;
   compute::OptimizerOptions optimizer = compute::Sgd{.lr = 0.1, .momentum = 0.9};
   std::optional<double> clip_norm{};
-  strategies::AllReduceOptions all_reduce{};
-  strategies::LocalSgdOptions local_sgd{};
-  strategies::ParameterServerOptions parameter_server{};
   strategies::Claims claims = strategies::Claims::kStatic;
   bool synchronized = false;  // the workers' states are made the same at the end
   int stop_rank = -1;         // asks to stop in its first step, and knows of change 7 there
@@ -117,16 +116,14 @@ inline std::vector<Trained> train(const Training& training) {
       rules.push_back({compute::weight_decay(training.optimizer), true, slot.trainable});
     strategies::StrategyOptions options{training.layout, one_mean_and_one_count(), optimizer->slots(),
                                         training.shape.lanes, group};
-    options.all_reduce = training.all_reduce;
-    options.local_sgd = training.local_sgd;
-    options.parameter_server = training.parameter_server;
     options.claims = training.claims;
     options.optimizer = training.optimizer;
     options.rules = rules;
-    const auto strategy = strategies::make_strategy(training.strategy, options);
+    const auto strategy = training.strategy.make(options);
     start(*strategy, options, rank);
     const compute::UpdateRule rule{optimizer.get(), compute::base_lr(training.optimizer), training.clip_norm, rules};
-    strategy->meet();
+    strategy->membership().meet();
+    strategy->enter_generation();
     Trained& result = results[static_cast<std::size_t>(rank)];
     for (std::uint64_t step = 0; step < training.steps; ++step) {
       const strategies::CommittedState state = strategy->committed();
@@ -140,10 +137,9 @@ inline std::vector<Trained> train(const Training& training) {
             if (strategy->area(*lane).present[tensor] != 0) strategy->gradient_ready(*lane, tensor);
           }
         }
-        strategy->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + step),
-                                 .score = 1,
-                                 .stop = rank == training.stop_rank && step == 0 ? 1.0 : 0.0,
-                                 .change = rank == training.stop_rank && step == 0 ? 7.0 : 0.0});
+        const bool wishes = rank == training.stop_rank && step == 0;
+        strategy->finish(*lane, {{.loss_sum = 0.3 * static_cast<double>(*lane + step), .score = 1},
+                                 {.stop = wishes, .change = wishes ? 7U : 0U}});
       }
       const strategies::StepOutcome outcome = strategy->commit(rule, Deadline::after(std::chrono::seconds(60)));
       result.losses.push_back(outcome.loss);

@@ -9,7 +9,9 @@
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/server_thread.h"
 #include "muster/strategies/parameter_server/server_watch.h"
+#include "muster/strategies/parameter_server/shard.h"
 #include "muster/strategies/parameter_server/shm_transport.h"
+#include "muster/strategies/parameter_server/table_shard.h"
 
 namespace muster::strategies {
 namespace {
@@ -39,9 +41,11 @@ ServerPlan plan_of_two() {
 // A job of two servers: one is real, the other is the test.
 class ServerAmongOthers : public ::testing::Test {
  protected:
-  void start(std::uint32_t number) {
+  void start(std::uint32_t number, ServerOptions options = {}) {
     put_plan(*store_, plan_);
-    server_.emplace(ServerOptions{.number = number, .store = store_});
+    options.number = number;
+    options.store = store_;
+    server_.emplace(std::move(options));
     address_ = store_->get(control::server_key(number, 0), soon());
     seats_ = {{other_->address(), 0}, {other_->address(), 0}};
     seats_[number].address = address_;
@@ -51,8 +55,8 @@ class ServerAmongOthers : public ::testing::Test {
     store_->set(control::map_key(generation), map.to_text());
   }
   std::unique_ptr<Connection> connect(std::uint32_t client) { return connect_shm(address_, client, soon()); }
-  static Header call(Connection& connection, const Header& request, std::span<const std::byte> body = {},
-                     std::span<std::byte> reply = {}) {
+  static Reply call(Connection& connection, const Request& request, std::span<const std::byte> body = {},
+                    std::span<std::byte> reply = {}) {
     return connection.wait(connection.start(request, body, reply, soon()), soon());
   }
   // The next call that comes to the server that the test plays.
@@ -62,9 +66,7 @@ class ServerAmongOthers : public ::testing::Test {
     return *call;
   }
   void answer(const Incoming& call, Status status = Status::kDone) {
-    Header header = call.request;
-    header.status = status;
-    other_->reply(call.handle, header, {});
+    other_->reply(call.handle, {.status = status}, {});
   }
   bool is_set(const std::string& key) {
     try {
@@ -80,7 +82,7 @@ class ServerAmongOthers : public ::testing::Test {
     return Shard::first_state(pack_chunk(plan_.chunks()[0], {}, {zeros, {}, updates}, 0));
   }
 
-  const ServerPlan plan_ = plan_of_two();
+  ServerPlan plan_ = plan_of_two();
   const std::shared_ptr<comm::Store> store_ = comm::make_memory_store();
   const std::unique_ptr<Inbox> other_ = make_shm_inbox(plan_.limits(), 0);
   std::optional<ServerThread> server_;
@@ -94,13 +96,13 @@ TEST_F(ServerAmongOthers, OneThatIsToHaveAChunkAgainIsFilledWhenItHasGotItAgain)
   publish(1, {{{0}, {1}}, {{0}, {1}}});
   const auto primary = connect(kWorkers + 0);
   const std::vector<std::byte> state = first_chunk();
-  Header fill{.verb = Verb::kFill, .generation = 1, .chunk = kChunk, .flags = kCopied, .second = state.size()};
+  Request fill{.generation = 1, .chunk = kChunk, .verb = FillRequest{0, state.size()}};
   ASSERT_EQ(call(*primary, fill, state).status, Status::kDone);
   // Both at once: a map is looked for behind the last one that is known.
   publish(3, {{{0}, {1, true}}, {{0}, {1}}});
   publish(2, {{{0}}, {{0}, {1}}});
   const auto worker = connect(0);
-  const Header answer = call(*worker, {.verb = Verb::kPull, .generation = 3, .chunk = kChunk});
+  const Reply answer = call(*worker, {.generation = 3, .chunk = kChunk, .verb = PullRequest{}});
   ASSERT_EQ(answer.status, Status::kStale);
   ASSERT_EQ(answer.generation, 3U);
   EXPECT_FALSE(is_set(control::filled_key(3, 1))) << "it has what it had before";
@@ -117,7 +119,7 @@ TEST_F(ServerAmongOthers, MapsOfItsPredecessorAreNotItsOwn) {
   start(1);
   const auto primary = connect(kWorkers + 0);
   const std::vector<std::byte> state = first_chunk();
-  Header fill{.verb = Verb::kFill, .generation = 2, .chunk = kChunk, .flags = kCopied, .second = state.size()};
+  Request fill{.generation = 2, .chunk = kChunk, .verb = FillRequest{0, state.size()}};
   EXPECT_EQ(call(*primary, fill, state).status, Status::kWait);
   publish(3, {{{0}, {1, true}}, {{0}, {1}}});
   fill.generation = 3;
@@ -132,30 +134,24 @@ TEST_F(ServerAmongOthers, TheBookTellsOfNothingThatItsCopyDoesNotHave) {
   const auto first = connect(0);
   const auto second = connect(1);
   const std::vector<std::byte> book = Book::first_state(plan_, 0, {});
-  const Header write{.verb = Verb::kWrite, .generation = 1, .chunk = kBook, .second = book.size()};
+  const Request write{.generation = 1, .chunk = kBook, .verb = WriteRequest{0, book.size()}};
   const auto written = first->start(write, book, {}, soon());
   answer(next());
   ASSERT_EQ(first->wait(written, soon()).status, Status::kDone);
 
-  const std::vector<std::byte> entry(sizeof(LaneEntry));
-  const Header push{.verb = Verb::kPush, .generation = 1, .chunk = kBook, .first = 1};
-  const auto pushed = first->start(push, entry, {}, soon());
+  const Request push{.generation = 1, .chunk = kBook, .verb = PushEntryRequest{.lanes = 1}};
+  const auto pushed = first->start(push, {}, {}, soon());
   const Incoming copied = next();
-  ASSERT_EQ(copied.request.verb, Verb::kPush);
+  ASSERT_EQ(copied.request.verb, push.verb);
+  ASSERT_EQ(copied.request.passed_on_for, 0U);
 
   // The copy has not got the lane.
-  const Header settled{.verb = Verb::kLease,
-                       .generation = 1,
-                       .chunk = kBook,
-                       .step = 1,
-                       .flags = static_cast<std::uint32_t>(Want::kSettled),
-                       .first = 1,
-                       .second = 1 | std::uint64_t{kWorkers} << 32};
-  const Header pull{.verb = Verb::kPull, .generation = 1, .chunk = kBook, .step = 1, .flags = kExact};
+  const Request settled{.generation = 1, .chunk = kBook, .verb = LeaseRequest{Want::kSettled, 1, 1, 1, kWorkers}};
+  const Request pull{.generation = 1, .chunk = kBook, .verb = PullBuffersRequest{.settled_step = 1}};
   const auto asked = second->start(settled, {}, {}, soon());
   const auto pulled = second->start(pull, {}, {}, soon());
   // Whose answer depends on nothing: when it is there, the server has looked at those before.
-  const Header nonsense{.verb = Verb::kLease, .generation = 1, .chunk = 99};
+  const Request nonsense{.generation = 1, .chunk = 99, .verb = LeaseRequest{}};
   for (int turn = 0; turn < 3; ++turn)
     EXPECT_EQ(call(*second, nonsense).status, Status::kRefused);
   EXPECT_FALSE(second->done(asked)) << "it was told that the step is over";
@@ -164,10 +160,132 @@ TEST_F(ServerAmongOthers, TheBookTellsOfNothingThatItsCopyDoesNotHave) {
 
   answer(copied);
   EXPECT_EQ(first->wait(pushed, soon()).status, Status::kDone);
-  const Header told = second->wait(asked, soon());
+  const Reply told = second->wait(asked, soon());
   EXPECT_EQ(told.status, Status::kDone);
-  EXPECT_EQ(told.id, 1U) << "the floor";
+  EXPECT_EQ(details_of<LeaseReply>(told).floor, 1U);
   EXPECT_EQ(second->wait(pulled, soon()).status, Status::kDone);
+}
+
+// A connection on which the first answer is nonsense.
+class NonsenseFirst final : public Connection {
+ public:
+  NonsenseFirst(std::unique_ptr<Connection> good, int& turns) : good_(std::move(good)), turns_(turns) {}
+
+  std::optional<Call> try_start(const Request& request, std::span<const std::byte> body,
+                                std::span<std::byte> reply) override {
+    return good_->try_start(request, body, reply);
+  }
+  bool done(Call call) override { return good_->done(call); }
+  Reply wait(Call call, const Deadline& deadline) override {
+    if (turns_++ == 0) throw Error(ErrorKind::kDamaged, "a message of kind 99");
+    return good_->wait(call, deadline);
+  }
+  void pause(const Deadline& deadline) override { good_->pause(deadline); }
+
+ private:
+  const std::unique_ptr<Connection> good_;
+  int& turns_;
+};
+
+TEST_F(ServerAmongOthers, ACopyThatAnswersNonsenseIsAskedAgain) {
+  int turns = 0;
+  ServerOptions options;
+  options.connect = [&](const std::string& address, std::uint32_t client, const Deadline& deadline) {
+    return std::make_unique<NonsenseFirst>(connect_shm(address, client, deadline), turns);
+  };
+  start(0, std::move(options));
+  publish(1, {{{0}, {1}}, {{0}, {1}}});
+  const auto worker = connect(0);
+  const std::vector<std::byte> state = first_chunk();
+  const Request write{.generation = 1, .chunk = kChunk, .verb = WriteRequest{0, state.size()}};
+  const auto written = worker->start(write, state, {}, soon());
+  answer(next());
+  answer(next());
+  EXPECT_EQ(worker->wait(written, soon()).status, Status::kDone);
+  server_.reset();
+  EXPECT_EQ(turns, 2);
+}
+
+// Of a server alone, with a chunk of parameters, the book and a partition.
+class ServerOfEveryKind : public ServerAmongOthers {
+ protected:
+  ServerOfEveryKind() {
+    plan_.copies = 1;
+    plan_.tables = {{{.name = "words", .width = 3}, 1}};
+    start(0);
+    publish(1, {{{0}}, {{0}}, {{0}}});
+    worker_ = connect(0);
+  }
+  Reply ask(std::uint32_t chunk, const Verb& verb, std::span<const std::byte> body = {}) {
+    return call(*worker_, {.generation = 1, .chunk = chunk, .verb = verb}, body, reply_);
+  }
+  void expect_refused(std::uint32_t chunk, const Verb& verb, const std::string& words) {
+    const Reply answer = ask(chunk, verb);
+    EXPECT_EQ(answer.status, Status::kRefused) << name_of(verb) << " of chunk " << chunk;
+    const std::string reason(reinterpret_cast<const char*>(reply_.data()), answer.bytes);
+    EXPECT_NE(reason.find(words), std::string::npos) << reason;
+  }
+  std::vector<std::vector<std::byte>> first_states() const {
+    return {first_chunk(), Book::first_state(plan_, 0, {}), TableShard::first_state(plan_.tables[0].options)};
+  }
+
+  std::unique_ptr<Connection> worker_;
+  std::vector<std::byte> reply_ = std::vector<std::byte>(4096);
+};
+
+TEST_F(ServerOfEveryKind, AVerbIsForTheKindOfChunkThatUnderstandsIt) {
+  const std::vector<std::vector<std::byte>> states = first_states();
+  for (std::uint32_t chunk = 0; chunk < states.size(); ++chunk) {
+    EXPECT_EQ(ask(chunk, ReadRequest{}).status, Status::kWait) << "it has not come yet";
+    ASSERT_EQ(ask(chunk, WriteRequest{0, states[chunk].size()}, states[chunk]).status, Status::kDone) << chunk;
+    EXPECT_EQ(details_of<ReadReply>(ask(chunk, ReadRequest{})).total, states[chunk].size()) << chunk;
+    EXPECT_EQ(details_of<ReportReply>(ask(chunk, ReportRequest{})).next_update, 0U);
+    EXPECT_EQ(ask(chunk, KeepRequest{}).status, Status::kDone);
+  }
+  const std::vector<std::pair<ChunkKind, Verb>> special{{ChunkKind::kParameters, PullRequest{}},
+                                                        {ChunkKind::kParameters, PushLaneRequest{}},
+                                                        {ChunkKind::kParameters, PushUpdateRequest{}},
+                                                        {ChunkKind::kParameters, RecordsRequest{}},
+                                                        {ChunkKind::kParameters, ApplyRequest{}},
+                                                        {ChunkKind::kBook, PullBuffersRequest{}},
+                                                        {ChunkKind::kBook, PushEntryRequest{}},
+                                                        {ChunkKind::kBook, CloseRequest{}},
+                                                        {ChunkKind::kBook, LeaseRequest{}},
+                                                        {ChunkKind::kBook, ReopenRequest{}},
+                                                        {ChunkKind::kPartition, PullRowsRequest{}},
+                                                        {ChunkKind::kPartition, PushRowsRequest{}}};
+  for (const auto& [kind, verb] : special) {
+    for (std::uint32_t chunk = 0; chunk < states.size(); ++chunk) {
+      if (static_cast<std::uint32_t>(kind) != chunk) expect_refused(chunk, verb, "not of the kind");
+    }
+  }
+  const std::int64_t key = 7;
+  EXPECT_EQ(ask(0, PullRequest{}).status, Status::kDone);
+  EXPECT_EQ(ask(1, PullBuffersRequest{}).status, Status::kDone);
+  EXPECT_EQ(ask(2, PullRowsRequest{}, std::as_bytes(std::span(&key, 1))).bytes, 3 * sizeof(float));
+}
+
+TEST_F(ServerOfEveryKind, WhatCannotBeRightIsRefusedWithAReason) {
+  const std::vector<std::vector<std::byte>> states = first_states();
+  for (std::uint32_t chunk = 0; chunk < states.size(); ++chunk)
+    expect_refused(chunk, WriteRequest{0, 0}, "the state of a chunk ends too early");
+  EXPECT_EQ(ask(1, LeaseRequest{}).status, Status::kWait) << "a book that could not be written is none";
+  for (std::uint32_t chunk = 0; chunk < states.size(); ++chunk)
+    ASSERT_EQ(ask(chunk, WriteRequest{0, states[chunk].size()}, states[chunk]).status, Status::kDone) << chunk;
+  for (const std::uint32_t chunk : {3U, 99U, ~0U})
+    expect_refused(chunk, PullRequest{}, "no such chunk");
+  expect_refused(0, WriteRequest{5, 4}, "outside of its state");
+  expect_refused(0, WriteRequest{5, 9}, "is missing");
+  expect_refused(0, ReadRequest{~std::uint64_t{0}}, "shorter");
+  expect_refused(0, FillRequest{}, "only servers copy");
+  expect_refused(1, ReopenRequest{}, "only servers reopen");
+  expect_refused(1, LeaseRequest{.lanes = 99}, "99 lanes");
+  Request passed_on{.generation = 1, .chunk = 2, .passed_on_for = 0, .verb = PushRowsRequest{}};
+  EXPECT_EQ(call(*worker_, passed_on).status, Status::kRefused) << "a worker passes nothing on";
+  // Nor does a server for clients that there are not.
+  const auto server = connect(kWorkers + 1);
+  passed_on.passed_on_for = kWorkers + 2;
+  EXPECT_EQ(call(*server, passed_on).status, Status::kRefused);
 }
 
 TEST(SpinJudge, ATurnThatUsesUpTheProcessorIsOneTooMany) {

@@ -32,11 +32,8 @@ TEST(Shard, AReaderNoticesThatTheChunkWasWrittenAnew) {
   shard.write(0, first);
   const std::vector<float> gradient(plan.chunks()[0].floats(), 1.0F);
   for (std::uint64_t id = 0; id < 5; ++id) {
-    Header push;
-    push.id = id;
-    push.flags = kOwnUpdate;
-    push.rate = 1;
-    ASSERT_EQ(shard.push(push, std::as_bytes(std::span(gradient))), Status::kDone);
+    const PushUpdateRequest push{.update = id, .rate = 1};
+    ASSERT_EQ(shard.push(0, 0, push, std::as_bytes(std::span(gradient))), Status::kDone);
   }
   const Shard::View view = shard.view(0);
   EXPECT_EQ(view.version, 5U);

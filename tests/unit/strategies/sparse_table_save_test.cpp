@@ -1,3 +1,4 @@
+// Every altered and every missing byte of a saved table is noticed; what is loaded goes on with the same bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Rows against the formulas in double precision, and against dense Adam bit by bit; admission, eviction and a million
+// keys.
 #include "muster/strategies/parameter_server/sparse_table.h"
 
 #include <gtest/gtest.h>

@@ -37,7 +37,7 @@ constexpr auto kPatience = 30s;
 
 Training undisturbed() {
   Training training;
-  training.strategy = "shared_sync";
+  training.strategy = SharedSync{};
   training.layout = model::FlatLayout({{"first", {70000}}, {"second", {300, 100}}, {"third", {5}}});
   training.shape = {.samples = 100, .batch = 30, .lanes = 5};
   training.steps = kSteps;
@@ -77,7 +77,7 @@ class Worker {
     supervised.attempt = place.attempt;
     supervised.patience = kPatience;
     options_.supervised = supervised;
-    strategy_ = make_shared_sync(options_);
+    strategy_ = SharedSync{}.make(options_);
     for (const model::TensorSlot& slot : options_.layout.tensors())
       rules_.push_back({0, true, slot.trainable});
   }
@@ -89,14 +89,16 @@ class Worker {
     for (bool met = false;;) {
       try {
         if (!std::exchange(met, true)) {
-          strategy_->meet();
+          strategy_->membership().meet();
+          strategy_->enter_generation();
           began_ = strategy_->committed().cursor.step;
         }
         if (std::exchange(lost, false)) recover();
         note_leader();
         while (strategy_->committed().cursor.step < kSteps)
           step();
-        strategy_->members().group.barrier();
+        comm::Group group = strategy_->membership().members().group;
+        group.barrier();
         return judge();
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kPeerLost) throw;
@@ -111,11 +113,12 @@ class Worker {
     (void)!::write(file.get(), line.data(), line.size());
   }
   void note_leader() {
-    const Members members = strategy_->members();
+    const Members members = strategy_->membership().members();
     if (members.leads()) append("leaders", fmt::format("{} {}.{}\n", members.generation, place_.seat, place_.attempt));
   }
   void recover() {
-    if (const std::optional<StepOutcome> outcome = strategy_->rejoin()) {
+    strategy_->membership().rejoin();
+    if (const std::optional<StepOutcome> outcome = strategy_->enter_generation()) {
       losses_.push_back(outcome->loss);
       append("committed_after_all", fmt::format("{}\n", place_.seat));
     }
@@ -126,13 +129,15 @@ class Worker {
     strategy_->begin_step(plan);
     while (const auto lane = strategy_->claim()) {
       compute_lane(options_, state, plan, *lane, strategy_->area(*lane));
-      strategy_->finish(*lane, {.loss_sum = 0.3 * static_cast<double>(*lane + plan.at.step), .score = 1});
+      strategy_->finish(
+          *lane, {.report = {.loss_sum = 0.3 * static_cast<double>(*lane + plan.at.step), .score = 1}, .wishes = {}});
     }
     losses_.push_back(strategy_
                           ->commit({optimizer_.get(), compute::base_lr(training_.optimizer), std::nullopt, rules_},
                                    Deadline::after(kPatience))
                           .loss);
-    if (strategy_->members().leads()) strategy_->write_note(fmt::format("{} steps are done", plan.at.step + 1));
+    if (strategy_->membership().members().leads())
+      strategy_->membership().write_note(fmt::format("{} steps are done", plan.at.step + 1));
   }
   int judge() const {
     // Each step once, from the one on at which this worker came.
@@ -142,7 +147,7 @@ class Worker {
     // All but the cursor: one that came at the very end has seen no plan.
     const std::vector<std::byte> bits = testing::bits_of(strategy_->committed());
     const auto end = bits.end() - sizeof(data::Cursor);
-    return std::equal(bits.begin(), end, expected_.bits.begin()) && strategy_->note() == "8 steps are done"
+    return std::equal(bits.begin(), end, expected_.bits.begin()) && strategy_->membership().note() == "8 steps are done"
                ? kGood
                : kOtherBits;
   }
@@ -188,7 +193,7 @@ class SupervisedJob {
       const bool all_here = (members_ | ready) == (std::uint64_t{1} << seats_) - 1;
       const bool wait_for_all = (generation_ == 0 || patience_) && !finished_;
       if ((!lost_ && (ready == 0 || finished_)) || (wait_for_all && !all_here)) {
-        system_clock().sleep_for(200us);
+        system_clock().sleep_for(200us);  // sleeps: between two turns of what plays the supervisor here
         continue;
       }
       lost_ = false;
@@ -387,10 +392,10 @@ TEST_F(SupervisedSync, NobodyWaitsForEverToBeLetIn) {
   supervised.founder = true;
   supervised.patience = 10ms;
   options.supervised = supervised;
-  const auto strategy = make_shared_sync(options);
+  const auto strategy = SharedSync{}.make(options);
   testing::start(*strategy, options, 0);
   try {
-    strategy->meet();
+    strategy->membership().meet();
     FAIL() << "a member of nothing";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout) << error.what();
@@ -407,15 +412,15 @@ TEST_F(SupervisedSync, AWorkerOfAnotherModelIsRefused) {
   supervised.founder = true;
   supervised.patience = 10ms;
   options.supervised = supervised;
-  const auto founder = make_shared_sync(options);
-  EXPECT_THROW(founder->meet(), Error);  // nobody lets it in, but it offers its arena
+  const auto founder = SharedSync{}.make(options);
+  EXPECT_THROW(founder->membership().meet(), Error);  // nobody lets it in, but it offers its arena
   options.supervised->founder = false;
   options.supervised->seat = 1;
   options.supervised->patience = kPatience;
-  EXPECT_NO_THROW(make_shared_sync(options));
+  EXPECT_NO_THROW(SharedSync{}.make(options));
   options.lanes += 1;
   try {
-    make_shared_sync(options);
+    SharedSync{}.make(options);
     FAIL() << "taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kMismatch) << error.what();

@@ -32,15 +32,8 @@ std::vector<std::byte> rows_body(std::span<const std::int64_t> keys, float gradi
   return bytes.take();
 }
 
-Header push_of(std::uint64_t id, std::uint64_t first = 0, std::uint64_t step = 0) {
-  Header header;
-  header.verb = Verb::kPushRows;
-  header.chunk = kChunk;
-  header.id = id;
-  header.first = first;
-  header.step = step;
-  header.rate = 1;
-  return header;
+PushRowsRequest push_of(std::uint64_t id, std::uint64_t first = 0, std::uint64_t step = 0) {
+  return {.update = id, .over_below = first, .rate = 1, .step = step};
 }
 
 // A shard with the first partition of the first table.
@@ -49,11 +42,11 @@ struct Partition {
     shard.write(kChunk, TableShard::first_state(plan.tables[0].options));
   }
   float value(std::int64_t key) {
-    const auto rows = shard.pull(push_of(0), std::as_bytes(std::span(&key, 1)));
+    const auto rows = shard.pull(kChunk, std::as_bytes(std::span(&key, 1)));
     return rows->front();
   }
-  Status push(const Header& header, std::int64_t key, float gradient = 1) {
-    return shard.push(header, rows_body(std::span(&key, 1), gradient));
+  Status push(const PushRowsRequest& push, std::int64_t key, std::uint32_t client = 0) {
+    return shard.push(kChunk, client, push, rows_body(std::span(&key, 1), 1));
   }
 
   const ServerPlan plan;
@@ -74,10 +67,8 @@ TEST(TableShard, APushThatIsSentAgainTakesEffectOnce) {
 
 TEST(TableShard, ClientsCountForThemselves) {
   Partition partition({.name = "words", .init_scale = 0});
-  Header other = push_of(0);
-  other.client = 1;
   EXPECT_EQ(partition.push(push_of(0), 7), Status::kDone);
-  EXPECT_EQ(partition.push(other, 7), Status::kDone);
+  EXPECT_EQ(partition.push(push_of(0), 7, 1), Status::kDone);
   EXPECT_EQ(partition.value(7), -2);
   EXPECT_EQ(partition.shard.next_update(kChunk, 1), 1U);
   EXPECT_EQ(partition.shard.next_update(kChunk, 2), 0U);
@@ -124,11 +115,11 @@ TEST(TableShard, BodiesOfAnotherLengthAreRefused) {
   const std::int64_t key = 7;
   std::vector<std::byte> body = rows_body(std::span(&key, 1), 1);
   body.pop_back();
-  EXPECT_EQ(partition.shard.push(push_of(0), body), Status::kRefused);
-  EXPECT_EQ(partition.shard.push(push_of(0, 1), rows_body(std::span(&key, 1), 1)), Status::kRefused);
-  EXPECT_FALSE(partition.shard.pull(push_of(0), std::span(body).first(9)).has_value());
+  EXPECT_EQ(partition.shard.push(kChunk, 0, push_of(0), body), Status::kRefused);
+  EXPECT_EQ(partition.shard.push(kChunk, 0, push_of(0, 1), rows_body(std::span(&key, 1), 1)), Status::kRefused);
+  EXPECT_FALSE(partition.shard.pull(kChunk, std::span(body).first(9)).has_value());
   const std::vector<std::int64_t> many(partition.plan.limits().most_body / (kWidth * sizeof(float)) + 1);
-  EXPECT_FALSE(partition.shard.pull(push_of(0), std::as_bytes(std::span(many))).has_value());
+  EXPECT_FALSE(partition.shard.pull(kChunk, std::as_bytes(std::span(many))).has_value());
   EXPECT_EQ(partition.shard.version(kChunk), 0U);
 }
 

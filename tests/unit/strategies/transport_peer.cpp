@@ -26,12 +26,13 @@ void say(const std::string& line) {
   const auto inbox = make_inbox(kind);
   say(inbox->address());
   while (true)
-    if (const auto call = inbox->next(soon()); call && call->request.verb != Verb::kLease) echo(*inbox, *call);
+    if (const auto call = inbox->next(soon()); call && !std::holds_alternative<LeaseRequest>(call->request.verb))
+      echo(*inbox, *call);
 }
 
 [[noreturn]] void hold(Connection& connection) {
   const std::vector<std::byte> body(1000, std::byte{'k'});
-  while (connection.try_start({.verb = Verb::kPush}, body, {})) {
+  while (connection.try_start(numbered(), body, {})) {
   }
   say("held");
   while (true)
@@ -50,7 +51,7 @@ int hammer(Connection& connection) {
   for (std::size_t i = 0;; ++i) {
     const std::size_t size = i * 7919 % body.size();
     Under& next = calls.emplace_back(Under{0, size, std::vector<std::byte>(size)});
-    next.call = connection.start({.verb = Verb::kPush}, std::span(body).first(size), next.reply, soon());
+    next.call = connection.start(numbered(), std::span(body).first(size), next.reply, soon());
     if (calls.size() < 3) continue;
     const Under& first = calls.front();
     if (connection.wait(first.call, soon()).bytes != first.size) return 3;

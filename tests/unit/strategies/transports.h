@@ -59,9 +59,18 @@ class Serving {
   std::thread thread_;
 };
 
-// The request's own header and body.
+// A request with a number, by which it is known again.
+inline Request numbered(std::uint64_t number = 0) {
+  return {.verb = PushUpdateRequest{.update = number}};
+}
+inline std::uint64_t number_of(const Request& request) {
+  const auto* const push = std::get_if<PushUpdateRequest>(&request.verb);
+  return push != nullptr ? push->update : 0;
+}
+
+// The request's own number as the version, its client as the generation, and its body.
 inline void echo(Inbox& inbox, const Incoming& call) {
-  inbox.reply(call.handle, call.request, call.body);
+  inbox.reply(call.handle, {.generation = call.request.client, .version = number_of(call.request)}, call.body);
 }
 
 }  // namespace muster::strategies

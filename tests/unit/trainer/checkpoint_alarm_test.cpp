@@ -1,3 +1,4 @@
+// What is said when, with a clock that is turned by hand.
 #include "muster/trainer/checkpoint_alarm.h"
 
 #include <gmock/gmock.h>

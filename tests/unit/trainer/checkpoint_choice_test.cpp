@@ -1,3 +1,4 @@
+// The best, the last, a step, or an error that says what there is.
 #include "muster/trainer/checkpoint_choice.h"
 
 #include <gmock/gmock.h>

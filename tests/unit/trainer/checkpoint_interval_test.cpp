@@ -1,3 +1,4 @@
+// Young's formula and each of its limits, as a pure function.
 #include "muster/trainer/checkpoint_interval.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Times are given, none is measured: what counts as the cost of a checkpoint, and when the next is due.
 #include "muster/trainer/checkpoint_pace.h"
 
 #include <cmath>

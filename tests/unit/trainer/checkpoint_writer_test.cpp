@@ -7,6 +7,7 @@
 #include <future>
 
 #include "muster/trainer/session.h"
+#include "muster/trainer/session_core.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
 
@@ -19,7 +20,7 @@ using std::chrono::seconds;
 class CheckpointWriterTest : public ::testing::Test {
  protected:
   Deadline soon() const { return Deadline::after(seconds(60)); }
-  TrainingState state(TrainingState memory = {}) const { return capture(session_, std::move(memory)); }
+  TrainingState state(TrainingState memory = {}) const { return capture(session_.core(), std::move(memory)); }
   model::CheckpointStore store() const { return model::CheckpointStore(folder_.path()); }
 
   const testing::TemporaryFolder folder_;

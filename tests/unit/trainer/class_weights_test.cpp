@@ -1,3 +1,4 @@
+// Weights by name, by number and balanced, on labels that are counted by hand.
 #include "muster/trainer/class_weights.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// What trains, validates and tests: no sample in two of them, every sample once an epoch.
 #include "muster/trainer/datasets.h"
 
 #include <set>

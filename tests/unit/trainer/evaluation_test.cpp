@@ -1,7 +1,10 @@
+// One worker and several give the same bits; who ends it ends it for all.
 #include "muster/trainer/evaluation.h"
 
 #include <gtest/gtest.h>
 
+#include "muster/trainer/session.h"
+#include "support/errors.h"
 #include "support/groups.h"
 #include "support/small_nets.h"
 
@@ -97,6 +100,15 @@ TEST(Evaluation, AnObserverCanEndIt) {
                                 }});
   EXPECT_FALSE(result);
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{30, 60}));
+}
+
+// A source without a validation set gives an empty pointer.
+TEST(Evaluation, WithoutADataSetIsAMistakeOfTheProgram) {
+  auto net = testing::make_net<testing::LinearNet>(1);
+  const ForwardFunction forward = [&](const torch::Tensor& x) { return net->forward(x); };
+  testing::expect_error(ErrorKind::kInvalidInput, "no data set", [&] { evaluate(*net, forward, nullptr); });
+  Session session(net, compute::Sgd{}, {.batch = 8});
+  testing::expect_error(ErrorKind::kInvalidInput, "no data set", [&] { session.lanes(nullptr); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/trainer/worker.h"
+#include "muster/trainer/worker_place.h"
 #include "support/groups.h"
 #include "support/small_nets.h"
 
@@ -23,7 +24,7 @@ using testing::run_group;
 constexpr std::int64_t kShard = 8;  // samples of a worker and step
 
 Worker worker_of(int rank, const comm::Group& group) {
-  return {launch::World{rank, group.size(), "test", ""}, group};
+  return Worker(std::make_shared<WorkerPlace>(launch::World{rank, group.size(), "test", ""}, group));
 }
 
 // The batch of a step, the same wherever it is made: no random numbers, because ranks are threads of one generator.

@@ -1,3 +1,4 @@
+// Mistakes in data and job, each told with the key and the line that it is about.
 #include "muster/trainer/job_fit.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// The same file from the job's folder, from the current one, and from a resolved job read elsewhere.
 #include "muster/trainer/job_paths.h"
 
 #include <gtest/gtest.h>

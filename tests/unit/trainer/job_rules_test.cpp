@@ -1,3 +1,4 @@
+// Keys that would do nothing are refused, whatever their value; resolved jobs are not.
 #include "muster/trainer/job_rules.h"
 
 #include <gmock/gmock.h>
@@ -37,6 +38,40 @@ TEST(JobRules, AnOptionThatTheModelHasNotIsNamedWithItsLine) {
   EXPECT_EQ(error_of("[model]\nname = \"resnet20\"\nnorm = \"group\"\ngroups = 4\n"), "no error");
 }
 
+TEST(JobRules, SeveralHostsNeedAStrategyThatCanAndALaneForEveryWorker) {
+  const auto job = [](const char* keys) { return fmt::format("[job]\nlanes = 8\n[parallel]\n{}\n", keys); };
+  for (const char* keys : {"hosts = 2", "hosts = \"1:4\"\nworkers = 2", "hosts = 8", "hosts = 1\nworkers = 8",
+                           "hosts = 2\ninterface = \"eth0\"\nhost_seconds = 2.5"})
+    EXPECT_EQ(error_of(job(keys)), "no error") << keys;
+  EXPECT_THAT(error_of(job("hosts = \"1:4\"\nworkers = 3")),
+              AllOf(HasSubstr("job.toml:4: parallel.hosts"), HasSubstr("4 hosts of 3 workers cannot share 8 lanes"),
+                    HasSubstr("job.lanes to 12")));
+  const auto served = [&](const char* keys) {
+    return error_of(job(fmt::format("strategy = \"parameter_server\"\n{}", keys).c_str()));
+  };
+  for (const char* keys : {"hosts = 2", "hosts = 3\nservers = 2\ncopies = 2", "hosts = 2\ntransport = \"grpc\""})
+    EXPECT_EQ(served(keys), "no error") << keys;
+  EXPECT_THAT(served("hosts = \"1:2\""), AllOf(HasSubstr("parallel.hosts"), HasSubstr("Give one number")));
+  EXPECT_THAT(served("hosts = 2\nservers = 0"), AllOf(HasSubstr("parallel.servers"), HasSubstr("2 puts one on each")));
+  EXPECT_THAT(served("hosts = 2\ntransport = \"shared_memory\""), HasSubstr("parallel.transport"));
+  EXPECT_THAT(served("hosts = 2\nconsistency = \"asp\"\nsnapshot_seconds = 5"),
+              AllOf(HasSubstr("parallel.snapshot_seconds"), HasSubstr("copies = 2")));
+  for (const char* strategy : {"all_reduce", "local_sgd"}) {
+    const auto with = [&](const char* keys) {
+      return job(fmt::format("strategy = \"{}\"\n{}", strategy, keys).c_str());
+    };
+    EXPECT_EQ(error_of(with("hosts = 2\nliveness_seconds = 5\norphan_seconds = 5")), "no error") << strategy;
+    EXPECT_THAT(error_of(with("hosts = \"1:4\"")), AllOf(HasSubstr("job.toml:5: parallel.hosts"),
+                                                         HasSubstr("its hosts are fixed"), HasSubstr("shared_sync")));
+    EXPECT_THAT(error_of(with("hosts = 2\nhang_seconds = 5")), HasSubstr("parallel.hang_seconds"));
+  }
+  EXPECT_EQ(error_of("[job]\nlanes = 4\n[model]\nname = \"cnn\"\n[parallel]\nstrategy = \"all_reduce\"\nhosts = 2\n"
+                     "workers = 2\nsync_batch_norm = true\n"),
+            "no error");
+  EXPECT_THAT(error_of(job("hosts = 0")), HasSubstr("parallel.hosts"));
+  EXPECT_THAT(error_of(job("host_seconds = 0.1")), HasSubstr("parallel.host_seconds"));
+}
+
 TEST(JobRules, AKeyOfAnotherStrategyIsRefused) {
   const auto job = [](const char* strategy, const char* key) {
     return fmt::format("[parallel]\nstrategy = \"{}\"\n{}\n", strategy, key);
@@ -51,11 +86,27 @@ TEST(JobRules, AKeyOfAnotherStrategyIsRefused) {
     EXPECT_THAT(error_of(job("shared_sync", key)), HasSubstr("It belongs to all_reduce"));
     EXPECT_EQ(error_of(job("all_reduce", key)), "no error") << key;
   }
-  for (const char* key : {"liveness_seconds = 5", "hang_seconds = 30", "orphan_seconds = 5"}) {
+  for (const char* key : {"liveness_seconds = 5", "hang_seconds = 30", "start_seconds = 99", "orphan_seconds = 5"}) {
     EXPECT_THAT(error_of(job("all_reduce", key)), HasSubstr("shared_sync and parameter_server"));
     EXPECT_EQ(error_of(job("shared_sync", key)), "no error") << key;
     EXPECT_EQ(error_of(job("parameter_server", key)), "no error") << key;
   }
+  // Whose lanes are theirs from the start.
+  for (const char* strategy : {"all_reduce", "local_sgd"})
+    EXPECT_THAT(error_of(job(strategy, "claims = \"static\"")),
+                AllOf(HasSubstr("job.toml:3: parallel.claims"), HasSubstr("shared_sync and parameter_server")));
+  for (const char* strategy : {"shared_sync", "parameter_server"})
+    EXPECT_EQ(error_of(job(strategy, "claims = \"static\"")), "no error") << strategy;
+}
+
+TEST(JobRules, AutomaticCheckpointsAreRefusedWhereNothingWouldComeOfThem) {
+  const auto job = [](const char* strategy, const char* every) {
+    return fmt::format("[parallel]\nstrategy = \"{}\"\n[checkpoint]\nevery_steps = {}\n", strategy, every);
+  };
+  EXPECT_THAT(error_of(job("parameter_server", "\"auto\"")),
+              AllOf(HasSubstr("job.toml:4: checkpoint.every_steps"), HasSubstr("no effect"), HasSubstr("a number")));
+  EXPECT_EQ(error_of(job("parameter_server", "10")), "no error");
+  EXPECT_EQ(error_of(job("shared_sync", "\"auto\"")), "no error");
 }
 
 TEST(JobRules, AKeyOfAnotherConsistencyIsRefused) {
@@ -69,6 +120,8 @@ TEST(JobRules, AKeyOfAnotherConsistencyIsRefused) {
               AllOf(HasSubstr("job.toml:8: parallel.staleness"), HasSubstr("\"bsp\""), HasSubstr("belongs to ssp")));
   EXPECT_THAT(error_of(job("asp", "staleness = 5")), HasSubstr("parallel.staleness"));
   EXPECT_THAT(error_of(job("ssp", "backups = 2")), HasSubstr("parallel.backups"));
+  EXPECT_THAT(error_of(job("asp", "claims = \"static\"")), HasSubstr("It belongs to bsp and backup"));
+  EXPECT_EQ(error_of(job("asp:20, bsp", "claims = \"static\"")), "no error");
   EXPECT_THAT(error_of(job("backup", "staleness_rate = true")), HasSubstr("asp and ssp"));
   for (const auto& [consistency, key] : {std::pair("ssp", "staleness = 5"), std::pair("bsp:9, ssp", "staleness = 5"),
                                          std::pair("backup", "backups = 2"), std::pair("asp", "staleness_rate = true")})
@@ -103,8 +156,8 @@ TEST(JobRules, ResolvedJobsAndKeysTakenBackAreNotRefused) {
     EXPECT_EQ(error_of(parse_job(text, "job.toml").text), "no error") << text;
   EXPECT_EQ(error_of("[data]\ntarget = \"\"\nignore = []\n"), "no error");
   const std::string assignments[] = {"parallel.strategy=shared_sync", "parallel.period=8"};
-  EXPECT_EQ(
-      parse_job("[parallel]\nstrategy = \"local_sgd\"\nperiod = 4\n", "job.toml", assignments).job.parallel.period, 8);
+  const ResolvedJob resolved = parse_job("[parallel]\nstrategy = \"local_sgd\"\nperiod = 4\n", "job.toml", assignments);
+  EXPECT_EQ(resolved.job.parallel.chosen().name(), "shared_sync");
 }
 
 TEST(JobRules, AShapeOfPicturesIsWhatTheFileSaysThoughItIsTheDefaultOfOthers) {

@@ -1,3 +1,4 @@
+// The job file read, resolved and printed again, key by key.
 #include "muster/trainer/job.h"
 
 #include <gmock/gmock.h>
@@ -87,7 +88,7 @@ TEST(Job, SynchronizedBatchNormGoesWithAllReduceAndOneLaneAWorker) {
   EXPECT_TRUE(parse_job(job("strategy = \"all_reduce\""), "j").job.parallel.sync_batch_norm);
   EXPECT_THAT(error_of(job("")), AllOf(HasSubstr("job.toml:5: parallel.sync_batch_norm"), HasSubstr("shared_sync"),
                                        HasSubstr("all_reduce")));
-  EXPECT_THAT(error_of(job("strategy = \"local_sgd\"")), HasSubstr("train alone"));
+  EXPECT_THAT(error_of(job("strategy = \"local_sgd\"")), HasSubstr("each for itself"));
   EXPECT_THAT(error_of(job("strategy = \"all_reduce\""), {"job.lanes=4", "data.batch=128"}),
               HasSubstr("4 lanes and 2 workers"));
   EXPECT_THAT(error_of(job("strategy = \"all_reduce\"", "[model]\nscript = \"model.ts\"\n")),

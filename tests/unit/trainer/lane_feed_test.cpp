@@ -1,3 +1,4 @@
+// A data set that tells how often it is read: what is asked for comes, what was read in vain goes.
 #include "muster/trainer/lane_feed.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// AUC against all pairs counted one by one; moments of parts against those of the whole.
 #include "muster/trainer/metrics.h"
 
 #include <gmock/gmock.h>

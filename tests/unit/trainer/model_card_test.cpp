@@ -1,3 +1,4 @@
+// Written and read back; cards of another release are named as that.
 #include "muster/trainer/model_card.h"
 
 #include <gmock/gmock.h>

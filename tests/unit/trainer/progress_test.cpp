@@ -1,3 +1,4 @@
+// Through a file and back, bit by bit, with values that JSON has no number for.
 #include "muster/trainer/progress.h"
 
 #include <cmath>

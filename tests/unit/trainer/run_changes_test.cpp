@@ -1,9 +1,11 @@
+// Workers that learn of changes at different moments come to the same steps, also over deaths and resumptions.
 #include "muster/trainer/run_changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "support/errors.h"
 #include "support/sandbox.h"
 
 namespace muster::trainer {
@@ -44,6 +46,31 @@ TEST(RunChanges, WhatAllAgreedOnCountsFromThatStepOnForEveryWorker) {
     EXPECT_FALSE(worker->agree(2, 8)) << "they have their step";
     EXPECT_EQ(worker->proposal(7), 3U);
   }
+}
+
+// Each host has a folder of its own, and is told of changes at another moment.
+TEST(RunChanges, BetweenHostsTheLeadersWordCounts) {
+  const testing::TemporaryFolder here;
+  const testing::TemporaryFolder there;
+  RunChanges leader(here.path());
+  RunChanges other(there.path());
+  ask(there, 3);
+  EXPECT_EQ(other.proposal(6), 3U);
+  EXPECT_FALSE(leader.agree_on_known(3, 7)) << "it has not been told yet";
+  EXPECT_FALSE(other.take(leader.to_text()));
+  EXPECT_FALSE(other.knows(3));
+  ask(here, 2);
+  EXPECT_TRUE(leader.agree_on_known(3, 8));
+  EXPECT_TRUE(other.take(leader.to_text()));
+  other.write();
+  for (const RunChanges& worker : {RunChanges(there.path()), other, leader}) {
+    EXPECT_TRUE(worker.knows(2));
+    EXPECT_FALSE(worker.knows(3));
+    EXPECT_THAT(worker.assignments_at(7), IsEmpty());
+    EXPECT_THAT(worker.assignments_at(8), ElementsAre("optimizer.lr=0.1", "optimizer.momentum=0.5"));
+  }
+  EXPECT_EQ(other.proposal(8), 3U) << "the rest is proposed again";
+  testing::expect_error(ErrorKind::kDamaged, "out of order", [&] { other.take(leader.to_text() + leader.to_text()); });
 }
 
 TEST(RunChanges, TheLastAssignmentOfAKeyCounts) {

@@ -1,3 +1,4 @@
+// A failure stands in metrics, log and card, or in those that there are.
 #include "muster/trainer/run_failure.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Names, order and limits of run folders, with a clock that stands still.
 #include "muster/trainer/run_folder.h"
 
 #include <filesystem>
@@ -29,6 +30,19 @@ TEST(RunFolder, TwoRunsOfOneSecondGetFoldersOfTheirOwn) {
   const RunFolder second = RunFolder::create(temp.path(), "net", "", clock);
   EXPECT_NE(first.path(), second.path());
   EXPECT_EQ(RunFolder::newest(temp.path(), "net")->path(), second.path());
+}
+
+TEST(RunFolder, ARunOfAnotherHostHasAFolderOfTheSameNameHere) {
+  const testing::TemporaryFolder here;
+  const testing::TemporaryFolder there;
+  const RunFolder first = RunFolder::create(there.path(), "net", "[job]\n");
+  EXPECT_EQ(RunFolder::of_other_host(first.path(), here.path(), "other").path(), first.path())
+      << "a disk that both see";
+  const std::filesystem::path elsewhere = "/nonesuch/runs/net-20261117-190000";
+  const RunFolder made = RunFolder::of_other_host(elsewhere, here.path() / "runs", "[job]\n");
+  EXPECT_EQ(made.path(), here.path() / "runs" / "net-20261117-190000");
+  EXPECT_EQ(made.job(), "[job]\n");
+  EXPECT_EQ(RunFolder::of_other_host(elsewhere, here.path() / "runs", "other").job(), "[job]\n") << "it is there";
 }
 
 TEST(RunFolder, RunsOfOtherJobsAreNotTaken) {

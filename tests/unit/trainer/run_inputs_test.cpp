@@ -1,3 +1,4 @@
+// Data that moved is the same, data that changed is not, within what the stamps look at.
 #include "muster/trainer/run_inputs.h"
 
 #include <optional>

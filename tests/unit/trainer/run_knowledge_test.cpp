@@ -1,3 +1,4 @@
+// Comes back as it was and always fits its note; no two members of the example have the same value.
 #include "muster/trainer/run_knowledge.h"
 
 #include <limits>
@@ -36,6 +37,9 @@ RunKnowledge of_a_run() {
   known.steps_per_epoch = 9;
   known.batch = 10;
   known.alarm = "the disk is full";
+  known.place = control::LeaderNote::kCopy;
+  known.saved = 11;
+  known.mark = "0f1e";
   return known;
 }
 
@@ -65,7 +69,7 @@ TEST(RunKnowledge, WhatIsDamagedIsNamedWithItsPlace) {
     expect_damaged(other.dump(), key);
     other.erase(key);
     const bool optional = key == "checkpointed_step" || key == "validated_step" || key == "last_validation" ||
-                          key == "pace" || key == "alarm";
+                          key == "pace" || key == "alarm" || key == "place" || key == "saved" || key == "mark";
     if (!optional) expect_damaged(other.dump(), key == "progress" ? "validated_epochs" : key);
   }
 }
@@ -83,6 +87,9 @@ TEST(RunKnowledge, FitsIntoANoteWhateverHappens) {
     known.last_validation[metric] = kLong;
   known.pace = {{"trained_seconds", kLong}, {"failures", kMost}};
   known.alarm = std::string(10000, '"');  // which JSON writes as two
+  known.place = control::LeaderNote::kShared;
+  known.saved = kMost;
+  known.mark = std::string(32, 'f');
   EXPECT_LE(known.to_text().size(), comm::SharedNote::kMost);
 }
 

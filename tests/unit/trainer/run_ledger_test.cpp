@@ -1,3 +1,4 @@
+// Lives of a run with losses and resumptions, each proved by the ledger's own check.
 #include "muster/trainer/run_ledger.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Rows and events for steps that come together and for steps that come late.
 #include "muster/trainer/run_report.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Every option that decides the result is changed once and must be noticed.
 #include "muster/trainer/session_agreement.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +10,9 @@
 #include "muster/base/error.h"
 #include "muster/data/synthetic.h"
 #include "muster/launch/environment.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
+#include "muster/strategies/local_sgd/local_sgd.h"
+#include "muster/strategies/parameter_server/parameter_server.h"
 
 namespace muster::trainer {
 namespace {
@@ -37,7 +41,7 @@ TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
       [](auto& o) { o.clip_norm = 1; },
       [](auto& o) { o.exempt = compute::Exemption::kBiasAndNorm; },
       [](auto& o) { o.mixup_alpha = 0.5; },
-      [](auto& o) { o.strategy = "all_reduce"; },
+      [](auto& o) { o.strategy = strategies::AllReduce{}; },
       [](auto& o) { o.schedule.kind = compute::Schedule::Kind::kStep; },
       [](auto& o) { o.schedule.warmup_steps = 0.5; },
       [](auto& o) { o.schedule.warmup_start = 0.2; },
@@ -55,9 +59,9 @@ TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
       [](auto& o) {
         o.tuning.lr_factors = {{"weight", 0.1}};
       },
-      [](auto& o) { o.all_reduce.overlap = true; },
-      [](auto& o) { o.local_sgd.period = 9; },
-      [](auto& o) { o.parameter_server.staleness = 9; },
+      [](auto& o) { o.strategy = strategies::AllReduce{.overlap = true}; },
+      [](auto& o) { o.strategy = strategies::LocalSgd{.period = 9}; },
+      [](auto& o) { o.strategy = strategies::ParameterServer{.staleness = 9}; },
   };
   std::set<Agreement> different{first};
   for (const auto& change : changes) {
@@ -84,23 +88,31 @@ TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
 TEST(SessionAgreement, TheFirstToComeSaysItAndTheOthersHaveToSayTheSame) {
   const auto store = comm::make_memory_store();
   const Agreement wanted = describe({});
-  EXPECT_NO_THROW(agree(*store, "session", 3, wanted));
-  EXPECT_NO_THROW(agree(*store, "session", 0, wanted));
-  EXPECT_NO_THROW(agree(*store, "session", 3, wanted)) << "one that was replaced";
-  EXPECT_THROW(store->get(launch::kRefusedKey, Deadline::after(std::chrono::seconds(0))), Error);
+  int refusals = 0;
+  const auto refused = [&] { ++refusals; };
+  EXPECT_NO_THROW(agree(*store, "session", "3", wanted, refused));
+  EXPECT_NO_THROW(agree(*store, "session", "2-0", wanted, refused));
+  EXPECT_NO_THROW(agree(*store, "session", "3", wanted, refused)) << "one that was replaced";
+  EXPECT_EQ(refusals, 0);
   SessionOptions other;
   other.batch = 250;
-  for (const int worker : {1, 2}) {
+  for (const std::string worker : {"1", "2-1"}) {
     try {
-      agree(*store, "session", worker, describe(other));
+      agree(*store, "session", worker, describe(other), refused);
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
       EXPECT_EQ(error.exit_code(), 2);
-      EXPECT_THAT(error.what(), HasSubstr(worker == 1 ? "batch is 250 at worker 1 and 64 at worker 3"
-                                                      : "batch is 250 at worker 2 and 64 at worker 3"));
+      EXPECT_THAT(error.what(), HasSubstr("batch is 250 at worker " + worker + " and 64 at worker 3"));
     }
   }
+  EXPECT_EQ(refusals, 2);
+}
+
+TEST(SessionAgreement, TheFirstRefusalIsLeftForTheSupervisor) {
+  const auto store = comm::make_memory_store();
+  leave_refusal(*store, 1);
+  leave_refusal(*store, 2);
   EXPECT_EQ(store->get(launch::kRefusedKey, Deadline::after(std::chrono::seconds(0))), "1");
 }
 
@@ -109,11 +121,11 @@ TEST(SessionAgreement, AModelOfManyTensorsIsComparedToo) {
   for (int i = 0; i < 3000; ++i)
     tensors.push_back({"layer." + std::to_string(i) + ".weight.with.a.long.name", {i + 1}});
   const auto store = comm::make_memory_store();
-  EXPECT_NO_THROW(agree(*store, "session", 0, describe({}, compute::Sgd{}, model::FlatLayout(tensors))));
-  EXPECT_NO_THROW(agree(*store, "session", 1, describe({}, compute::Sgd{}, model::FlatLayout(tensors))));
+  EXPECT_NO_THROW(agree(*store, "session", "0", describe({}, compute::Sgd{}, model::FlatLayout(tensors)), [] {}));
+  EXPECT_NO_THROW(agree(*store, "session", "1", describe({}, compute::Sgd{}, model::FlatLayout(tensors)), [] {}));
   tensors[1700].shape = {5};
   try {
-    agree(*store, "session", 1, describe({}, compute::Sgd{}, model::FlatLayout(tensors)));
+    agree(*store, "session", "1", describe({}, compute::Sgd{}, model::FlatLayout(tensors)), [] {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("the model is 3001 tensors"), HasSubstr("at worker 0")));

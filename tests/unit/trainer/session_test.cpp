@@ -1,3 +1,5 @@
+// A session against the plain LibTorch loop over the same samples, and against itself: resumed, cut into lanes, read
+// ahead.
 #include "muster/trainer/session.h"
 
 #include <unistd.h>
@@ -17,6 +19,8 @@
 #include "muster/data/partition/partition.h"
 #include "muster/data/permutation.h"
 #include "muster/data/synthetic.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
+#include "muster/trainer/session_core.h"
 #include "support/ranks.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
@@ -296,7 +300,7 @@ TEST(Session, ANonFiniteLossSkipsTheStepAndIsCounted) {
     lane.backward(F::cross_entropy(net->forward(lane.data), lane.target) * factor);
   });
   EXPECT_FALSE(outcome.applied);
-  EXPECT_EQ(session.skipped_steps(), 1U);
+  EXPECT_EQ(session.core().skipped_steps(), 1U);
   EXPECT_EQ(session.cursor().step, 1U);
   EXPECT_EQ(session.weights_hash(), before);
 }
@@ -433,8 +437,7 @@ void run_two_workers(bool overlap, const std::function<void(int rank, Session&, 
     auto mapping = comm::SharedRegion::attach(FileDescriptor(::dup(region.descriptor())));
     SessionOptions o = options(16, 4);
     o.group = comm::Group(comm::join_shm_group(std::move(mapping), rank, Deadline::after(std::chrono::seconds(60))));
-    o.strategy = "all_reduce";
-    o.all_reduce.overlap = overlap;
+    o.strategy = strategies::AllReduce{.overlap = overlap};
     const auto net = nets[static_cast<std::size_t>(rank)];
     Session session(net, compute::Sgd{.lr = 0.1, .momentum = 0.9}, o);
     body(rank, session, *net);

@@ -15,6 +15,10 @@
 #include "muster/data/partition/partition.h"
 #include "muster/data/permutation.h"
 #include "muster/model/sync_batch_norm.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
+#include "muster/strategies/local_sgd/local_sgd.h"
+#include "muster/strategies/parameter_server/parameter_server.h"
+#include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/session.h"
 #include "support/groups.h"
 #include "support/small_nets.h"
@@ -77,7 +81,7 @@ std::vector<Case> cases() {
           {"adam, clipped", our_adam, adam, 0.3}};
 }
 
-SessionOptions session_options(const Case& c, const std::string& strategy) {
+SessionOptions session_options(const Case& c, const strategies::StrategyChoice& strategy) {
   SessionOptions options;
   options.batch = 12;
   options.lanes = 6;  // more than there are workers: gradients accumulate over lanes of two samples
@@ -96,7 +100,7 @@ struct Plain {
 };
 
 Plain train_plain(const Case& c, const data::Dataset& dataset) {
-  const SessionOptions o = session_options(c, "shared_sync");
+  const SessionOptions o = session_options(c, strategies::SharedSync{});
   const auto net = testing::make_net<IrregularNet>(1);
   std::vector<torch::Tensor> trained;  // each once, as a user would pass tied weights
   for (const torch::Tensor& parameter : {net->encode, net->rare, net->never, net->last->weight, net->last->bias})
@@ -135,7 +139,7 @@ struct Distributed {
 
 // What each worker ended with.
 std::vector<Distributed> train_workers(const Case& c, const std::shared_ptr<const data::Dataset>& dataset, int workers,
-                                       const std::string& strategy, strategies::Claims claims) {
+                                       const strategies::StrategyChoice& strategy, strategies::Claims claims) {
   std::vector<std::shared_ptr<IrregularNet>> nets;  // here, because threads would share the generator
   for (int rank = 0; rank < workers; ++rank)
     nets.push_back(testing::make_net<IrregularNet>(static_cast<std::uint64_t>(rank + 1)));  // the first one's count
@@ -191,12 +195,13 @@ TEST(SessionWorkers, FollowThePlainLibTorchLoopWithTheSameBitsForAnyNumberOfWork
   const auto dataset = testing::line_data(kSamples);
   for (const Case& c : cases()) {
     const Plain plain = train_plain(c, *dataset);
-    const Distributed alone = train_workers(c, dataset, 1, "shared_sync", strategies::Claims::kStatic).front();
+    const Distributed alone =
+        train_workers(c, dataset, 1, strategies::SharedSync{}, strategies::Claims::kStatic).front();
     expect_close(alone, plain, c.name + ", alone");
     for (const auto& [workers, claims] :
          {std::pair(2, strategies::Claims::kStatic), std::pair(2, strategies::Claims::kDynamic),
           std::pair(3, strategies::Claims::kStatic), std::pair(3, strategies::Claims::kDynamic)}) {
-      for (const Distributed& worker : train_workers(c, dataset, workers, "shared_sync", claims)) {
+      for (const Distributed& worker : train_workers(c, dataset, workers, strategies::SharedSync{}, claims)) {
         EXPECT_EQ(worker.hash, alone.hash) << c.name << ", " << workers << " workers";
         EXPECT_EQ(worker.norms, alone.norms) << c.name << ", " << workers << " workers";
         EXPECT_EQ(worker.losses, alone.losses) << c.name << ", " << workers << " workers";
@@ -211,7 +216,7 @@ TEST(SessionWorkers, ReplicasFollowThePlainLibTorchLoopToo) {
   for (const Case& c : cases()) {
     const Plain plain = train_plain(c, *dataset);
     for (const int workers : {2, 3}) {
-      const auto results = train_workers(c, dataset, workers, "all_reduce", strategies::Claims::kStatic);
+      const auto results = train_workers(c, dataset, workers, strategies::AllReduce{}, strategies::Claims::kStatic);
       for (const Distributed& worker : results) {
         expect_close(worker, plain, fmt::format("{}, {} replicas", c.name, workers));
         EXPECT_EQ(worker.hash, results.front().hash) << c.name << ", " << workers << " workers";
@@ -311,7 +316,10 @@ TEST(SessionWorkers, ThatWouldNotTrainTheSameAreRefused) {
       {"schedule.warmup_steps is 3 at worker 1 and 0 at worker 0", [](auto& o, auto&) { o.schedule.warmup_steps = 3; }},
       {"samples of the data set is 49 at worker 1 and 50 at worker 0", [](auto&, auto&) {}, kSamples - 1},
   };
-  for (const std::string strategy : {"shared_sync", "all_reduce", "local_sgd", "parameter_server"}) {
+  using strategies::StrategyChoice;
+  for (const StrategyChoice& strategy :
+       {StrategyChoice(strategies::SharedSync{}), StrategyChoice(strategies::AllReduce{}),
+        StrategyChoice(strategies::LocalSgd{}), StrategyChoice(strategies::ParameterServer{})}) {
     for (const Other& other : others) {
       std::vector<std::shared_ptr<IrregularNet>> nets{testing::make_net<IrregularNet>(1),
                                                       testing::make_net<IrregularNet>(1)};
@@ -324,10 +332,10 @@ TEST(SessionWorkers, ThatWouldNotTrainTheSameAreRefused) {
         try {
           Session session(nets[static_cast<std::size_t>(rank)], sgd, options);
           session.meet(testing::line_data(rank == 1 ? other.samples : kSamples));
-          ADD_FAILURE() << strategy << ", not refused: " << other.names;
+          ADD_FAILURE() << strategy.name() << ", not refused: " << other.names;
         } catch (const Error& error) {
           EXPECT_EQ(error.kind(), ErrorKind::kMismatch) << error.what();
-          EXPECT_THAT(error.what(), ::testing::HasSubstr(other.names)) << strategy << ", worker " << rank;
+          EXPECT_THAT(error.what(), ::testing::HasSubstr(other.names)) << strategy.name() << ", worker " << rank;
         }
         group.barrier();
       });
@@ -346,7 +354,7 @@ TEST(SessionWorkers, SynchronizedBatchNormNeedsWorkersThatMeetInEveryLane) {
     options.group = group;
     EXPECT_THROW(Session(net, compute::Sgd{}, options), Error) << "shared_sync";
     group.barrier();
-    options.strategy = "all_reduce";
+    options.strategy = strategies::AllReduce{};
     options.lanes = 4;
     EXPECT_THROW(Session(net, compute::Sgd{}, options), Error) << "two lanes a worker";
     group.barrier();

@@ -1,10 +1,13 @@
+// The state as named tensors is a copy: training on does not change it.
 #include "muster/trainer/training_state.h"
 
 #include <cstring>
 
 #include <gtest/gtest.h>
 
+#include "muster/strategies/local_sgd/local_sgd.h"
 #include "muster/trainer/session.h"
+#include "muster/trainer/session_core.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
 
@@ -22,13 +25,13 @@ TEST(TrainingState, IsASnapshotThatTrainingDoesNotChange) {
   };
   step();
   const std::string hash = session.weights_hash();
-  const TrainingState state = capture(session);
+  const TrainingState state = capture(session.core());
   step();
   step();
   const testing::TemporaryFolder folder;
   model::CheckpointStore store(folder.path());
   store.save(state.content());
-  restore(session, store.load(1));
+  restore(session.core(), store.load(1));
   EXPECT_EQ(session.weights_hash(), hash);
   EXPECT_EQ(session.cursor().step, 1U);
 }
@@ -50,26 +53,56 @@ TEST(TrainingState, UsesTheMemoryOfOneThatNobodyNeedsAndOfNoOther) {
     return all;
   };
   step();
-  TrainingState first = capture(session);
+  TrainingState first = capture(session.core());
   const std::byte* const place = first.content().model.front().data.data();
   step();
-  const std::string fresh = bytes(capture(session));
-  TrainingState second = capture(session, std::move(first));
+  const std::string fresh = bytes(capture(session.core()));
+  TrainingState second = capture(session.core(), std::move(first));
   EXPECT_EQ(second.content().model.front().data.data(), place);
   EXPECT_EQ(bytes(second), fresh);
   EXPECT_EQ(second.manifest.step, 2U);
 
   const TrainingState held = second;
   step();
-  const TrainingState third = capture(session, std::move(second));
+  const TrainingState third = capture(session.core(), std::move(second));
   EXPECT_NE(third.content().model.front().data.data(), place);
   EXPECT_EQ(bytes(held), fresh) << "somebody still held it";
+}
+
+TEST(TrainingState, CarriesWhatTheStrategyKeepsBeyond) {
+  const auto dataset = testing::line_data(64);
+  const SessionOptions options{.batch = 16, .strategy = strategies::LocalSgd{.period = 1, .outer_momentum = 0.9}};
+  const auto train = [&](Session& session, testing::BatchNormNet& net, std::uint64_t steps) {
+    while (session.cursor().step < steps)
+      session.step(dataset, [&](Lane& lane) { lane.backward(F::cross_entropy(net.forward(lane.data), lane.target)); });
+  };
+  auto net = testing::make_net<testing::BatchNormNet>(1);
+  Session straight(net, compute::Sgd{.lr = 0.1}, options);
+  train(straight, *net, 3);
+  const testing::TemporaryFolder folder;
+  model::CheckpointStore store(folder.path());
+  store.save(capture(straight.core()).content());
+  train(straight, *net, 6);
+
+  auto other = testing::make_net<testing::BatchNormNet>(2);
+  Session resumed(other, compute::Sgd{.lr = 0.1}, options);
+  restore(resumed.core(), store.load(3));
+  EXPECT_EQ(resumed.core().committed().extra_part("outer_momentum").size(),
+            straight.core().committed().extra_part("outer_momentum").size());
+  train(resumed, *other, 6);
+  EXPECT_EQ(resumed.weights_hash(), straight.weights_hash());
+
+  // One that keeps nothing beyond goes on from the same checkpoint.
+  auto plain = testing::make_net<testing::BatchNormNet>(3);
+  Session without(plain, compute::Sgd{.lr = 0.1}, {.batch = 16});
+  restore(without.core(), store.load(3));
+  EXPECT_EQ(without.cursor().step, 3U);
 }
 
 TEST(TrainingState, HoldsEveryTensorUnderItsName) {
   auto net = testing::make_net<testing::BatchNormNet>(1);
   Session session(net, compute::Adam{}, {.batch = 16});
-  const TrainingState state = capture(session);
+  const TrainingState state = capture(session.core());
   const model::CheckpointContent content = state.content();
   const auto find = [](const std::vector<model::TensorView>& tensors, const std::string& name) {
     for (const model::TensorView& tensor : tensors) {

@@ -7,6 +7,10 @@
 
 #include "muster/base/error.h"
 #include "muster/data/permutation.h"
+#include "muster/strategies/all_reduce/all_reduce.h"
+#include "muster/strategies/local_sgd/local_sgd.h"
+#include "muster/strategies/parameter_server/parameter_server.h"
+#include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/session.h"
 #include "support/groups.h"
 #include "support/sandbox.h"
@@ -14,6 +18,12 @@
 
 namespace muster::trainer {
 namespace {
+
+using strategies::AllReduce;
+using strategies::LocalSgd;
+using strategies::ParameterServer;
+using strategies::SharedSync;
+using strategies::StrategyChoice;
 
 namespace F = torch::nn::functional;
 using testing::BatchNormNet;
@@ -163,7 +173,7 @@ TEST(Tuning, AnyNumberOfWorkersGivesTheSameBits) {
   tuning.freeze = {"first.weight", "norm.*"};
   tuning.unfreeze = {{"norm.*", 1}};
   tuning.lr_factors = {{"second.*", 0.3}};
-  const auto train = [&](int workers, const std::string& strategy) {
+  const auto train = [&](int workers, const StrategyChoice& strategy) {
     std::vector<std::shared_ptr<BatchNormNet>> nets;  // here, because threads would share the generator
     for (int rank = 0; rank < workers; ++rank)
       nets.push_back(testing::make_net<BatchNormNet>(1));
@@ -180,27 +190,26 @@ TEST(Tuning, AnyNumberOfWorkersGivesTheSameBits) {
                      [&](Lane& lane) { lane.backward(F::cross_entropy(net.forward(lane.data), lane.target)); });
       }
       session.synchronize();
-      EXPECT_EQ(bits_of(net).at("first.weight"), before) << strategy;
+      EXPECT_EQ(bits_of(net).at("first.weight"), before) << strategy.name();
       if (rank == 0) hash = session.weights_hash();
       group.barrier();
     });
     return hash;
   };
-  const std::string alone = train(1, "shared_sync");
-  EXPECT_EQ(train(2, "shared_sync"), alone);
-  EXPECT_EQ(train(3, "shared_sync"), alone);
-  EXPECT_EQ(train(2, "all_reduce"), alone);
-  train(3, "local_sgd");  // other bits by design; what is frozen stays there too
+  const std::string alone = train(1, SharedSync{});
+  EXPECT_EQ(train(2, SharedSync{}), alone);
+  EXPECT_EQ(train(3, SharedSync{}), alone);
+  EXPECT_EQ(train(2, AllReduce{}), alone);
+  train(3, LocalSgd{});  // other bits by design; what is frozen stays there too
 }
 
 // What a user does to parameters between epochs, and what Tuning does by itself.
 enum class Frozen { kByUser, kByTuning };
 
 struct Trained {
-  std::string strategy;
+  StrategyChoice strategy;
   int workers = 1;
   std::uint64_t lanes = 4;
-  bool overlap = false;
 };
 
 // Two epochs with first.* frozen in the first of them; the weights. `third`, with another epoch in which it is frozen
@@ -219,8 +228,6 @@ std::string thaw(const Trained& how, Frozen frozen, bool third = false) {
   testing::run_group(how.workers, testing::Network::kShm, [&](int rank, comm::Group group) {
     SessionOptions o = options(how.lanes, tuning);
     o.strategy = how.strategy;
-    o.all_reduce.overlap = how.overlap;
-    o.local_sgd.period = 2;
     o.group = group;
     BatchNormNet& net = *nets[static_cast<std::size_t>(rank)];
     const auto set_trains = [&](bool trains) {
@@ -239,38 +246,39 @@ std::string thaw(const Trained& how, Frozen frozen, bool third = false) {
     const Bits start = bits_of(net);
     Session session(nets[static_cast<std::size_t>(rank)], kSgd, o);
     train_until(session, 1);
-    EXPECT_EQ(bits_of(net).at("first.weight"), start.at("first.weight")) << how.strategy;
+    EXPECT_EQ(bits_of(net).at("first.weight"), start.at("first.weight")) << how.strategy.name();
     set_trains(true);
     train_until(session, 2);
     const Bits thawed = bits_of(net);
-    EXPECT_NE(thawed.at("first.weight"), start.at("first.weight")) << how.strategy;
+    EXPECT_NE(thawed.at("first.weight"), start.at("first.weight")) << how.strategy.name();
     if (third) {
       set_trains(false);
       train_until(session, 3);
-      EXPECT_EQ(bits_of(net).at("first.weight"), thawed.at("first.weight")) << how.strategy;
-      EXPECT_NE(bits_of(net).at("second.weight"), thawed.at("second.weight")) << how.strategy;
+      EXPECT_EQ(bits_of(net).at("first.weight"), thawed.at("first.weight")) << how.strategy.name();
+      EXPECT_NE(bits_of(net).at("second.weight"), thawed.at("second.weight")) << how.strategy.name();
     }
     hashes[static_cast<std::size_t>(rank)] = session.weights_hash();
     group.barrier();
   });
   for (const std::string& hash : hashes)
-    EXPECT_EQ(hash, hashes.front()) << how.strategy << ", " << how.workers << " workers";
+    EXPECT_EQ(hash, hashes.front()) << how.strategy.name() << ", " << how.workers << " workers";
   return hashes.front();
 }
 
 TEST(Tuning, AParameterThatIsUnfrozenAfterTheSessionBeganTrains) {
-  for (const Trained& how : {Trained{"shared_sync", 1, 1}, Trained{"shared_sync", 1, 4}, Trained{"shared_sync", 2, 4},
-                             Trained{"all_reduce", 1, 1}, Trained{"all_reduce", 2, 2}, Trained{"all_reduce", 2, 4},
-                             Trained{"all_reduce", 2, 2, true}, Trained{"local_sgd", 1, 2}, Trained{"local_sgd", 2, 4},
-                             Trained{"parameter_server", 1, 1}, Trained{"parameter_server", 2, 4}}) {
+  for (const Trained& how :
+       {Trained{SharedSync{}, 1, 1}, Trained{SharedSync{}, 1, 4}, Trained{SharedSync{}, 2, 4},
+        Trained{AllReduce{}, 1, 1}, Trained{AllReduce{}, 2, 2}, Trained{AllReduce{}, 2, 4},
+        Trained{AllReduce{.overlap = true}, 2, 2}, Trained{LocalSgd{.period = 2}, 1, 2},
+        Trained{LocalSgd{.period = 2}, 2, 4}, Trained{ParameterServer{}, 1, 1}, Trained{ParameterServer{}, 2, 4}}) {
     EXPECT_EQ(thaw(how, Frozen::kByUser), thaw(how, Frozen::kByTuning))
-        << how.strategy << ", " << how.workers << " workers, " << how.lanes << " lanes";
+        << how.strategy.name() << ", " << how.workers << " workers, " << how.lanes << " lanes";
   }
-  const std::string alone = thaw({"shared_sync"}, Frozen::kByUser, true);
-  EXPECT_EQ(thaw({"shared_sync", 2}, Frozen::kByUser, true), alone);
-  EXPECT_EQ(thaw({"all_reduce", 2}, Frozen::kByUser, true), alone);
-  EXPECT_EQ(thaw({"parameter_server", 2}, Frozen::kByUser, true), alone);
-  thaw({"local_sgd", 2}, Frozen::kByUser, true);
+  const std::string alone = thaw({SharedSync{}}, Frozen::kByUser, true);
+  EXPECT_EQ(thaw({SharedSync{}, 2}, Frozen::kByUser, true), alone);
+  EXPECT_EQ(thaw({AllReduce{}, 2}, Frozen::kByUser, true), alone);
+  EXPECT_EQ(thaw({ParameterServer{}, 2}, Frozen::kByUser, true), alone);
+  thaw({LocalSgd{.period = 2}, 2}, Frozen::kByUser, true);
 }
 
 TEST(Tuning, AGradientOfWhatIsFrozenForTheWholeJobIsRefusedByName) {

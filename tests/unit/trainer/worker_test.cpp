@@ -1,9 +1,11 @@
+// A process alone, and processes that find each other, from a given environment.
 #include "muster/trainer/worker.h"
 
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
 #include "muster/compute/threads.h"
+#include "muster/trainer/worker_place.h"
 #include "support/ranks.h"
 #include "support/sandbox.h"
 
@@ -39,7 +41,7 @@ TEST(ConnectWorker, RefusesSeveralProcessesThatWouldTrainEachForItself) {
 TEST(ConnectWorker, ProcessesWithAStoreFindEachOther) {
   const testing::TemporaryFolder folder;
   testing::run_ranks(2, [&](int rank) {
-    const Worker worker = connect_worker({rank, 2, "muster", folder.path().string()});
+    const Worker worker(connect_worker({rank, 2, "muster", folder.path().string()}));
     EXPECT_EQ(worker.rank(), rank);
     EXPECT_EQ(worker.is_first(), rank == 0);
     std::vector<std::int32_t> value{rank + 1};

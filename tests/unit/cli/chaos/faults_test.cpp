@@ -8,9 +8,9 @@
 
 #include <deque>
 
-#include "muster/base/deadline.h"
 #include "muster/cli/chaos/footprints.h"
 #include "muster/launch/child_process.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::cli {
@@ -33,7 +33,8 @@ class FaultMakerTest : public ::testing::Test {
   // Another process on that seat.
   void seat(int rank) {
     children_.emplace_back(launch::Command{"sleep", {"600"}, {}});
-    const control::MemberStatus member{rank, process_of(children_.back().pid()), "running"};
+    const control::Worker member{
+        .rank = rank, .process = process_of(children_.back().pid()), .state = control::WorkerState::kRunning};
     if (status_.members.size() <= static_cast<std::size_t>(rank)) status_.members.resize(rank + 1);
     status_.members[rank] = member;
   }
@@ -45,10 +46,7 @@ class FaultMakerTest : public ::testing::Test {
   bool make(Fault fault, std::uint64_t draw = 0) { return maker_.make({fault, 0, draw}, now_); }
   ProcessState state(int rank) const { return state_of(status_.members[rank].process); }
   void wait_until(int rank, ProcessState state) const {
-    const Deadline deadline = Deadline::after(std::chrono::seconds(10));
-    while (this->state(rank) != state && !deadline.passed())
-      system_clock().sleep_for(std::chrono::milliseconds(1));
-    ASSERT_EQ(this->state(rank), state);
+    ASSERT_TRUE(testing::eventually([&] { return this->state(rank) == state; }));
   }
 
   std::deque<launch::ChildProcess> children_;
@@ -173,12 +171,14 @@ TEST(FootprintsTest, ProcessesFoldersAndCheckpointsAreFound) {
   std::optional<launch::ChildProcess> hidden(std::in_place, launch::Command{"env", {store, "sleep", "600"}, {}});
   const std::string named = "process " + std::to_string(worker->pid());
   const std::string unnamed = "process " + std::to_string(hidden->pid()) + ", which no status named";
-  // Until both have become what they are to be.
-  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
-  while ((testing::slurp("/proc/" + std::to_string(worker->pid()) + "/comm") != "sleep\n" ||
-          testing::slurp("/proc/" + std::to_string(hidden->pid()) + "/comm") != "sleep\n") &&
-         !deadline.passed())
-    system_clock().sleep_for(std::chrono::milliseconds(1));
+  // Until both have become what they are to be. In an exec the name changes first and the environment is readable only
+  // later, so it's the environment that is waited for.
+  for (const pid_t pid : {worker->pid(), hidden->pid()})
+    ASSERT_TRUE(testing::eventually([&] {
+      const std::string process = "/proc/" + std::to_string(pid);
+      return testing::slurp(process + "/comm") == "sleep\n" &&
+             testing::slurp(process + "/environ").find(store) != std::string::npos;
+    }));
   footprints.add(process_of(worker->pid()));
   footprints.add(process_of(worker->pid()));
   testing::spill(folder / "shared/muster-new", "");

@@ -1,3 +1,4 @@
+// Rates and seeds to moments of faults, as a pure function.
 #include "muster/cli/chaos/plan.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// What is drawn depends on seed, epoch and sample alone, in any thread and order; ranges are reached and kept.
 #include "muster/data/augment/augmentation.h"
 
 #include <chrono>

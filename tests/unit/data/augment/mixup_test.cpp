@@ -1,3 +1,4 @@
+// Pairs, shares and targets of mixed lanes; the shares have the moments of their distribution.
 #include "muster/data/augment/mixup.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Each change of a picture against its definition, pixel by pixel.
 #include "muster/data/augment/transforms.h"
 
 #include <algorithm>

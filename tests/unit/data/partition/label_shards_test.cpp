@@ -1,3 +1,4 @@
+// Stratified and skewed shards measured by what they hold of each label.
 #include "muster/data/partition/label_shards.h"
 
 #include <algorithm>

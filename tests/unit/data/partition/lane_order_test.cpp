@@ -1,3 +1,4 @@
+// Every sample once an epoch with local data too, and what groups of workers read of it.
 #include "muster/data/lane_order.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The little language of placement files, and where it is wrong.
 #include "muster/data/partition/manual_placement.h"
 
 #include "support.h"

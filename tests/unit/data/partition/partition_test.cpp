@@ -1,3 +1,4 @@
+// Every policy places every shard, twice the same, and can be drawn.
 #include "muster/data/partition/partition.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// How much moves when members come and go, and how even it stays, by policy.
 #include "muster/data/partition/placement.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Every sample is in one shard, for numbers that need no table.
 #include "muster/data/partition/shards.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Parties see their columns of every sample and no others.
 #include "muster/data/partition/vertical.h"
 
 #include "muster/data/partition/manual_placement.h"

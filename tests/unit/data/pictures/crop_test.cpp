@@ -1,3 +1,4 @@
+// Windows stay inside, keep their limits and depend on the key alone.
 #include "muster/data/pictures/crop.h"
 
 #include <cmath>

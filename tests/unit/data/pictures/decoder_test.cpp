@@ -1,3 +1,4 @@
+// Pictures written by the libraries and read by windows and scales; cut or altered ones are damage, never a crash.
 #include "muster/data/pictures/decoder.h"
 
 #include <algorithm>

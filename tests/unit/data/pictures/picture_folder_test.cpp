@@ -1,3 +1,4 @@
+// Order, labels, windows and damage of pictures in folders of classes.
 #include "muster/data/pictures/picture_folder.h"
 
 #include <thread>

@@ -1,3 +1,4 @@
+// A CSV file of labels beside a folder of pictures, with rows that cannot be used.
 #include "muster/data/pictures/picture_labels.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// What the encoder writes, libpng reads; samples are where they should be.
 #include "muster/data/pictures/picture_sheet.h"
 
 #include <gmock/gmock.h>

@@ -1,8 +1,8 @@
-#include "muster/data/pictures/picture_source.h"
-
+// Folders as people lay them out, and the sets that come of each.
 #include <gmock/gmock.h>
 
 #include "muster/data/inspect.h"
+#include "muster/data/picture_parts.h"
 #include "support.h"
 #include "support/picture_files.h"
 

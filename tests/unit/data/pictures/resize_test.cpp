@@ -1,3 +1,4 @@
+// The two passes against the definition in double precision, for odd sizes and windows.
 #include "muster/data/pictures/resize.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// The network layer by layer in the textbook's order, against the faster order that it computes in.
 #include "muster/model/zoo/cnn.h"
 
 #include "muster/base/error.h"

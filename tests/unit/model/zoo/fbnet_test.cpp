@@ -1,3 +1,4 @@
+// Held against the authors' numbers of parameters, and against the definition of the channel shuffle.
 #include "muster/model/zoo/fbnet.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// Norms and activations by choice, in every model that has them.
 #include "muster/model/zoo/layers.h"
 
 #include <gmock/gmock.h>

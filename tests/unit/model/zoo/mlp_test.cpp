@@ -1,3 +1,4 @@
+// The perceptron against products and maxima written out by hand.
 #include "muster/model/zoo/mlp.h"
 
 #include "muster/base/error.h"

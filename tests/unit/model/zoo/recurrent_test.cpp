@@ -1,3 +1,4 @@
+// LSTM and GRU: what a position may see, and the first weights that the literature recommends.
 #include "muster/model/zoo/recurrent.h"
 
 #include <gmock/gmock.h>

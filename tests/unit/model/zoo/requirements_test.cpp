@@ -1,3 +1,4 @@
+// A value that makes no network is refused with model, option and value; a NaN too.
 #include "muster/model/zoo/requirements.h"
 
 #include <cmath>

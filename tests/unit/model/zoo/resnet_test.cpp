@@ -1,3 +1,4 @@
+// Names, shapes and numbers of parameters as torchvision and the papers have them, written down here from their rules.
 #include "muster/model/zoo/resnet.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The transformer against its formulas, position by position with plain sums: no masks, no batches of heads.
 #include "muster/model/zoo/transformer.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Wide and deep against the sum of its two parts, with embeddings looked up one by one.
 #include "muster/model/zoo/wide_deep.h"
 
 #include "muster/base/error.h"

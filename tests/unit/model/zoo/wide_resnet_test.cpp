@@ -1,3 +1,4 @@
+// Held against the paper's numbers of parameters, and against the definition of a residual block.
 #include "muster/model/zoo/wide_resnet.h"
 
 #include <tuple>

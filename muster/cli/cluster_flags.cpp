@@ -1,0 +1,77 @@
+// Both ends ask for trust or for --insecure: one would take commands from anybody who connects, the other from whoever
+// answers. One place for both, so that what protects one protects the other.
+#include "muster/cli/cluster_flags.h"
+
+#include "muster/base/error.h"
+
+namespace muster::cli {
+namespace {
+
+void add_common_flags(CLI::App& command, ClusterFlags& flags) {
+  command.add_option("--interface", flags.interface,
+                     "The network interface of this host to the others, as eth0; over parallel.interface");
+  command.add_flag("--insecure", flags.insecure,
+                   "Talk to other hosts without encryption, and to whoever connects: every machine that can reach the "
+                   "address can run programs here");
+}
+
+// Nothing that is given may count as not given: a variable of a script that is empty would take the protection away.
+CLI::Option* add_file(CLI::App& command, const std::string& name, std::filesystem::path& file,
+                      const std::string& help) {
+  const auto refuse_nothing = [](const std::string& value) { return value.empty() ? "is empty" : std::string(); };
+  return command.add_option(name, file, help)->check(CLI::Validator(refuse_nothing, "PATH"));
+}
+
+void require_one_word(const ClusterFlags& flags) {
+  if (!flags.insecure || !flags.trust.any()) return;
+  throw Error(ErrorKind::kInvalidInput, "--insecure beside --certs, --tls-... or --token", {},
+              "Leave --insecure out: with the others hosts know each other.");
+}
+
+}  // namespace
+
+void add_listen_flags(CLI::App& command, ClusterFlags& flags) {
+  CLI::Option* const listen =
+      command.add_option("--listen", flags.listen,
+                         "ADDRESS:PORT of this host at which agents of others join (parallel.hosts); port 0: any");
+  control::TrustOptions& trust = flags.trust;
+  for (CLI::Option* const option :
+       {add_file(command, "--certs", trust.certs,
+                 "The coordinator's folder of muster certs create; agents have theirs"),
+        add_file(command, "--tls-cert", trust.tls_certificate,
+                 "Instead of --certs: a certificate for this host that agents can check (PEM)"),
+        add_file(command, "--tls-key", trust.tls_key, "Its key (PEM)"),
+        add_file(command, "--token", trust.token, "With --tls-cert: the file tokens of muster certs tokens")})
+    option->needs(listen);
+  add_common_flags(command, flags);
+}
+
+void add_join_flags(CLI::App& command, ClusterFlags& flags) {
+  command.add_option("--join", flags.join, "ADDRESS:PORT that muster train --listen says")->required();
+  control::TrustOptions& trust = flags.trust;
+  add_file(command, "--certs", trust.certs, "An agent's folder of muster certs create");
+  add_file(command, "--token", trust.token, "Instead of --certs: the file agent.token of muster certs tokens");
+  add_file(command, "--tls-ca", trust.tls_authority,
+           "With --token: who has signed the coordinator's certificate (PEM); none: whom this system trusts");
+  add_common_flags(command, flags);
+}
+
+control::ClusterListen listen_by(const ClusterFlags& flags) {
+  require_one_word(flags);
+  control::require_may_listen(flags.listen, flags.trust.any(), flags.insecure);
+  control::ClusterListen listen;
+  listen.address = flags.listen;
+  listen.trust = flags.trust;
+  return listen;
+}
+
+control::ClusterTarget join_by(const ClusterFlags& flags) {
+  require_one_word(flags);
+  control::require_may_join(flags.join, flags.trust.any(), flags.insecure);
+  control::ClusterTarget target;
+  target.address = flags.join;
+  target.trust = flags.trust;
+  return target;
+}
+
+}  // namespace muster::cli

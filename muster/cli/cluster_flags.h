@@ -1,0 +1,31 @@
+// Flags of jobs of several hosts: where the coordinator listens, where an agent joins, and by what they trust each
+// other: certificates of one authority (--certs), TLS and a token, or nothing, which is for loopback and --insecure.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "muster/control/cluster_client.h"
+#include "muster/control/cluster_server.h"
+#include "muster/control/trust_options.h"
+
+namespace muster::cli {
+
+struct ClusterFlags {
+  std::string listen;     // ADDRESS:PORT
+  std::string join;       // ADDRESS:PORT
+  std::string interface;  // to the other hosts; empty: as the job says
+  control::TrustOptions trust;
+  bool insecure = false;
+};
+
+void add_listen_flags(CLI::App& command, ClusterFlags& flags);
+void add_join_flags(CLI::App& command, ClusterFlags& flags);
+
+// Throw kInvalidInput for what is no address, for one that others can reach with nothing to tell friend from foe, and
+// for --insecure beside something that protects.
+control::ClusterListen listen_by(const ClusterFlags& flags);
+control::ClusterTarget join_by(const ClusterFlags& flags);
+
+}  // namespace muster::cli

@@ -1,0 +1,105 @@
+// Calls hold a thread each while they wait for a piece; there are not many workers on a host. What is thrown behind the
+// door is thrown before it.
+#include "muster/control/depot_door.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/control/local_service.h"
+#include "muster/control/shard_wire.h"
+#include "muster/control/wire.h"
+#include "shards.grpc.pb.h"
+
+namespace muster::control {
+namespace {
+
+constexpr int kMostDoorThreads = 256;
+constexpr std::chrono::milliseconds kLongestOpen{20'000};
+constexpr std::chrono::milliseconds kLongestFetch{60'000};
+
+class DepotService final : public v1::ShardDepot::Service {
+ public:
+  DepotService(data::PieceDoor& depot, AuthorizeCall authorize) : depot_(depot), authorize_(std::move(authorize)) {}
+
+  grpc::Status OpenDepot(grpc::ServerContext* context, const v1::OpenDepotRequest*,
+                         v1::OpenDepotReply* reply) override {
+    return answer(*context, "OpenDepot", [&] { to_wire(depot_.open(Deadline::after(kLongestOpen)), *reply); });
+  }
+
+  grpc::Status FetchPiece(grpc::ServerContext* context, const v1::FetchPieceRequest* request,
+                          v1::ReadShardReply* reply) override {
+    return answer(*context, "FetchPiece", [&] {
+      const auto wait = std::min(std::chrono::milliseconds(request->wait_ms()), kLongestFetch);
+      to_wire(depot_.fetch(piece_of(request->piece()), Deadline::after(wait)), *reply);
+    });
+  }
+
+  grpc::Status ExpectPieces(grpc::ServerContext* context, const v1::ExpectPiecesRequest* request,
+                            v1::ExpectPiecesReply*) override {
+    return answer(*context, "ExpectPieces", [&] {
+      if (request->pieces_size() > kMostExpectedPieces)
+        throw Error(ErrorKind::kInvalidInput, "too many pieces are expected at once");
+      std::vector<data::PieceId> pieces;
+      for (const v1::PieceEntry& piece : request->pieces())
+        pieces.push_back(piece_of(piece));
+      depot_.expect(pieces);
+    });
+  }
+
+ private:
+  static data::PieceId piece_of(const v1::PieceEntry& entry) { return {entry.shard(), entry.piece()}; }
+
+  template <typename Body>
+  grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const Body& body) const {
+    if (grpc::Status status = authorize_(context, call); !status.ok()) return status;
+    try {
+      body();
+      return grpc::Status::OK;
+    } catch (const Error& error) {
+      return to_status(error);
+    } catch (const std::exception& error) {
+      return {grpc::StatusCode::INTERNAL, error.what()};
+    }
+  }
+
+  data::PieceDoor& depot_;
+  const AuthorizeCall authorize_;
+};
+
+void limit_door(grpc::ServerBuilder& builder) {
+  grpc::ResourceQuota quota;
+  quota.SetMaxThreads(kMostDoorThreads);
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
+  builder.SetMaxReceiveMessageSize(kMostShardRequestBytes);
+  builder.SetMaxSendMessageSize(kMostShardReplyBytes);
+}
+
+}  // namespace
+
+struct DepotDoor::Parts {
+  LocalService service;
+};
+
+DepotDoor::DepotDoor(data::PieceDoor& depot, const std::filesystem::path& folder)
+    : parts_(new Parts{
+          {folder, "depot",
+           [&depot](AuthorizeCall authorize) { return std::make_unique<DepotService>(depot, std::move(authorize)); },
+           limit_door}}) {
+}
+
+DepotDoor::~DepotDoor() = default;
+
+const std::string& DepotDoor::address() const {
+  return parts_->service.address();
+}
+
+}  // namespace muster::control

@@ -1,0 +1,154 @@
+// Cluster: the hosts of a job, as its coordinator keeps them. It answers their agents (control/cluster_calls.h), gives
+// numbers, decides who trains (control/hosts.h) many times a second, and keeps the store that all workers share.
+//
+// Nothing here is durable: a coordinator that comes after this one, with the same identity and a higher term, makes the
+// agents join again, and goes on above every generation that one of them has begun.
+// Thread safety: every method from any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "muster/base/clock.h"
+#include "muster/base/deadline.h"
+#include "muster/base/error.h"
+#include "muster/base/mutex.h"
+#include "muster/control/cluster_calls.h"
+#include "muster/control/cluster_values.h"
+#include "muster/control/control_calls.h"
+#include "muster/control/hosts.h"
+#include "muster/control/job_status.h"
+
+namespace muster::coordinator {
+
+struct ClusterOptions {
+  std::size_t least = 1;  // hosts without which the job does not begin
+  std::size_t most = 1;
+  std::size_t lanes = 1;                                        // of the job
+  std::chrono::nanoseconds patience = std::chrono::seconds(5);  // for a host that is silent
+  int workers = 1;                                              // wanted on each host at first
+  control::Welcome welcome{};  // but for the number, the patience, and, where it has none, the identity of the job
+  control::ControlCalls* commands = nullptr;  // who takes those of hosts; null: nobody. Outlives it
+  // What happened, for people; and what only the log has to have. From any thread.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
+  std::function<void(const std::string&)> note = [](const std::string&) {};
+};
+
+class Cluster final : public control::ClusterCalls {
+ public:
+  // The clock outlives it.
+  explicit Cluster(ClusterOptions options, const Clock& clock = system_clock());
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+  ~Cluster() override;
+
+  std::string identity() const override { return life_; }
+  // Of the job, for whoever takes over.
+  const std::string& job_identity() const { return identity_; }
+  void met(const std::string& life) override;
+  control::Welcome join(const control::HostCard& card) override;
+  control::Orders report(const control::HostReport& report, std::uint64_t known,
+                         std::chrono::milliseconds wait) override;
+  void store_set(std::uint64_t host, std::string_view key, std::string_view value) override;
+  std::optional<std::string> store_get(std::uint64_t host, std::string_view key,
+                                       std::chrono::milliseconds wait) override;
+  void leave(std::uint64_t host, int code, const std::string& reason) override;
+
+  control::JobStatus host_status(std::uint64_t host) override;
+  control::WantedState host_scale(std::uint64_t host, const std::string& request,
+                                  const control::Scaling& scaling) override;
+  control::WantedState host_stop(std::uint64_t host, const std::string& request) override;
+  control::Change host_set(std::uint64_t host, const std::string& request, const std::string& assignment) override;
+
+  // What the job's owner wants of all hosts.
+  void wish(int workers, bool stop, bool at_once);
+  // Workers of the first host were taken over, in this generation: its hosts are waited for as long as for one that is
+  // silent, and the next one has a higher number. REQUIRES: no host is ready yet.
+  void expect(const control::JobGeneration& adopted);
+  // The newest changes of the job, of which agents tell their workers.
+  void ask(const std::vector<control::Change>& changes);
+  // The job is over; `failure` says why, empty: as it should. Nobody joins any more.
+  void end(const std::string& failure);
+  // Why the job cannot go on, once it is known: of workers that are fixed, because one of their hosts is lost. Empty:
+  // it is not known when the deadline passes.
+  std::string failure(const Deadline& deadline);
+  // Until no host but `own` is left, or another coordinator has them. False: the deadline passed before.
+  bool wait_until_alone(std::uint64_t own, const Deadline& deadline);
+
+  // The term of a coordinator that has taken over this job; 0: none has. From then on there are no generations, and
+  // nobody is answered.
+  std::uint64_t superseded() const;
+  // Why the job cannot begin: its hosts have different data. Nothing: it can, or has.
+  std::optional<Error> refusal() const;
+
+  std::vector<control::HostStatus> hosts() const;
+  // The newest; number 0: none was made.
+  control::JobGeneration generation() const;
+
+ private:
+  struct Host {
+    control::HostView view;
+    std::uint64_t sequence = 0;  // of the newest report
+    std::uint64_t step = 0;
+    std::uint64_t begun = 0;
+    std::string data{};  // where it gives data to others
+    // What its folder is to the run, the newest checkpoint there, what is wrong (control::HostReport).
+    std::string place{};
+    std::optional<std::uint64_t> saved{};
+    std::string alarm{};
+  };
+
+  void run();
+  // What is to be told of it, if there is something.
+  struct Words {
+    std::vector<std::string> told;
+    std::vector<std::string> noted;
+  };
+  Words look() MUSTER_REQUIRES(mutex_);
+  void say(const Words& words) const;
+  void require_not_superseded() const MUSTER_REQUIRES(mutex_);
+  Host& find(std::uint64_t number) MUSTER_REQUIRES(mutex_);
+  void change_orders() MUSTER_REQUIRES(mutex_);
+  // Who answers the commands of that host. `what` is noted, unless it is empty.
+  control::ControlCalls& commands_of(std::uint64_t host, const std::string& what);
+  // What a host says of the run's files there. Whether some of it is to be told.
+  bool take_folder(Host& host, const control::HostReport& report) MUSTER_REQUIRES(mutex_);
+  // Who gives data, as the hosts have it now; other orders if that is news.
+  void tell_data_hosts() MUSTER_REQUIRES(mutex_);
+
+  // constant after construction
+  const ClusterOptions options_;
+  const Clock& clock_;
+  const std::string identity_;
+  const std::string life_;
+  // own synchronisation
+  control::ClusterValues values_;
+  // guarded by mutex_
+  mutable Mutex mutex_;
+  Condition changed_;  // of hosts, or of orders
+  std::vector<Host> hosts_ MUSTER_GUARDED_BY(mutex_);
+  control::JobGeneration present_ MUSTER_GUARDED_BY(mutex_);
+  control::Orders orders_ MUSTER_GUARDED_BY(mutex_);
+  std::uint64_t next_number_ MUSTER_GUARDED_BY(mutex_) = control::kFirstHost;
+  std::size_t expected_ MUSTER_GUARDED_BY(mutex_) = 0;  // hosts that may come back; 0: nobody is waited for any more
+  std::uint64_t superseded_ MUSTER_GUARDED_BY(mutex_) = 0;
+  bool finishing_ MUSTER_GUARDED_BY(mutex_) = false;
+  std::optional<Clock::Instant> broken_ MUSTER_GUARDED_BY(mutex_);
+  std::optional<Error> refusal_ MUSTER_GUARDED_BY(mutex_);
+  Clock::Instant decided_ MUSTER_GUARDED_BY(mutex_);
+  Clock::Instant watched_since_ MUSTER_GUARDED_BY(mutex_);
+  Clock::Instant looked_ MUSTER_GUARDED_BY(mutex_);
+  Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
+  std::string waiting_ MUSTER_GUARDED_BY(mutex_);  // what was told last
+  Words unsaid_ MUSTER_GUARDED_BY(mutex_);         // what is to be told with the next look
+  bool look_now_ MUSTER_GUARDED_BY(mutex_) = false;
+  bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
+  // after what it uses
+  std::thread thread_;
+};
+
+}  // namespace muster::coordinator

@@ -1,0 +1,380 @@
+// What comes with every report and may wait for a disk is written by a thread of its own, the newest state only; a
+// command is written before it is answered.
+#include "muster/coordinator/job_service.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/failpoint.h"
+#include "muster/control/access_token.h"
+#include "muster/control/control_server.h"
+#include "muster/control/store.h"
+#include "muster/coordinator/asked_changes.h"
+#include "muster/coordinator/job_progress.h"
+#include "muster/coordinator/open_calls.h"
+#include "muster/coordinator/supervisor_log.h"
+
+namespace muster::coordinator {
+struct JobService::State {
+  State(CoordinatedJob its_job, Tell its_tell, const Clock& its_clock)
+      : job(std::move(its_job)), launch(launch_of(job)), tell(std::move(its_tell)), clock(its_clock) {
+    wishes.workers = job.most_workers;
+    wishes.servers = job.servers;
+  }
+
+  // On the thread that writes: everything that may wait for a disk.
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stopping || to_write || look_for_applied; });
+      if (std::exchange(look_for_applied, false)) {
+        lock.unlock();
+        attempt([&] { changes->mark_applied(); });
+        lock.lock();
+        continue;
+      }
+      if (to_write) {
+        const control::Membership membership = *std::exchange(to_write, std::nullopt);
+        const bool begins = progress.trains() && !std::exchange(written_as_running, true);
+        const std::uint64_t step = progress.step();
+        lock.unlock();
+        attempt([&] { record->put_membership(membership); });
+        if (begins) attempt([&] { record->put_standing({control::JobPhase::kRunning, {}, step, 0}); });
+        lock.lock();
+      } else if (stopping) {
+        return;
+      }
+    }
+  }
+
+  template <typename Action>
+  void attempt(const Action& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      tell(fmt::format("the job's record: {}", error.what()));
+    }
+  }
+
+  // Empty: nobody has said it yet.
+  std::string named_run() const {
+    if (job.make_run) return progress.report().generation > 0 ? job.make_run() : "";
+    return progress.leader().run;
+  }
+
+  void take_over(const std::string& run, bool by_force = false) {
+    record.emplace(control::make_sqlite_store(control::store_file(run)));
+    record->take_over(this_process(), by_force);
+  }
+
+  // Of a run that this process has begun or resumes. Throws if somebody else was faster: the run is not this job's
+  // then.
+  void take_lead(const std::string& run) {
+    try {
+      take_over(run);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kMismatch) throw;
+      taken = true;
+      const std::lock_guard lock(mutex);
+      run_folder.clear();
+      throw;
+    }
+  }
+
+  void begin(const std::string& run) {
+    control::JobIdentity identity;
+    identity.name = job.name;
+    identity.run = run;
+    identity.created = fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(clock.wall())));
+    record->begin(identity, wanted_at_first(job));
+    // Workers that start anew count from 1, and a record's generation never goes back.
+    if (const std::uint64_t recorded = record->membership().generation; recorded > progress.report().generation)
+      earlier_generations = recorded;
+    control::Launch here = launch;
+    here.store = progress.report().store;
+    here.earlier_generations = earlier_generations;
+    record->put_launch(here);
+    if (cluster) record->put_cluster(*cluster);
+  }
+
+  // A job that was coordinated on another host: what that one has written down is here only if both see the folder.
+  void move_here(const std::string& store) {
+    if (!record->identity()) {
+      control::JobIdentity identity;
+      identity.name = job.name;
+      identity.run = run_folder;
+      record->begin(identity, wanted_at_first(job));
+    }
+    control::Launch here = launch;
+    here.store = store;
+    here.earlier_generations = earlier_generations = record->membership().generation;
+    record->put_launch(here);
+  }
+
+  void serve() {
+    written_as_running = progress.trains();
+    // Of a run that is resumed nobody knows more yet than its record did.
+    const std::uint64_t step = progress.trains() ? progress.step() : record->standing().step;
+    record->put_standing({phase(), progress.leader().doing, step, 0});
+    log.open(run_folder, fmt::format("process {} coordinates {}, {} worker{} at most", this_process().pid, job.name,
+                                     job.most_workers, job.most_workers == 1 ? "" : "s"));
+    control::ControlCallbacks callbacks;
+    callbacks.status = [this] {
+      control::JobStatus now = status();
+      now.changes = record->changes();
+      return now;
+    };
+    callbacks.command_stored = [this] {
+      read_wishes();
+      attempt([&] { changes->tell(); });
+    };
+    callbacks.check_change = [this](const std::string& assignment) { changes->check(assignment); };
+    changes.emplace(*record, run_folder, job.training,
+                    [this](const std::vector<control::Change>& asked) { others_asked(asked); });
+    changes->keep_numbers();
+    changes->tell();  // what another coordinator has acknowledged and not told
+    calls.emplace(*record, std::move(callbacks));
+    server.emplace(*calls, *record, run_folder, log.log(), clock);
+    commands.open(*calls);
+    serves = true;
+    thread = std::thread([this] { this->run(); });
+  }
+
+  void others_asked(const std::vector<control::Change>& asked) {
+    std::function<void(const std::vector<control::Change>&)> ask;
+    {
+      const std::lock_guard lock(mutex);
+      ask = ask_others;
+    }
+    if (ask) ask(asked);
+  }
+
+  // While nobody asked for its end.
+  control::JobPhase phase() const {
+    return progress.trains() ? control::JobPhase::kRunning : control::JobPhase::kStarting;
+  }
+
+  // As soon as it is known where the run is.
+  void open() {
+    if (!record) {
+      const std::string run = named_run();
+      if (run.empty()) return;
+      {
+        const std::lock_guard lock(mutex);
+        run_folder = run;
+      }
+      take_lead(run);
+      begin(run);
+    }
+    serve();
+  }
+
+  // From several threads of the service: what one has read must not take the place of what another has read later.
+  void read_wishes() {
+    const std::lock_guard one_at_a_time(reading);
+    const control::WantedState wanted = record->wanted();
+    MUSTER_FAILPOINT("job_service.wishes.read");
+    bool stopped_before = false;
+    {
+      const std::lock_guard lock(mutex);
+      wishes.workers = wanted.target_workers;
+      wishes.servers = wanted.target_servers;
+      stopped_before = std::exchange(wishes.stop, wanted.stop);
+    }
+    if (!wanted.stop || stopped_before) return;
+    const std::string message = "muster stop: the workers are told to finish their step and to end";
+    tell(message);
+    log.note(message);
+  }
+
+  control::JobStatus status() {
+    const control::WantedState wanted = record->wanted();
+    const std::lock_guard lock(mutex);
+    control::JobStatus status;
+    status.job = job.name;
+    status.run = run_folder;
+    status.state = to_string(wanted.stop ? control::JobPhase::kStopping : phase());
+    if (!progress.trains()) status.reason = progress.leader().doing;
+    progress.describe(status);
+    status.generation += earlier_generations;
+    status.min_workers = wanted.min_workers;
+    status.max_workers = wanted.max_workers;
+    status.target_workers = wanted.target_workers;
+    status.min_servers = wanted.min_servers;
+    status.max_servers = wanted.max_servers;
+    status.target_servers = wanted.target_servers;
+    status.coordinator_pid = this_process().pid;
+    status.live = true;
+    if (describe) describe(status);
+    return status;
+  }
+
+  // Returns when everything is written.
+  void finish_writing() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    if (thread.joinable()) thread.join();
+  }
+
+  const CoordinatedJob job;
+  const control::Launch launch;
+  const Tell tell;
+  const Clock& clock;
+  SupervisorLog log;
+  std::optional<control::JobRecord> record;
+  std::optional<AskedChanges> changes;  // once it serves
+  std::optional<control::LedCluster> cluster;
+  bool given_up = false;
+  bool taken = false;  // the run is another process's
+  bool has_trained = false;
+  bool serves = false;
+  std::uint64_t earlier_generations = 0;  // of lives of the run before this one; constant once the record is open
+  // guarded by mutex; what the supervisor's thread alone writes it reads without
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  JobProgress progress;
+  launch::Wishes wishes;
+  std::string run_folder;
+  std::function<void(control::JobStatus&)> describe;
+  std::function<void(const std::vector<control::Change>&)> ask_others;
+  std::optional<control::Membership> to_write;
+  bool look_for_applied = false;
+  bool written_as_running = false;  // in the record
+  bool stopping = false;
+  std::mutex reading;  // before `mutex`
+  // after what they use
+  std::optional<control::RecordedCalls> calls;  // once it serves
+  OpenCalls commands;
+  std::optional<control::ControlServer> server;
+  std::thread thread;
+};
+
+JobService::JobService(CoordinatedJob job, Tell tell, const Clock& clock)
+    : state_(std::make_unique<State>(std::move(job), std::move(tell), clock)) {
+}
+
+JobService::JobService(const RecordedJob& recorded, Tell tell, const Clock& clock)
+    : JobService(recorded.job, std::move(tell), clock) {
+  state_->run_folder = recorded.run.string();
+  // Of processes of another host nobody can say here whether they run: whoever moves the job here says that they do
+  // not.
+  state_->take_over(state_->run_folder, recorded.moves);
+  if (recorded.moves) state_->move_here(recorded.store);
+  if (const auto launch = state_->record->launch()) state_->earlier_generations = launch->earlier_generations;
+  state_->read_wishes();
+}
+
+JobService::~JobService() {
+  state_->commands.close();
+  state_->server.reset();
+  state_->finish_writing();
+}
+
+void JobService::report(const launch::SupervisorReport& report) {
+  State& state = *state_;
+  bool members_changed = report.generation != state.progress.report().generation;
+  {
+    const std::lock_guard lock(state.mutex);
+    const bool trained = state.progress.trains();
+    state.progress.see(report, state.clock.now());
+    members_changed = members_changed || trained != state.progress.trains();
+    state.has_trained = state.has_trained || state.progress.trains();
+    state.look_for_applied = state.changes && state.changes->waiting();
+    if (state.look_for_applied) state.changed.notify_all();
+  }
+  if (!state.serves && !state.given_up) {
+    try {
+      state.open();
+      members_changed = true;  // since the record was opened
+    } catch (const Error& error) {
+      state.given_up = true;
+      if (state.taken) throw;
+      state.tell(fmt::format("muster status and other commands cannot reach this job: {}", error.what()));
+    }
+  }
+  if (!state.thread.joinable() || !members_changed) return;
+  const std::lock_guard lock(state.mutex);
+  state.to_write = state.progress.membership();
+  state.to_write->generation += state.earlier_generations;
+  state.changed.notify_all();
+}
+
+launch::Wishes JobService::wishes() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->wishes;
+}
+
+control::JobStatus JobService::status() const {
+  return state_->status();
+}
+
+void JobService::note(const std::string& line) {
+  state_->log.note(line);
+}
+
+void JobService::describe_with(std::function<void(control::JobStatus&)> describe) {
+  const std::lock_guard lock(state_->mutex);
+  state_->describe = std::move(describe);
+}
+
+void JobService::ask_others_with(std::function<void(const std::vector<control::Change>&)> ask) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ask_others = std::move(ask);
+}
+
+void JobService::lead(const control::LedCluster& cluster) {
+  state_->cluster = cluster;
+  if (state_->record) state_->record->put_cluster(cluster);
+}
+
+control::ControlCalls& JobService::commands() {
+  return state_->commands;
+}
+
+bool JobService::trains() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->progress.trains();
+}
+
+std::string JobService::store() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->progress.report().store;
+}
+
+control::LeaderNote JobService::leader() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->progress.leader();
+}
+
+void JobService::end(control::JobPhase phase, const std::string& reason) {
+  State& state = *state_;
+  const std::uint64_t step = state.progress.step();
+  state.log.note(
+      fmt::format("the job has {} after step {}{}{}", to_string(phase), step, reason.empty() ? "" : ": ", reason),
+      phase == control::JobPhase::kFinished);
+  // A run that could not be loaded is as it was before.
+  if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && state.has_trained)
+    state.job.training->write_failure(state.run_folder, step, reason);
+  if (!state.record || state.given_up) return;
+  state.commands.close();
+  state.server.reset();
+  state.finish_writing();  // nothing can be written once the lease is given up
+  if (state.changes) state.attempt([&] { state.changes->mark_applied(); });
+  state.attempt([&] {
+    state.record->put_standing({phase, reason, std::max(step, state.record->standing().step), 0});
+    state.record->release();
+  });
+}
+
+}  // namespace muster::coordinator

@@ -1,0 +1,55 @@
+// How the thread of a server gets on, for others to see (server_watch.h).
+//
+// Thread safety: take() and scopes by that thread, progress() by any.
+#pragma once
+
+#include <pthread.h>
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+
+#include "muster/base/mutex.h"
+#include "muster/strategies/parameter_server/server.h"
+
+namespace muster::strategies {
+
+class ServerTurns {
+ public:
+  // As long as this thread turns.
+  class Scope {
+   public:
+    explicit Scope(ServerTurns& turns) : turns_(turns) {
+      clockid_t clock = 0;
+      const MutexLock lock(turns_.mutex_);
+      if (::pthread_getcpuclockid(::pthread_self(), &clock) == 0) turns_.clock_ = clock;
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() {
+      const MutexLock lock(turns_.mutex_);
+      turns_.clock_.reset();
+    }
+
+   private:
+    ServerTurns& turns_;
+  };
+
+  void take() { turns_.fetch_add(1, std::memory_order_relaxed); }
+
+  std::optional<Server::Progress> progress() {
+    const MutexLock lock(mutex_);
+    timespec used{};
+    if (!clock_ || ::clock_gettime(*clock_, &used) != 0) return std::nullopt;
+    return Server::Progress{turns_.load(std::memory_order_relaxed),
+                            std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> turns_ = 0;
+  Mutex mutex_;
+  std::optional<clockid_t> clock_ MUSTER_GUARDED_BY(mutex_);
+};
+
+}  // namespace muster::strategies

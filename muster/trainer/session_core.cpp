@@ -1,0 +1,414 @@
+// How the parts of a session go together: what a worker agrees on with the others before it trains, how it becomes one
+// of them, again after a loss, and what of the committed state the model is shown.
+#include "muster/trainer/session_core.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+#include "muster/base/hash.h"
+#include "muster/base/heap.h"
+#include "muster/compute/threads.h"
+#include "muster/model/checkpoint.h"
+#include "muster/model/sync_batch_norm.h"
+#include "muster/strategies/registry.h"
+#include "muster/strategies/strategy_traits.h"
+#include "muster/trainer/compute_error.h"
+#include "muster/trainer/recovery.h"
+#include "muster/trainer/session_note.h"
+#include "muster/trainer/training_state.h"
+
+namespace muster::trainer {
+namespace {
+
+// Between the moments at which a signal to all workers reaches the first and the last of them.
+constexpr std::chrono::seconds kSignalsApart{2};
+// Of a fixed group, whose ranks may load for very different times; one that dies is noticed at once.
+constexpr std::chrono::hours kMeetingTimeout{1};
+constexpr std::chrono::seconds kFolderPatience{5};  // for a leader before this one that is just dying
+
+std::unique_ptr<LaneExecutor> make_executor(const SessionParts& parts, const LaneModel& model) {
+  return parts.executor ? parts.executor(model) : make_local_executor(model);
+}
+
+// Nothing where there is none. Throws when none is whole, or it is of another session.
+std::optional<model::LoadedCheckpoint> newest_checkpoint_of(const std::filesystem::path& folder,
+                                                            const SessionOptions& options, std::size_t lanes) {
+  std::vector<model::RejectedCheckpoint> rejected;
+  std::optional<model::LoadedCheckpoint> loaded = model::CheckpointStore(folder).load_newest(rejected);
+  if (!loaded) {
+    if (rejected.empty()) return std::nullopt;
+    throw Error(ErrorKind::kDamaged, rejected.front().reason, rejected.front().path.string(),
+                "No other checkpoint in this folder is whole.");
+  }
+  const std::string where = loaded->path.string();
+  const auto agree = [&](const char* what, std::uint64_t was, std::uint64_t is) {
+    if (was != is) throw Error(ErrorKind::kMismatch, fmt::format("{} was {} and is {} now", what, was, is), where);
+  };
+  agree("batch", json_get<std::uint64_t>(loaded->manifest.progress, "batch", where), options.batch);
+  agree("lanes", json_get<std::uint64_t>(loaded->manifest.progress, "lanes", where), lanes);
+  agree("seed", loaded->manifest.seed, options.seed);
+  return loaded;
+}
+
+}  // namespace
+
+SessionCore::SessionCore(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
+                         const SessionOptions& options, SessionParts parts)
+    : options_(options),
+      parts_(std::move(parts)),
+      lanes_(check_options(options_)),
+      optimizer_(compute::make_optimizer(optimizer)),
+      slot_names_(optimizer_->slot_names().begin(), optimizer_->slot_names().end()),
+      base_lr_(compute::base_lr(optimizer)),
+      clip_norm_(options_.clip_norm),
+      frozen_(options_.tuning, *module),
+      binding_(std::move(module)),
+      rules_(tensor_rules(compute::weight_decay(optimizer))),
+      strategy_(make_agreed_strategy(optimizer)),
+      executor_(make_executor(parts_, {binding_, frozen_, rules_, options_.seed})),
+      driver_(driver_parts()) {
+  if (options_.stop_on_signals) stop_signal_.emplace();
+  check_strategy();
+  compute::set_threads(options_.threads);
+  keep_freed_memory();
+  adopt_module();
+}
+
+SessionCore::~SessionCore() {
+  // Of a worker that is told by nobody else: whoever watches it may not be its parent.
+  if (met_ && std::uncaught_exceptions() == 0) begin(comm::Activity::kDone);
+}
+
+StepDriver::Parts SessionCore::driver_parts() {
+  return {.options = options_,
+          .strategy = *strategy_,
+          .executor = *executor_,
+          .check = LaneCheck(binding_.layout(), binding_.buffer_layout()),
+          .rule = [this] { return rule(); },
+          .begin_step = [this](const data::Cursor& cursor) { frozen_.enter_epoch(cursor.epoch); },
+          .stop_asked = [this] { return stop_signal_ && stop_signal_->number() != 0; }};
+}
+
+// What the options and the model want of the strategy.
+void SessionCore::check_strategy() {
+  const strategies::Traits traits = options_.strategy.traits();
+  if (options_.verify_rate > 0 && !traits.shares_lanes)
+    throw Error(
+        ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options_.strategy.name()), {},
+        fmt::format("Use {}, or do not verify.", strategies::strategies_with(&strategies::Traits::shares_lanes)));
+  meets_in_lanes_ = model::has_synchronized_batch_norm(binding_.module());
+  if (meets_in_lanes_ && (!traits.lanes_meet || lanes_ != static_cast<std::size_t>(options_.group.size()))) {
+    throw Error(ErrorKind::kUnsupported, "a synchronized batch norm needs all workers to compute one lane each", {},
+                fmt::format("Use {} with as many lanes as workers, or plain batch norm.",
+                            strategies::strategies_with(&strategies::Traits::lanes_meet)));
+  }
+}
+
+std::vector<compute::TensorRule> SessionCore::tensor_rules(double weight_decay) const {
+  std::vector<compute::TensorRule> made;
+  for (const model::TensorSlot& slot : binding_.layout().tensors()) {
+    const bool exempt = compute::is_exempt(options_.exempt, slot);
+    // What the user has frozen by requires_grad_(false) may train later; what the tuning freezes for good may not.
+    const bool trainable = compute::frozen_epochs(options_.tuning, slot.name) != compute::kFrozenForever;
+    made.push_back({exempt ? 0 : weight_decay, !exempt, trainable, compute::lr_factor(options_.tuning, slot.name)});
+  }
+  return made;
+}
+
+// Other sizes or options on one of the workers would be met in the middle of something, or never.
+std::unique_ptr<strategies::Strategy> SessionCore::make_agreed_strategy(
+    const compute::OptimizerOptions& optimizer) const {
+  const bool hosts = parts_.supervised ? parts_.supervised->host.has_value() : parts_.met != nullptr;
+  if (hosts && !options_.strategy.traits().crosses_hosts)
+    throw Error(ErrorKind::kUnsupported, fmt::format("{} does not train on several hosts", options_.strategy.name()),
+                {},
+                fmt::format("Use {}, or one host.", strategies::strategies_with(&strategies::Traits::crosses_hosts)));
+  agree_on("session", describe_session(options_, lanes_, optimizer, binding_.layout(), binding_.buffer_layout()));
+  return options_.strategy.make(strategy_options(optimizer));
+}
+
+// All workers mean the same by it. Throws kMismatch.
+void SessionCore::agree_on(const std::string& what, const Agreement& mine) const {
+  if (!parts_.supervised) return agree(options_.group, mine, Deadline::after(kMeetingTimeout));
+  // Seats are a host's own; what the workers of all hosts have to say is in the store that all share.
+  const strategies::Supervised& supervised = *parts_.supervised;
+  const std::string name = supervised.host ? fmt::format("{}-{}", supervised.host->number, supervised.seat)
+                                           : std::to_string(supervised.seat);
+  agree(supervised.host ? *supervised.host->store : *supervised.store, "agreement/" + what, name, mine,
+        [&] { leave_refusal(*supervised.store, supervised.seat); });
+}
+
+strategies::StrategyOptions SessionCore::strategy_options(const compute::OptimizerOptions& optimizer) const {
+  strategies::StrategyOptions made{binding_.layout(), binding_.buffer_layout(), optimizer_->slots(), lanes_};
+  made.group = options_.group;
+  made.met = parts_.met;
+  made.note = parts_.note;
+  made.claims = options_.claims;
+  made.supervised = parts_.supervised;
+  made.step_timeout = options_.step_timeout;
+  made.records = parts_.records;
+  if (made.supervised) {
+    // Before the first step there is nothing to finish.
+    made.supervised->interruption = [this] {
+      if (stop_signal_ && stop_signal_->number() != 0)
+        throw Error(ErrorKind::kInterrupted, "stopped before the first step");
+    };
+  }
+  made.optimizer = optimizer;
+  made.rules = rules_;
+  return made;
+}
+
+compute::UpdateRule SessionCore::rule() const {
+  return {optimizer_.get(), learning_rate(), clip_norm_, rules_};
+}
+
+double SessionCore::learning_rate() const {
+  return compute::lr_at(options_.schedule, base_lr_, cursor_.step);
+}
+
+// The first version is what the module holds.
+void SessionCore::adopt_module() {
+  std::vector<float> parameters(binding_.layout().size());
+  std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
+  std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
+  std::vector<float> zeros(optimizer_->slots() > 0 ? binding_.layout().size() : 0);
+  binding_.read_parameters(parameters);
+  binding_.read_buffers(buffers);
+  strategies::CommittedState first{parameters, {}, updates, buffers, {}};
+  for (int slot = 0; slot < optimizer_->slots(); ++slot)
+    first.state[static_cast<std::size_t>(slot)] = zeros;
+  strategy_->restore(first);
+  binding_.attach(strategy_->parameter_versions(), strategy_->memory());
+  show_committed();
+}
+
+void SessionCore::show_committed() {
+  binding_.show(strategy_->committed_version());
+  binding_.write_buffers(strategy_->committed().buffers);
+  cursor_ = strategy_->committed().cursor;
+  // A worker that came later knows how many steps are committed, and the rest follows.
+  if (met_ && membership().replaces()) cursor_ = feed_->order().cursor_at_step(cursor_.step);
+}
+
+void SessionCore::use(const std::shared_ptr<const data::Dataset>& dataset) {
+  if (feed_ && feed_->dataset() == dataset) return;
+  if (!dataset) throw Error(ErrorKind::kInvalidInput, "there is no data set", "session", "Give one that is not null.");
+  if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
+  std::shared_ptr<const data::LaneOrder> order = options_.order;
+  if (!order) {
+    const data::BatchShape shape{dataset->size(), options_.batch, lanes_};
+    order = std::make_shared<data::GlobalOrder>(shape, options_.seed);
+  }
+  // The last step of an epoch may have the fewest.
+  const std::size_t fewest = order->plan(order->cursor_at_step(order->steps_per_epoch() - 1)).lanes.size();
+  if (meets_in_lanes_ && fewest < lanes_) {
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("the last batch of an epoch is enough for {} of {} workers, and all meet in every batch "
+                            "norm",
+                            fewest, lanes_),
+                {}, "Choose another batch, or leave samples out.");
+  }
+  feed_.emplace(dataset, std::move(order),
+                LaneFeedOptions{options_.seed, options_.loader_threads, options_.prefetch, options_.load_timeout,
+                                options_.mixup_alpha});
+  abandon();
+}
+
+void SessionCore::meet(const std::shared_ptr<const data::Dataset>& dataset) {
+  use(dataset);
+  meet();
+}
+
+void SessionCore::meet() {
+  if (met_) return;
+  agree_on("data", describe_data(*feed_->dataset(), feed_->order()));
+  // Somebody else may come, or be lost, before this worker has entered: then it meets those who are there next. It has
+  // not met anybody before that is done, or it would wait for one more generation when it has.
+  survive_losses(
+      membership().replaces(), [](const Error&) {},
+      [&] {
+        membership().meet();
+        strategy_->enter_generation();
+      });
+  met_ = true;
+  show_committed();
+  entered_at_ = cursor_.step;
+  leave_note();
+}
+
+// For those who watch; `muster train`, which says in which order its lanes come, leaves a note of its own.
+void SessionCore::leave_note() {
+  if (options_.order || !members().leads() || !membership().wants_note(true) || !membership().note().empty()) return;
+  membership().write_note(SessionNote{{feed_->dataset()->size(), options_.batch, lanes_}, options_.seed}.to_text());
+}
+
+std::optional<strategies::StepOutcome> SessionCore::rejoin() {
+  abandon();
+  membership().rejoin();
+  std::optional<strategies::StepOutcome> committed = strategy_->enter_generation();
+  if (committed) driver_.count(*committed);
+  show_committed();
+  entered_at_ = cursor_.step;
+  return committed;
+}
+
+// Of the step in work; null when it has been committed.
+Lane* SessionCore::next_lane_of_step() {
+  if (Lane* const lane = driver_.next(*feed_, cursor_)) return lane;
+  show_committed();
+  stop_if_asked();
+  return nullptr;
+}
+
+Lane* SessionCore::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
+  meet(dataset);
+  bool ended = false;  // the epoch, with a step that was committed after all
+  return survive_losses(
+      membership().replaces(), [&](const Error&) { ended = rejoin() && cursor_.position == 0; },
+      [&]() -> Lane* {
+        while (!ended) {
+          if (Lane* const lane = next_lane_of_step()) return lane;
+          ended = cursor_.position == 0;
+        }
+        return nullptr;
+      });
+}
+
+strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Dataset>& dataset,
+                                          const std::function<void(Lane&)>& compute) {
+  meet(dataset);
+  abandon();
+  while (Lane* const lane = next_lane_of_step()) {
+    try {
+      compute(*lane);
+    } catch (const c10::Error& error) {
+      throw compute_error(error, *lane);
+    }
+  }
+  return last_outcome();
+}
+
+// After a commit: what `muster stop` asks for.
+void SessionCore::stop_if_asked() {
+  if (!last_outcome().stop || !stop_signal_ || wishes_to_stop_) return;
+  // Somebody was told, so all are, a moment earlier or later. Else it is a wish of the program's own.
+  if (stop_signal_->wait(kSignalsApart) == 0) {
+    wishes_to_stop_ = true;
+    return;
+  }
+  std::string kept = "no checkpoint was written, because the program has not named a folder for them";
+  if (checkpoint_folder_) {
+    if (!last_outcome().synchronized) strategy_->synchronize(Deadline::after(options_.step_timeout));
+    checkpoint(std::filesystem::path(*checkpoint_folder_));
+    kept = fmt::format("a checkpoint is in {}", checkpoint_folder_->string());
+  }
+  begin(comm::Activity::kDone);
+  throw Error(ErrorKind::kInterrupted, fmt::format("stopped after step {}; {}", cursor_.step, kept));
+}
+
+// Those with whom this worker can share what all do between two steps. One that has come since the last step may be
+// somewhere else in the program, so until the next one it is nobody.
+comm::Group SessionCore::together() const {
+  return membership().replaces() && cursor_.step == entered_at_ ? comm::Group() : members().group;
+}
+
+std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
+                                                const std::shared_ptr<const data::Dataset>& dataset,
+                                                EvaluationOptions options) {
+  options.alone_if_lost = false;
+  // Who is lost may have been the one that writes and speaks for all.
+  return survive_losses(
+      membership().replaces(), [&](const Error&) { rejoin(); },
+      [&] {
+        options.group = together();
+        return trainer::evaluate(binding_.module(), forward, dataset, options);
+      });
+}
+
+void SessionCore::synchronize() {
+  abandon();
+  strategy_->synchronize(Deadline::after(options_.step_timeout));
+  show_committed();
+}
+
+void SessionCore::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {
+  check_clip_norm(clip_norm);
+  auto made = compute::make_optimizer(optimizer);
+  MUSTER_CHECK(std::ranges::equal(made->slot_names(), slot_names_), "an optimizer with other state");
+  optimizer_ = std::move(made);
+  base_lr_ = compute::base_lr(optimizer);
+  clip_norm_ = clip_norm;
+  rules_ = tensor_rules(compute::weight_decay(optimizer));
+}
+
+void SessionCore::restore(const strategies::CommittedState& state) {
+  abandon();
+  feed_.reset();
+  strategy_->restore(state);
+  show_committed();
+}
+
+void SessionCore::receive_state() {
+  const std::vector<float> parameters(binding_.layout().size());
+  const std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
+  const std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
+  strategies::CommittedState blank{parameters, {}, updates, buffers, {}};
+  for (int slot = 0; slot < optimizer_->slots(); ++slot)
+    blank.state[static_cast<std::size_t>(slot)] = parameters;
+  restore(blank);
+}
+
+void SessionCore::save(const std::filesystem::path& path) const {
+  const std::vector<model::TensorView> tensors = model_tensors(*this, committed());
+  model::write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+void SessionCore::checkpoint(const std::filesystem::path& folder) {
+  checkpoint_folder_ = folder;
+  if (!members().leads()) return;
+  if (!checkpoint_lock_ || checkpoint_lock_->folder() != folder) {
+    checkpoint_lock_.reset();
+    checkpoint_lock_ = std::make_unique<CheckpointFolderLock>(folder, Deadline::after(kFolderPatience));
+  }
+  TrainingState snapshot = capture(*this);
+  snapshot.manifest.seed = options_.seed;
+  snapshot.manifest.progress["batch"] = options_.batch;
+  snapshot.manifest.progress["lanes"] = lanes_;
+  model::CheckpointStore(folder).save(snapshot.content());
+}
+
+bool SessionCore::resume(const std::filesystem::path& folder) {
+  checkpoint_folder_ = folder;
+  // Of a fixed group on several hosts the first one has what was written; all of it get that.
+  const bool hosts = parts_.met != nullptr;
+  std::optional<model::LoadedCheckpoint> loaded;
+  if (!hosts || members().leads()) loaded = newest_checkpoint_of(folder, options_, lanes_);
+  std::int64_t found = loaded ? 1 : 0;
+  comm::Group group = options_.group;
+  if (hosts) group.broadcast(std::span(&found, 1), members().leader, Deadline::after(kMeetingTimeout));
+  if (found == 0) return false;
+  if (loaded)
+    trainer::restore(*this, *loaded);
+  else
+    receive_state();
+  return true;
+}
+
+std::string SessionCore::weights_hash() const {
+  std::vector<model::TensorView> tensors = model_tensors(*this, committed());
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  Sha256 hash;
+  for (const model::TensorView& tensor : tensors) {
+    hash.update(std::as_bytes(std::span(tensor.name)));
+    hash.update(tensor.data);
+  }
+  return hash.finish();
+}
+
+}  // namespace muster::trainer

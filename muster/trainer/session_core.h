@@ -1,0 +1,135 @@
+// A session as the parts of Muster see it: what Session shows to programs, and the whole state, the members, and what a
+// run needs beside its steps.
+//
+// It puts the parts together: the model on flat memory (compute/module_binding.h), the lane executor, the strategy and
+// the driver of steps (step_driver.h). Thread safety: one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "muster/compute/module_binding.h"
+#include "muster/compute/optimizer.h"
+#include "muster/data/dataset.h"
+#include "muster/launch/stop_signal.h"
+#include "muster/strategies/strategy.h"
+#include "muster/trainer/evaluation.h"
+#include "muster/trainer/frozen_parts.h"
+#include "muster/trainer/lane_executor.h"
+#include "muster/trainer/lane_feed.h"
+#include "muster/trainer/run_lock.h"
+#include "muster/trainer/session_agreement.h"
+#include "muster/trainer/session_options.h"
+#include "muster/trainer/session_parts.h"
+#include "muster/trainer/step_driver.h"
+
+namespace muster::trainer {
+
+class SessionCore {
+ public:
+  SessionCore(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
+              const SessionOptions& options, SessionParts parts = {});
+  SessionCore(const SessionCore&) = delete;
+  SessionCore& operator=(const SessionCore&) = delete;
+  ~SessionCore();
+
+  // --- Steps: session.h.
+  void use(const std::shared_ptr<const data::Dataset>& dataset);
+  const std::optional<LaneFeed>& feed() const { return feed_; }
+  void abandon() { driver_.abandon(); }
+  Lane* next_lane(const std::shared_ptr<const data::Dataset>& dataset);
+  strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset,
+                               const std::function<void(Lane&)>& compute);
+  // Other constants for the steps to come; every worker does it before the same step. Throws Error{kInvalidInput}.
+  // REQUIRES: the optimizer's kind and its slots of state stay.
+  void change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm);
+
+  // --- Members.
+  void meet(const std::shared_ptr<const data::Dataset>& dataset);
+  strategies::Membership& membership() const { return strategy_->membership(); }
+  const strategies::Members& members() const { return membership().members(); }
+  // After kPeerLost, where lost workers are replaced: goes on with those who are left or have come. The step in work is
+  // to be begun again, but for its finished lanes; if it was committed after all its outcome is given.
+  std::optional<strategies::StepOutcome> rejoin();
+  // What this worker begins now beside its steps, for those who watch it.
+  void begin(comm::Activity activity) { membership().begin(activity); }
+  std::optional<Evaluation> evaluate(const ForwardFunction& forward,
+                                     const std::shared_ptr<const data::Dataset>& dataset, EvaluationOptions options);
+  void synchronize();
+
+  // --- What is known.
+  const data::Cursor& cursor() const { return cursor_; }
+  const strategies::StepOutcome& last_outcome() const { return driver_.outcome(); }
+  double learning_rate() const;
+  std::uint64_t skipped_steps() const { return driver_.skipped(); }
+  const PhaseTimes& times() const { return driver_.times(); }
+  std::uint64_t parameter_count() const { return binding_.layout().parameter_count(); }
+  std::size_t state_bytes() const { return strategy_->state_bytes(); }
+  std::string counted() { return strategy_->counted(); }  // strategies::Strategy::counted
+
+  // --- The whole state.
+  strategies::CommittedState committed() const { return strategy_->committed(); }
+  void restore(const strategies::CommittedState& state);
+  // This worker's part in a restore() of the first one's, whose state counts: of workers that have nothing to give.
+  void receive_state();
+  const model::FlatLayout& layout() const { return binding_.layout(); }
+  const compute::BufferLayout& buffer_layout() const { return binding_.buffer_layout(); }
+  std::span<const std::string> slot_names() const { return slot_names_; }
+  void save(const std::filesystem::path& path) const;
+  void checkpoint(const std::filesystem::path& folder);
+  bool resume(const std::filesystem::path& folder);
+  std::string weights_hash() const;
+
+ private:
+  std::vector<compute::TensorRule> tensor_rules(double weight_decay) const;
+  std::unique_ptr<strategies::Strategy> make_agreed_strategy(const compute::OptimizerOptions& optimizer) const;
+  strategies::StrategyOptions strategy_options(const compute::OptimizerOptions& optimizer) const;
+  StepDriver::Parts driver_parts();
+  void agree_on(const std::string& what, const Agreement& mine) const;
+  void check_strategy();
+  compute::UpdateRule rule() const;
+  void adopt_module();
+  void show_committed();
+  void leave_note();
+  void meet();
+  comm::Group together() const;
+  Lane* next_lane_of_step();
+  void stop_if_asked();
+
+  // Constant after construction.
+  const SessionOptions options_;
+  const SessionParts parts_;
+  const std::size_t lanes_;
+  // The same between two calls of change_optimizer().
+  std::unique_ptr<const compute::Optimizer> optimizer_;
+  const std::vector<std::string> slot_names_;
+  double base_lr_;
+  std::optional<double> clip_norm_;
+  // The model and its state.
+  FrozenParts frozen_;  // before the binding, which looks at what trains at all
+  compute::ModuleBinding binding_;
+  std::vector<compute::TensorRule> rules_;  // the same between two calls of change_optimizer()
+  std::unique_ptr<strategies::Strategy> strategy_;
+  const std::unique_ptr<LaneExecutor> executor_;
+  StepDriver driver_;
+  bool meets_in_lanes_ = false;  // a lane of one worker waits for the lanes of all others
+  data::Cursor cursor_;
+  bool met_ = false;              // one of those who train
+  std::uint64_t entered_at_ = 0;  // committed steps when this worker met those who train with it now
+  std::optional<launch::StopSignal> stop_signal_;
+  bool wishes_to_stop_ = false;                                  // a lane has said so without a signal
+  std::optional<std::filesystem::path> checkpoint_folder_;       // that the program has named last
+  std::unique_ptr<const CheckpointFolderLock> checkpoint_lock_;  // of the worker that leads, from its first one on
+  std::optional<LaneFeed> feed_;
+};
+
+}  // namespace muster::trainer

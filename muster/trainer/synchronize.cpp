@@ -1,0 +1,29 @@
+// What a worker knows of the others becomes what its session is told of them: a fixed group, or a place among workers
+// that are replaced.
+#include "muster/trainer/synchronize.h"
+
+#include <utility>
+
+#include "muster/strategies/strategy_traits.h"
+#include "muster/trainer/session_core.h"
+#include "muster/trainer/worker_place.h"
+
+namespace muster::trainer {
+
+Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
+                    const compute::OptimizerOptions& optimizer, SessionOptions options) {
+  WorkerPlace& place = worker.place();
+  SessionParts parts;
+  // Where lost workers are replaced the strategy gathers those who are there. Servers have nobody here who keeps them.
+  const strategies::Traits traits = options.strategy.traits();
+  if (place.supervised() && traits.replaces_workers && !traits.needs_servers) {
+    parts.supervised = place.give_to_session();
+  } else {
+    options.group = place.group();
+    parts.met = place.met();
+  }
+  if (place.supervised()) options.stop_on_signals = true;
+  return Session(std::make_unique<SessionCore>(std::move(net), optimizer, options, std::move(parts)));
+}
+
+}  // namespace muster::trainer

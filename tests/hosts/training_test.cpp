@@ -1,0 +1,265 @@
+// Jobs of several hosts as people run them: `muster train --listen` on one, `muster agent --join` on the others, on
+// hosts that share nothing but a network, with certificates between them. Whatever happens to a host, the weights are
+// those of one worker on one host, and every sample was used exactly once.
+//
+// These jobs have no end of their own, so that nothing here races against it: each is stopped when what was to happen
+// has happened, and held against a run of as many steps that nobody has disturbed.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "support/eventually.h"
+#include "support/hosts.h"
+#include "support/sandbox.h"
+#include "support/training_program.h"
+
+namespace muster::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kPort = "7400";
+constexpr const char* kWork = "/tmp/work";
+constexpr std::chrono::seconds kLongest{240};
+
+class HostsTrainingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = Hosts::impossible(); !why.empty()) GTEST_SKIP() << why;
+  }
+
+  // `count` hosts; the first has the job file, and each a folder of certificates.
+  void prepare(int count, const std::vector<std::string>& more = {}) {
+    hosts_.emplace(count);
+    std::vector<std::string> keys{"parallel.interface=\"eth0\"", "parallel.host_seconds=2.5", "job.ledger=true",
+                                  "job.epochs=1000000", "optimizer.schedule=\"constant\""};
+    keys.insert(keys.end(), more.begin(), more.end());
+    Host& first = (*hosts_)[0];
+    spill(first.file("/tmp/work/job.toml"), stateful_job("far", keys));
+    std::vector<std::string> create{MUSTER_PROGRAM, "certs", "create", "certs"};
+    for (int host = 1; host < count; ++host)
+      create.insert(create.end(), {"--host", (*hosts_)[host].name()});
+    const Finished made = first.run(create);
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    std::filesystem::copy(first.file("/tmp/work/certs/coordinator"), first.file("/tmp/work/own"));
+    for (int host = 1; host < count; ++host)
+      std::filesystem::copy(first.file("/tmp/work/certs/agent-" + (*hosts_)[host].name()),
+                            (*hosts_)[host].file("/tmp/work/own"));
+  }
+  std::string address() { return (*hosts_)[0].address() + ":" + kPort; }
+  // Each commit takes a while: a job of steps that take no time at all is nothing that happens to people.
+  static std::vector<std::string> slowly() { return {"MUSTER_FAILPOINTS=arena.commit.before_arrival=delay=20"}; }
+
+  HostProgram train(const std::string& hosts, const std::string& workers) {
+    std::vector<std::string> words{MUSTER_PROGRAM};
+    const std::vector<std::string> arguments = train_arguments(workers, {"parallel.hosts=" + hosts});
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    words.insert(words.end(), {"--listen", address()});
+    words.insert(words.end(), trust_.begin(), trust_.end());
+    return (*hosts_)[0].start(words, slowly());
+  }
+  HostProgram& agent(int host) {
+    std::vector<std::string> words{MUSTER_PROGRAM, "agent", "--join", address(), "--wait", "200"};
+    words.insert(words.end(), trust_.begin(), trust_.end());
+    return agents_.emplace_back((*hosts_)[host].start(words, slowly()));
+  }
+  // What people have been told on all hosts.
+  std::string told(const HostProgram& train) {
+    std::string text = train.out() + train.err();
+    for (const HostProgram& agent : agents_)
+      text += "an agent: " + agent.err();
+    return text;
+  }
+  // Where the job stands, as `muster status` on the first host has it.
+  Json status() {
+    const Finished result = (*hosts_)[0].run({MUSTER_PROGRAM, "status", "far", "--json"});
+    return result.exit_code == 0 ? rows(result.out).back() : Json();
+  }
+  // Once so many hosts train and have committed `steps` steps since this was seen first.
+  void wait_for(std::size_t hosts, const HostProgram& train, std::uint64_t steps = 1) {
+    Json now;
+    std::optional<std::uint64_t> from;
+    const auto look = [&] {
+      now = status();
+      if (!now.is_object() || !now.contains("hosts") || now.at("hosts").size() != hosts) return false;
+      const auto trains = [](const Json& host) { return host.at("workers") > 0; };
+      if (!std::ranges::all_of(now.at("hosts"), trains)) return false;
+      const std::uint64_t step = now.at("step");
+      if (!from) from = step;
+      return step >= *from + steps;
+    };
+    ASSERT_TRUE(eventually(look, Deadline::after(kLongest))) << now << "\n" << told(train);
+  }
+  // Stops the job. It has the state of one worker that has done as many steps alone, and its ledger is exact.
+  void expect_the_end(HostProgram& train) {
+    Host& first = (*hosts_)[0];
+    const Finished stop = first.run({MUSTER_PROGRAM, "stop", "far"}, kLongest);
+    EXPECT_EQ(stop.exit_code, 0) << stop.out << stop.err << told(train);
+    const Finished end = train.wait(kLongest);
+    ASSERT_FALSE(rows(end.out).empty()) << end.err;
+    const Json stopped = rows(end.out).back();
+    ASSERT_EQ(stopped.at("event"), "interrupted") << stopped << told(train);
+    const std::uint64_t steps = stopped.at("step");
+    const Finished alone = first.run(
+        {MUSTER_PROGRAM, "train", "job.toml", "--json", "--set", "parallel.hosts=1", "--set", "parallel.workers=1",
+         "--set", "job.runs=undisturbed", "--set", "job.ledger=false", "--set", fmt::format("job.steps={}", steps)},
+        kLongest);
+    ASSERT_EQ(alone.exit_code, 0) << alone.err;
+    const Json undisturbed = rows(alone.out).back();
+    ASSERT_EQ(undisturbed.at("step"), steps);
+    for (const char* part : {"model.safetensors", "optimizer.safetensors"}) {
+      const auto bytes = [&](const Json& row) {
+        return slurp(first.file(std::filesystem::path(kWork) / row.at("checkpoint").get<std::string>() / part));
+      };
+      EXPECT_TRUE(bytes(stopped) == bytes(undisturbed)) << part << " after " << steps << " steps\n" << end.err;
+    }
+    // Every host has what the others have recorded, those that were lost, too.
+    const Finished ledger = first.run({MUSTER_PROGRAM, "ledger", "check", "far"});
+    EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
+  }
+  static std::filesystem::path runs() { return std::filesystem::path(kWork) / "runs"; }
+  std::vector<std::filesystem::path> ledgers(int host) {
+    std::vector<std::filesystem::path> found;
+    std::error_code none;
+    for (const auto& run : std::filesystem::directory_iterator((*hosts_)[host].file(runs()), none))
+      if (std::filesystem::exists(run.path() / "ledger")) found.push_back(run.path() / "ledger");
+    return found;
+  }
+  // What the workers of a host have written down so far.
+  std::map<std::string, std::uintmax_t> written(int host) {
+    std::map<std::string, std::uintmax_t> sizes;
+    for (const std::filesystem::path& folder : ledgers(host))
+      for (const auto& file : std::filesystem::directory_iterator(folder))
+        sizes[file.path().filename()] = file.file_size();
+    return sizes;
+  }
+  std::string supervisor_log() {
+    std::string text;
+    for (const auto& run : std::filesystem::directory_iterator((*hosts_)[0].file(runs())))
+      text += slurp(run.path() / "log.supervisor.txt");
+    return text;
+  }
+
+  std::optional<Hosts> hosts_;
+  std::deque<HostProgram> agents_;
+  std::vector<std::string> trust_{"--certs", "own"};
+};
+
+TEST_F(HostsTrainingTest, TwoHostsGiveTheBitsOfOneWorker) {
+  prepare(2);
+  HostProgram first = train("2", "2");
+  HostProgram& second = agent(1);
+  wait_for(2, first);
+  expect_the_end(first);
+  const Finished other = second.wait();
+  EXPECT_EQ(other.exit_code, 128 + SIGTERM) << other.err;
+  EXPECT_GT((*hosts_)[1].sent_bytes(), 0U);
+  EXPECT_THAT(supervisor_log(), AllOf(HasSubstr("audit: took Join by agent host-1 from ipv4:10.93.71."),
+                                      Not(HasSubstr("audit: refused"))));
+}
+
+TEST_F(HostsTrainingTest, WithoutCertificatesTheyDoTooWhenTheUserSaysSo) {
+  prepare(2);
+  trust_ = {"--insecure"};
+  HostProgram first = train("2", "1");
+  agent(1);
+  wait_for(2, first);
+  expect_the_end(first);
+}
+
+TEST_F(HostsTrainingTest, AHostThatIsKilledIsNotMissed) {
+  prepare(3);
+  HostProgram first = train("3", "1");
+  agent(1);
+  agent(2);
+  wait_for(3, first);
+  (*hosts_)[1].kill_all();
+  wait_for(2, first);
+  expect_the_end(first);
+}
+
+// Its workers are left without it. Another agent comes in its place, as the first one came, while the others train.
+TEST_F(HostsTrainingTest, AnAgentMayComeLateAndOneThatIsKilledCostsOnlyItsHost) {
+  prepare(2);
+  HostProgram first = train("\"1:2\"", "1");
+  wait_for(1, first);
+  HostProgram& second = agent(1);
+  wait_for(2, first);
+  second.signal(SIGKILL);
+  wait_for(1, first);
+  agent(1);
+  wait_for(2, first);
+  expect_the_end(first);
+}
+
+// From both sides; then it hears the others and is not heard; then the other way round.
+TEST_F(HostsTrainingTest, AHostThatIsCutOffComesBackAndGoesOn) {
+  prepare(2);
+  HostProgram first = train("\"1:2\"", "1");
+  agent(1);
+  wait_for(2, first);
+  for (const auto& cut : {std::vector{std::pair{1, 0}, {0, 1}}, {{1, 0}}, {{0, 1}}}) {
+    for (const auto& [from, to] : cut)
+      hosts_->cut_one_way(from, to);
+    wait_for(1, first);
+    hosts_->heal();
+    wait_for(2, first);
+  }
+  expect_the_end(first);
+}
+
+TEST_F(HostsTrainingTest, OfTwoPartsOnlyTheOneWithTheCoordinatorGoesOn) {
+  prepare(3);
+  HostProgram first = train("\"1:3\"", "1");
+  agent(1);
+  agent(2);
+  wait_for(3, first);
+  hosts_->cut(2);
+  wait_for(2, first);
+  const std::map<std::string, std::uintmax_t> before = written(2);
+  EXPECT_FALSE(before.empty());
+  wait_for(2, first, 20);
+  EXPECT_EQ(written(2), before) << "it goes on by itself";
+  hosts_->heal();
+  wait_for(3, first);
+  expect_the_end(first);
+}
+
+TEST_F(HostsTrainingTest, AHostThatStandsStillForTooLongIsGivenUpAndComesBack) {
+  prepare(2);
+  HostProgram first = train("\"1:2\"", "1");
+  agent(1);
+  wait_for(2, first);
+  (*hosts_)[1].freeze();
+  wait_for(1, first);
+  (*hosts_)[1].thaw();
+  wait_for(2, first);
+  expect_the_end(first);
+}
+
+TEST_F(HostsTrainingTest, AnAddressThatOthersCanReachNeedsProtectionOrAWordOnBothSides) {
+  prepare(2);
+  for (const Finished& refused :
+       {(*hosts_)[0].run({MUSTER_PROGRAM, "train", "job.toml", "--set", "parallel.hosts=2", "--listen", address()}),
+        (*hosts_)[1].run({MUSTER_PROGRAM, "agent", "--join", address()})}) {
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("--certs"), HasSubstr("muster certs create"), HasSubstr("--insecure")));
+  }
+}
+
+}  // namespace
+}  // namespace muster::testing

@@ -1,0 +1,646 @@
+// The cluster with hosts that are played here, on a clock that is turned by hand; and the line of a host to it.
+#include "muster/coordinator/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/version.h"
+#include "muster/control/cluster_server.h"
+#include "muster/control/job_generation.h"
+#include "muster/control/leader_note.h"
+#include "muster/coordinator/agent.h"
+#include "muster/coordinator/heralds.h"
+#include "muster/coordinator/host_reporter.h"
+#include "support/errors.h"
+#include "support/eventually.h"
+#include "support/sandbox.h"
+
+#include <signal.h>
+
+namespace muster::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using control::HostCard;
+using control::HostReport;
+using control::JobGeneration;
+using control::JobHost;
+using control::Orders;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::expect_error;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("TMPDIR", temporary_.path().c_str(), 1);
+    ClusterOptions options;
+    options.least = 2;
+    options.most = 3;
+    options.lanes = 8;
+    options.workers = 2;
+    options.welcome.job = "the job";
+    options.tell = [this](const std::string& line) {
+      const MutexLock lock(mutex_);
+      told_.push_back(line);
+    };
+    cluster_.emplace(std::move(options), clock_);
+  }
+  void TearDown() override {
+    cluster_.reset();
+    ::unsetenv("TMPDIR");
+  }
+
+  std::uint64_t join(const std::string& name) { return cluster_->join({.version = version(), .name = name}).host; }
+  Orders report(std::uint64_t host, std::uint64_t wanted, std::uint64_t known = 0) {
+    return cluster_->report({.host = host, .sequence = ++sequence_, .wanted = wanted}, known, 0ms);
+  }
+  // Once generation `number` was made.
+  JobGeneration generation(std::uint64_t number) {
+    EXPECT_TRUE(testing::eventually([&] { return cluster_->generation().number == number; }, Deadline::after(20s)))
+        << cluster_->generation().to_text();
+    return cluster_->generation();
+  }
+  // Time passes, and only these hosts are heard of; until `enough`, if that comes first.
+  void pass(
+      std::chrono::milliseconds time, const std::vector<std::uint64_t>& heard,
+      const std::function<bool()>& enough = [] { return false; }) {
+    for (; time > 0ms && !enough(); time -= 400ms) {
+      clock_.advance(400ms);
+      for (const std::uint64_t host : heard)
+        report(host, 1);
+      // sleeps: the cluster has to look in between, as it does when time passes by itself
+      std::this_thread::sleep_for(60ms);
+    }
+  }
+  std::vector<std::string> told() {
+    const MutexLock lock(mutex_);
+    return told_;
+  }
+
+  const testing::TemporaryFolder temporary_;
+  FakeClock clock_;
+  Mutex mutex_;
+  std::vector<std::string> told_ MUSTER_GUARDED_BY(mutex_);
+  std::uint64_t sequence_ = 0;
+  std::optional<Cluster> cluster_;
+};
+
+TEST_F(ClusterTest, GivesNumbersAndAGenerationWhenEnoughAreReady) {
+  EXPECT_EQ(join("a"), 1U);
+  EXPECT_TRUE(testing::eventually([&] { return !told().empty(); }));
+  EXPECT_THAT(told(), ElementsAre("waiting for hosts: 1 of 2"));
+  const control::Welcome welcome = cluster_->join({.version = version(), .name = "b"});
+  EXPECT_EQ(welcome.host, 2U);
+  EXPECT_EQ(welcome.job, "the job");
+  EXPECT_EQ(welcome.patience, 5s);
+  EXPECT_FALSE(report(1, 0b11).generation);
+  report(2, 0b1);
+  EXPECT_THAT(generation(1).hosts, ElementsAre(JobHost{1, "a", 3, 0, 6}, JobHost{2, "b", 1, 6, 8}));
+  EXPECT_EQ(report(1, 0b11).generation, cluster_->generation());
+  EXPECT_EQ(report(1, 0b11).workers, 2);
+}
+
+TEST_F(ClusterTest, AHostThatIsSilentIsGivenUpAndItsNumberIsRefusedFromThenOn) {
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  generation(1);
+  cluster_->store_set(2, "key", "value");
+  pass(60s, {1}, [&] { return cluster_->generation().number == 2; });
+  EXPECT_THAT(generation(2).hosts, ElementsAre(JobHost{1, "a", 1, 0, 8}));
+  EXPECT_THAT(told(), Contains(HasSubstr("host b (2) was not heard of for 5")));
+  for (const auto& call : std::vector<std::function<void()>>{[&] { report(2, 1); }, [&] { cluster_->leave(2, 0, ""); },
+                                                             [&] { cluster_->store_set(2, "other", ""); },
+                                                             [&] { cluster_->store_get(2, "key", 0ms); }})
+    expect_error(ErrorKind::kNotFound, "host 2", call);
+  EXPECT_EQ(cluster_->store_get(1, "key", 0ms), "value");
+  EXPECT_EQ(join("b"), 3U) << "a number is never given twice";
+  report(3, 1);
+  EXPECT_THAT(generation(3).hosts, ElementsAre(JobHost{1, "a", 1, 0, 4}, JobHost{3, "b", 1, 4, 8}));
+}
+
+TEST_F(ClusterTest, OtherDataOnAHostEndsTheJobBeforeItHasBegunAndThatHostAloneLater) {
+  const std::string text =
+      control::refusal_text(Error(ErrorKind::kMismatch, "data.path is another", "/data", "Bring the same."));
+  join("a");
+  join("b");
+  EXPECT_FALSE(cluster_->refusal());
+  cluster_->store_set(2, control::kOtherDataKey, text);
+  ASSERT_TRUE(cluster_->refusal());
+  EXPECT_EQ(cluster_->refusal()->kind(), ErrorKind::kMismatch);
+  EXPECT_EQ(cluster_->refusal()->message(), "data.path is another");
+  EXPECT_EQ(cluster_->refusal()->where(), "/data");
+  EXPECT_EQ(cluster_->refusal()->remedy(), "Bring the same.");
+  EXPECT_EQ(control::refusal_of("[").message(), "[") << "whatever a worker has said";
+  cluster_.reset();
+  SetUp();
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  generation(1);
+  join("c");
+  cluster_->store_set(3, control::kOtherDataKey, text);
+  EXPECT_FALSE(cluster_->refusal());
+}
+
+TEST_F(ClusterTest, ACoordinatorThatWasStoppedItselfGivesNobodyUp) {
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  generation(1);
+  clock_.advance(60s);
+  // sleeps: it has to look, and to do nothing
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(cluster_->generation().number, 1U);
+  report(2, 1);
+}
+
+TEST_F(ClusterTest, WhoEndsIsNotWaitedForAndWhoIsThroughIsNotMissed) {
+  join("a");
+  join("b");
+  join("c");
+  for (const std::uint64_t host : {1, 2, 3})
+    report(host, 1);
+  ASSERT_TRUE(testing::eventually([&] { return cluster_->generation().hosts.size() == 3; }));
+  const std::uint64_t all = cluster_->generation().number;
+  cluster_->report({.host = 2, .sequence = ++sequence_, .wanted = 1, .ends = "leaves the job"}, 0, 0ms);
+  EXPECT_THAT(generation(all + 1).hosts, SizeIs(2));
+  EXPECT_THAT(told(), Contains(HasSubstr("host b (2) leaves the job")));
+  cluster_->leave(3, 0, "");
+  pass(6s, {1});
+  EXPECT_EQ(cluster_->generation().number, all + 1);
+  expect_error(ErrorKind::kUnsupported, "ending", [&] { join("d"); });
+  EXPECT_TRUE(cluster_->wait_until_alone(1, Deadline::after(1s)));
+}
+
+TEST_F(ClusterTest, AHostOfFixedWorkersThatIsLostEndsTheJobForAll) {
+  const std::uint64_t first = join("a");
+  const std::uint64_t second = join("b");
+  const auto fixed = [&](std::uint64_t host) {
+    return cluster_->report({.host = host, .sequence = ++sequence_, .wanted = 1, .fixed = true}, 0, 0ms);
+  };
+  fixed(first);
+  fixed(second);
+  generation(1);
+  EXPECT_EQ(cluster_->failure(Deadline::after(0ms)), "");
+  cluster_->leave(second, 1, "worker 0 was killed");
+  EXPECT_EQ(cluster_->failure(Deadline::after(20s)), "host b (2) has ended: worker 0 was killed");
+  EXPECT_EQ(fixed(first).over, "host b (2) has ended: worker 0 was killed");
+  EXPECT_EQ(cluster_->generation().number, 1U);
+  EXPECT_TRUE(testing::eventually([&] { return told().size() == 2; }, Deadline::after(20s)));
+  EXPECT_THAT(told().back(), HasSubstr("the job ends, because its workers cannot be replaced"));
+  cluster_->end("the workers ended with exit code 1");
+  EXPECT_EQ(fixed(first).over, "host b (2) has ended: worker 0 was killed") << "what came first is the reason";
+}
+
+TEST_F(ClusterTest, RefusesWhoDoesNotFit) {
+  expect_error(ErrorKind::kMismatch, "0.0.0-other", [&] { cluster_->join({.version = "0.0.0-other", .name = "x"}); });
+  join("a");
+  join("b");
+  join("c");
+  expect_error(ErrorKind::kResource, "3 of 3", [&] { join("d"); });
+  cluster_->end("the disk is full");
+  EXPECT_EQ(report(1, 0).over, "the disk is full");
+}
+
+TEST_F(ClusterTest, OrdersArriveWhenTheyChangeAndLateReportsChangeNothing) {
+  join("a");
+  join("b");
+  const Orders before = report(1, 1);
+  Orders after;
+  std::jthread waits(
+      [&] { after = cluster_->report({.host = 1, .sequence = ++sequence_, .wanted = 1}, before.revision, 20s); });
+  cluster_->wish(1, true, false);
+  waits.join();
+  EXPECT_EQ(after.workers, 1);
+  EXPECT_TRUE(after.stop);
+  report(2, 1);
+  generation(1);
+  cluster_->report({.host = 2, .sequence = 1, .wanted = 0b100}, 0, 0ms);
+  // sleeps: it has to look, and to do nothing
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(cluster_->generation().number, 1U);
+}
+
+TEST_F(ClusterTest, ABrokenConnectionBetweenHostsThatLiveMakesAGeneration) {
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  generation(1);
+  cluster_->store_set(1, control::broken_key(1), "rank 0 lost rank 1");
+  pass(200ms, {1, 2});
+  EXPECT_THAT(generation(2).hosts, SizeIs(2));
+}
+
+TEST_F(ClusterTest, GoesOnAboveTheGenerationsOfACoordinatorBefore) {
+  cluster_->join({.version = version(), .name = "a", .begun = 41});
+  cluster_->join({.version = version(), .name = "b", .begun = 17});
+  report(1, 1);
+  report(2, 1);
+  EXPECT_TRUE(testing::eventually([&] { return cluster_->generation().hosts.size() == 2; }));
+  EXPECT_GE(cluster_->generation().number, 42U);
+}
+
+TEST_F(ClusterTest, ShowsItsHosts) {
+  join("a");
+  join("b");
+  report(1, 0b11);
+  cluster_->report({.host = 2, .sequence = 100, .wanted = 1, .step = 12}, 0, 0ms);
+  generation(1);
+  clock_.advance(2s);
+  const std::vector<control::HostStatus> hosts = cluster_->hosts();
+  ASSERT_THAT(hosts, SizeIs(2));
+  EXPECT_EQ(hosts[1], (control::HostStatus{2, "b", 1, 6, 8, 12, 2.0}));
+}
+
+TEST_F(ClusterTest, KnowsWhichHostsHaveTheRunAndTellsWhatIsWrongThereOnce) {
+  join("a");
+  join("b");
+  report(1, 1);
+  control::HostReport second{.host = 2, .sequence = 100, .wanted = 1, .place = control::LeaderNote::kCopy, .saved = 40};
+  const auto tell = [&](const std::string& alarm) {
+    ++second.sequence;
+    second.alarm = alarm;
+    cluster_->report(second, 0, 0ms);
+  };
+  tell("");
+  EXPECT_EQ(cluster_->hosts().at(1).place, "copy");
+  EXPECT_EQ(cluster_->hosts().at(1).checkpoint, 40U);
+  EXPECT_FALSE(cluster_->hosts().at(0).checkpoint);
+  tell("no checkpoint was written since step 45 (1 attempts): disk full");
+  tell("no checkpoint was written since step 45 (2 attempts): disk full");
+  EXPECT_EQ(cluster_->hosts().at(1).alarm, "no checkpoint was written since step 45 (2 attempts): disk full");
+  tell("");
+  const auto lines = [&](const std::string& part) {
+    const std::vector<std::string> all = told();
+    return std::count_if(all.begin(), all.end(),
+                         [&](const std::string& line) { return line.find(part) != std::string::npos; });
+  };
+  EXPECT_TRUE(testing::eventually([&] { return lines("host b (2) writes its copy of checkpoints again") == 1; }));
+  EXPECT_EQ(lines("host b (2), which keeps a copy of the run: no checkpoint was written since step 45 (1 attempts)"),
+            1);
+  EXPECT_EQ(lines("2 attempts"), 0) << "once, until it is over";
+}
+
+class HostReporterTest : public ClusterTest {
+ protected:
+  HostReporterOptions options(const std::string& name) {
+    HostReporterOptions options;
+    options.card = {.version = version(), .name = name};
+    return options;
+  }
+};
+
+TEST_F(HostReporterTest, LetsThroughWhatNamesItsHostAndLeavesTheTextForTheWorkers) {
+  HostReporter a(*cluster_, options("a"));
+  HostReporter b(*cluster_, options("b"));
+  a.join();
+  b.join();
+  const auto gate = a.gate();
+  const launch::MembersWanted ready{.wanted = 0b11, .changed = true, .possible = 0b11};
+  EXPECT_EQ(gate->admit(ready), std::nullopt);
+  b.gate()->admit({.wanted = 0b1, .changed = true, .possible = 0b1});
+  std::optional<std::uint64_t> members;
+  ASSERT_TRUE(testing::eventually([&] { return (members = gate->admit(ready)).has_value(); }));
+  EXPECT_EQ(*members, 0b11U);
+  const auto store = comm::make_memory_store();
+  EXPECT_TRUE(gate->prepare(1, *store));
+  gate->begun();
+  const JobGeneration text = JobGeneration::from_text(store->get(control::hosts_key(1), Deadline::after(1s)));
+  EXPECT_EQ(text, cluster_->generation());
+  EXPECT_EQ(gate->admit({.wanted = 0b11, .present = 0b11, .possible = 0b11}), std::nullopt) << "it has begun";
+  // The other host changes: this one begins a generation for its sake.
+  b.gate()->admit({.wanted = 0b11, .changed = true, .possible = 0b11});
+  ASSERT_TRUE(testing::eventually(
+      [&] { return gate->admit({.wanted = 0b11, .present = 0b11, .possible = 0b11}).has_value(); }));
+  store->set(control::hosts_key(2), "left by somebody who died");
+  EXPECT_FALSE(gate->prepare(2, *store));
+  EXPECT_TRUE(gate->prepare(3, *store));
+  a.leave(0, "");
+  b.leave(0, "");
+}
+
+TEST_F(HostReporterTest, DoesNotLetThroughWhatDoesNotFitAnyMore) {
+  HostReporter a(*cluster_, options("a"));
+  HostReporter b(*cluster_, options("b"));
+  a.join();
+  b.join();
+  a.gate()->admit({.wanted = 0b11, .changed = true, .possible = 0b11});
+  b.gate()->admit({.wanted = 0b1, .changed = true, .possible = 0b1});
+  generation(1);
+  ASSERT_TRUE(testing::eventually([&] { return a.orders().generation.has_value(); }));
+  // One has died meanwhile: the coordinator hears of it, and names the one that is left.
+  const launch::MembersWanted one{.wanted = 0b01, .changed = true, .possible = 0b01};
+  EXPECT_EQ(a.gate()->admit(one), std::nullopt);
+  EXPECT_THAT(generation(2).hosts.front().members, 0b01U);
+  EXPECT_TRUE(testing::eventually([&] { return a.gate()->admit(one).has_value(); }));
+  a.leave(0, "");
+  b.leave(0, "");
+}
+
+TEST_F(HostReporterTest, AHostThatWasGivenUpJoinsAgainAndItsWorkersLearnItsNewNumber) {
+  HostReporter a(*cluster_, options("a"));
+  HostReporter b(*cluster_, options("b"));
+  a.join();
+  b.join();
+  const launch::MembersWanted one{.wanted = 1, .changed = true, .possible = 1};
+  a.gate()->admit(one);
+  b.gate()->admit(one);
+  generation(1);
+  EXPECT_EQ(b.gate()->environment().at("MUSTER_HOST"), "2");
+  cluster_->report({.host = 2, .sequence = 1'000'000, .ends = "was given up"}, 0, 0ms);
+  ASSERT_TRUE(testing::eventually([&] { return b.host() == 3; })) << b.host();
+  std::optional<std::uint64_t> members;
+  ASSERT_TRUE(testing::eventually([&] { return (members = b.gate()->admit(one)).has_value(); }));
+  const auto store = comm::make_memory_store();
+  EXPECT_TRUE(b.gate()->prepare(5, *store));
+  const JobGeneration text = JobGeneration::from_text(store->get(control::hosts_key(5), Deadline::after(1s)));
+  EXPECT_THAT(text.hosts, ElementsAre(JobHost{1, "a", 1, 0, 4}, JobHost{3, "b", 1, 4, 8}));
+  EXPECT_EQ(store->get(control::own_host_key(5), Deadline::after(1s)), "3");
+  EXPECT_EQ(b.gate()->environment().at("MUSTER_HOST"), "3");
+  a.leave(0, "");
+  b.leave(0, "");
+}
+
+// Agents call whichever is there.
+struct Whichever final : control::ClusterCalls {
+  control::ClusterCalls& calls() const {
+    const MutexLock lock(mutex);
+    return *one;
+  }
+  control::Welcome join(const HostCard& card) override { return calls().join(card); }
+  Orders report(const HostReport& report, std::uint64_t known, std::chrono::milliseconds wait) override {
+    return calls().report(report, known, wait);
+  }
+  void store_set(std::uint64_t, std::string_view, std::string_view) override {}
+  std::optional<std::string> store_get(std::uint64_t, std::string_view, std::chrono::milliseconds) override {
+    return std::nullopt;
+  }
+  void leave(std::uint64_t host, int code, const std::string& reason) override { calls().leave(host, code, reason); }
+  mutable Mutex mutex;
+  control::ClusterCalls* one MUSTER_GUARDED_BY(mutex) = nullptr;
+
+  explicit Whichever(control::ClusterCalls& first) : one(&first) {}
+  void turn_to(control::ClusterCalls& other) {
+    const MutexLock lock(mutex);
+    one = &other;
+  }
+};
+
+TEST_F(HostReporterTest, ACoordinatorThatWasStartedAnewDoesNotGetTheWorkersOfTheOneBefore) {
+  Whichever whichever(*cluster_);
+  Cluster anew(ClusterOptions{.least = 1, .most = 2});
+  HostReporter a(whichever, options("a"));
+  a.join();
+  EXPECT_FALSE(a.abandoned());
+  whichever.turn_to(anew);
+  ASSERT_TRUE(testing::eventually([&] { return a.abandoned().has_value(); }));
+  EXPECT_EQ(a.abandoned()->kind(), ErrorKind::kMismatch);
+  EXPECT_THAT(a.abandoned()->message(), HasSubstr("started anew"));
+}
+
+TEST_F(HostReporterTest, ACoordinatorThatTakesOverIsFollowedAndTheOneBeforeIsNotAnyMore) {
+  Whichever whichever(*cluster_);
+  HostReporter a(whichever, options("a"));
+  a.join();
+  EXPECT_EQ(a.host(), 1U);
+  ClusterOptions next{.least = 1, .most = 2, .lanes = 8};
+  next.welcome.cluster = cluster_->job_identity();
+  next.welcome.term = 2;
+  next.patience = 60s;
+  FakeClock clock;
+  Cluster second(next, clock);
+  whichever.turn_to(second);
+  ASSERT_TRUE(testing::eventually([&] { return a.host() == 100'001; })) << a.host();
+  EXPECT_FALSE(a.abandoned());
+  // A second one that has taken over at the same moment, and the one before, would be glad to have it.
+  Cluster rival(next, clock);
+  whichever.turn_to(rival);
+  ASSERT_TRUE(testing::eventually([&] { return !rival.hosts().empty(); }));
+  whichever.turn_to(*cluster_);
+  const auto asked = [&] { return ::testing::Value(told(), Contains(HasSubstr("host a (2) has come"))); };
+  ASSERT_TRUE(testing::eventually(asked));
+  EXPECT_EQ(a.host(), 100'001U);
+  whichever.turn_to(second);
+  ASSERT_TRUE(testing::eventually([&] { return a.host() > 100'001; })) << a.host();
+  a.leave(0, "");
+}
+
+TEST_F(ClusterTest, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheirGeneration) {
+  ClusterOptions options{.least = 1, .most = 3, .lanes = 8};
+  options.welcome.cluster = "job";
+  options.welcome.term = 3;
+  Cluster third(options, clock_);
+  EXPECT_THAT(third.identity(), ::testing::StartsWith("job.3."));
+  const auto join_third = [&](const std::string& name, std::uint64_t begun) {
+    return third.join({.version = version(), .name = name, .begun = begun}).host;
+  };
+  EXPECT_EQ(join_third("b", 41), 200'001U);
+  third.report({.host = 200'001, .sequence = 1, .wanted = 1}, 0, 0ms);
+  const std::uint64_t own = join_third("a", 0);
+  third.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 6}, {3, "c", 1, 6, 8}}});
+  third.report({.host = own, .sequence = 1, .wanted = 1}, 0, 0ms);
+  // sleeps: it has to look, and to do nothing
+  std::this_thread::sleep_for(200ms);
+  EXPECT_TRUE(third.generation().hosts.empty());
+  // The third does not come back.
+  ASSERT_TRUE(testing::eventually([&] {
+    clock_.advance(400ms);
+    for (const std::uint64_t host : {std::uint64_t{200'001}, own})
+      third.report({.host = host, .sequence = ++sequence_ + 1, .wanted = 1}, 0, 0ms);
+    return !third.generation().hosts.empty();
+  }));
+  EXPECT_EQ(third.generation().number, 43U);
+  EXPECT_THAT(third.generation().hosts, SizeIs(2));
+  // All come back.
+  Cluster fourth(options, clock_);
+  fourth.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 8}}});
+  for (const char* name : {"a", "b"}) {
+    const std::uint64_t host = fourth.join({.version = version(), .name = name, .begun = 42}).host;
+    fourth.report({.host = host, .sequence = 1, .wanted = 1}, 0, 0ms);
+  }
+  EXPECT_TRUE(testing::eventually([&] { return fourth.generation().hosts.size() == 2; }));
+}
+
+TEST_F(ClusterTest, ACoordinatorThatHearsOfAHigherTermMakesNoGenerationAnyMoreAndAnswersNobody) {
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  const std::uint64_t made = generation(1).number;
+  for (const std::string& life : {std::string("other.7"), cluster_->job_identity(), cluster_->job_identity() + ".1.x"})
+    cluster_->met(life);
+  EXPECT_EQ(cluster_->superseded(), 0U);
+  report(1, 1);
+  cluster_->met(control::life_of(cluster_->job_identity(), 2, "x"));
+  EXPECT_EQ(cluster_->superseded(), 2U);
+  EXPECT_THAT(told(), Contains(HasSubstr("(term 2)")));
+  for (const auto& call : std::vector<std::function<void()>>{[&] { report(1, 3); }, [&] { join("c"); },
+                                                             [&] { cluster_->store_get(1, "key", 0ms); }})
+    expect_error(ErrorKind::kNotFound, "term 2", call);
+  clock_.advance(60s);
+  // sleeps: it has to look, and to do nothing
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(cluster_->generation().number, made);
+}
+
+TEST_F(ClusterTest, HeraldsTellACoordinatorThatWasReplaced) {
+  const control::ClusterServer server(*cluster_, {.address = "127.0.0.1:0"});
+  const Heralds heralds({{.address = "127.0.0.1:1"}, {.address = server.address()}},
+                        control::life_of(cluster_->job_identity(), 4, "x"));
+  EXPECT_TRUE(testing::eventually([&] { return cluster_->superseded() == 4; }));
+}
+
+// Remembers what it was asked.
+class Commanded final : public control::ControlCalls {
+ public:
+  control::JobStatus status() override { return {.job = "digits"}; }
+  control::WantedState scale(const std::string& request, const control::Scaling& scaling) override {
+    asked_.push_back(fmt::format("{}: {} workers", request, scaling.workers.value_or(0)));
+    return {};
+  }
+  control::WantedState stop(const std::string& request) override {
+    asked_.push_back(request + ": stop");
+    return {.stop = true};
+  }
+  control::Change set(const std::string& request, const std::string& assignment) override {
+    asked_.push_back(request + ": " + assignment);
+    return {1, assignment, std::nullopt};
+  }
+  std::vector<std::string> asked_;
+};
+
+TEST(ClusterCommands, ComeFromHostsOfTheJobAndTheLogSaysFromWhich) {
+  Commanded commanded;
+  std::vector<std::string> noted;
+  Mutex mutex;
+  ClusterOptions options{.least = 1, .most = 2};
+  options.commands = &commanded;
+  options.note = [&](const std::string& line) {
+    const MutexLock lock(mutex);
+    noted.push_back(line);
+  };
+  Cluster cluster(std::move(options));
+  const std::uint64_t host = cluster.join({.version = version(), .name = "b"}).host;
+  EXPECT_EQ(cluster.host_status(host).job, "digits");
+  cluster.host_scale(host, "one", {.workers = 2});
+  EXPECT_TRUE(cluster.host_stop(host, "two").stop);
+  EXPECT_EQ(cluster.host_set(host, "three", "optimizer.lr=0.1").number, 1U);
+  EXPECT_THAT(commanded.asked_, ElementsAre("one: 2 workers", "two: stop", "three: optimizer.lr=0.1"));
+  {
+    const MutexLock lock(mutex);
+    EXPECT_THAT(noted, Contains("host b (1) passes on: muster stop"));
+    EXPECT_THAT(noted, Contains(HasSubstr("host b (1) passes on: muster set optimizer.lr=0.1")));
+  }
+  expect_error(ErrorKind::kNotFound, "host 9", [&] { cluster.host_stop(9, "four"); });
+  EXPECT_THAT(commanded.asked_, SizeIs(3));
+  Cluster deaf(ClusterOptions{.least = 1, .most = 2});
+  const std::uint64_t other = deaf.join({.version = version(), .name = "c"}).host;
+  expect_error(ErrorKind::kUnsupported, "no commands", [&] { deaf.host_stop(other, "five"); });
+}
+
+TEST_F(ClusterTest, OrdersSayWhichChangesWereAskedFor) {
+  join("a");
+  const Orders before = report(1, 1);
+  const std::vector<control::Change> changes{{1, "optimizer.lr=0.1", std::nullopt}};
+  cluster_->ask(changes);
+  const Orders after = report(1, 1, before.revision);
+  EXPECT_GT(after.revision, before.revision);
+  EXPECT_EQ(after.changes, changes);
+  cluster_->ask(changes);
+  EXPECT_EQ(report(1, 1).revision, after.revision) << "nothing is new";
+}
+
+TEST(AgentDecision, SaysWhatEndsTheWorkersAndWhen) {
+  const Clock::Instant now(100s);
+  const auto decide = [&](AgentView view) {
+    view.now = now;
+    view.grace = 10s;
+    const AgentDecision decision = decide_agent(view);
+    EXPECT_EQ(decision.reason.empty(), decision.signal == 0 && !decision.announce);
+    return std::pair(decision.announce, decision.signal);
+  };
+  EXPECT_EQ(decide({}), std::pair(false, 0));
+  // Ctrl-C here: the others are told first.
+  EXPECT_EQ(decide({.requested = SIGINT, .asked = now}), std::pair(true, 0));
+  EXPECT_EQ(decide({.requested = SIGINT, .asked = now, .gone = true}), std::pair(true, SIGKILL));
+  EXPECT_EQ(decide({.requested = SIGINT, .asked = now - 4s}), std::pair(true, SIGKILL))
+      << "nobody may be there to hear";
+  EXPECT_EQ(decide({.requested = SIGKILL, .asked = now}), std::pair(true, SIGKILL));
+  EXPECT_EQ(decide({.at_once = true}), std::pair(false, SIGKILL));
+  EXPECT_EQ(decide({.over = now - 5s}), std::pair(false, 0)) << "workers see themselves that all is done";
+  EXPECT_EQ(decide({.over = now - 31s}), std::pair(false, SIGKILL));
+  EXPECT_EQ(decide({.over = now - 5s, .failed = true}), std::pair(false, SIGTERM));
+  EXPECT_EQ(decide({.over = now - 11s, .failed = true}), std::pair(false, SIGKILL));
+  EXPECT_EQ(decide({.abandoned = now - 1s}), std::pair(false, SIGTERM));
+  EXPECT_EQ(decide({.abandoned = now - 11s}), std::pair(false, SIGKILL));
+}
+
+TEST(AgentDecision, SaysHowAnAgentEndsWhateverCameFirst) {
+  const Error away(ErrorKind::kPeerLost, "away");
+  const auto end = [](const AgentEndView& view) {
+    const AgentEnd decided = decide_agent_end(view);
+    return decided.failure ? decided.failure->message() : std::to_string(decided.code);
+  };
+  // The job has finished, whether or not that was heard of, and somebody stopped it too late.
+  for (const Orders& orders : {Orders{}, Orders{.over = ""}, Orders{.stop = true}, Orders{.stop = true, .over = ""}})
+    EXPECT_EQ(end({.code = 0, .orders = orders}), "0");
+  // It was stopped: workers know it from each other before the order came, or from the order; or they were killed.
+  for (const Orders& orders : {Orders{}, Orders{.over = ""}, Orders{.stop = true}, Orders{.stop = true, .over = ""}})
+    EXPECT_EQ(end({.code = 143, .orders = orders}), "143");
+  for (const int code : {1, 130, 137})
+    EXPECT_EQ(end({.code = code, .orders = {.stop = true, .over = ""}}), "143");
+  EXPECT_EQ(end({.code = 137, .orders = {.at_once = true}}), "143");
+  EXPECT_EQ(end({.code = 1}), "1") << "as the workers";
+  EXPECT_EQ(end({.code = 143, .orders = {.stop = true, .over = "the disk is full"}}),
+            "the job has failed: the disk is full");
+  EXPECT_EQ(end({.code = 143, .abandoned = away}), "away");
+  EXPECT_EQ(end({.code = 137, .left = SIGINT, .abandoned = away, .orders = {.stop = true}}), "130");
+}
+
+TEST(HostSpeed, CountsLanesAgainstTheTimeInWhichWorkersCompute) {
+  HostSpeed speed;
+  HostSpeed::Moment moment{.now = Clock::Instant(0s), .generation = 1, .step = 0, .lanes = 4, .computing = 1};
+  EXPECT_EQ(speed.lanes_per_second(), 0);
+  const auto train = [&](int seconds, int computing) {
+    for (int tenth = 0; tenth < 10 * seconds; ++tenth) {
+      moment.now += 100ms;
+      moment.step += 1;  // 40 lanes a second
+      moment.computing = computing;
+      speed.see(moment);
+    }
+  };
+  train(1, 1);
+  EXPECT_EQ(speed.lanes_per_second(), 0) << "not enough to tell";
+  train(9, 1);
+  EXPECT_NEAR(speed.lanes_per_second(), 40, 1);
+  train(100, 2);
+  EXPECT_NEAR(speed.lanes_per_second(), 20, 1) << "of one worker; what was before is forgotten";
+  const double before = speed.lanes_per_second();
+  moment.now += 60s;
+  moment.step += 1000;
+  speed.see(moment);
+  EXPECT_EQ(speed.lanes_per_second(), before) << "nobody looked for a while";
+  moment.now += 100ms;
+  moment.generation = 2;
+  moment.step += 1000;
+  speed.see(moment);
+  EXPECT_EQ(speed.lanes_per_second(), before) << "in another generation it had other lanes";
+}
+
+}  // namespace
+}  // namespace muster::coordinator
