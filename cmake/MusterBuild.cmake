@@ -1,11 +1,15 @@
 # How Muster's targets are built: warnings, sanitizers, ccache, the torch wall and its precompiled header.
 
 find_program(MUSTER_CCACHE ccache)
+# What a failed check names is the same in every clone.
+add_compile_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(MUSTER_CCACHE)
   # The precompiled header carries a time stamp and defines macros that ccache cannot see; these settings are the
-  # documented way to let it cache both the header and its users.
+  # documented way to let it cache both the header and its users. Paths below the source are hashed as relative ones, so
+  # that another clone of the same sources compiles nothing again.
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=yes
       ${MUSTER_CCACHE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-fpch-preprocess)
