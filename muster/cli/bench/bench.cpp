@@ -107,7 +107,7 @@ void add_bench(CLI::App& app) {
   step->add_option(
           "--strategies", s->strategies,
           "With --workers or --hosts: the strategies to compare; all_reduce+overlap sums while backward goes on, and\n"
-          "so does shared_sync+early between hosts")
+          "so does shared_sync+early between hosts; shared_sync+certs has mutual TLS between them")
       ->delimiter(',')
       ->capture_default_str();
   step->add_option("--against", s->against,
@@ -125,6 +125,7 @@ void add_bench(CLI::App& app) {
   step->add_option("--link", s->link, "With --hosts: what each host's link carries, as 1gbit. Default: no limit");
   step->add_option("--role", s->role)->group("");
   step->add_option("--address", s->address)->group("");
+  step->add_option("--certs", s->certs)->group("");
   step->add_option("--turns", s->turns)->group("");
   step->add_option("--rank-folder", s->rank_folder)->group("");
   step->add_option("--rank", s->rank)->group("");

@@ -61,6 +61,7 @@ struct StepBench {
   bool overlap = false;
   std::string role;     // on a host (host_roles.h)
   std::string address;  // of the first host
+  std::string certs;    // by which hosts know each other; empty: they do not
   std::string turns;    // where a team is told to take its turn
 };
 void bench_step(const StepBench& options);

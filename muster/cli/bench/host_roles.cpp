@@ -61,6 +61,7 @@ void coordinate_bench(const StepBench& options) {
   hosts.patience = std::chrono::seconds(static_cast<int>(kPatienceSeconds));
   hosts.interface = kHostInterface;
   hosts.listen.address = options.address;
+  hosts.listen.trust.certs = options.certs;
   job.hosts = std::move(hosts);
   require_good_end(supervise_workers(std::move(job)));
 }
@@ -68,6 +69,7 @@ void coordinate_bench(const StepBench& options) {
 void take_part_in_bench(const StepBench& options) {
   control::ClusterTarget target;
   target.address = options.address;
+  target.trust.certs = options.certs;
   control::ClusterClient coordinator(target);
   coordinator::AgentOptions agent;
   agent.card.version = version();

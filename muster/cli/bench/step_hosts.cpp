@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/temporary_folder.h"
@@ -21,6 +23,7 @@
 #include "muster/cli/bench/step_teams.h"
 #include "muster/cli/bench/team.h"
 #include "muster/cli/workers.h"
+#include "muster/control/trust_files.h"
 #include "muster/launch/namespace_hosts.h"
 #include "muster/strategies/registry.h"
 #include "muster/strategies/strategy_traits.h"
@@ -157,9 +160,29 @@ class HostsBench {
       words.insert(words.end(), {"--role", host == 0 ? "coordinator" : "agent", "--address", address()});
       words.insert(words.end(), {"--hosts", std::to_string(options_.hosts), "--workers", std::to_string(each)});
       words.insert(words.end(), {"--turns", turns()});
+      if (strategy == kWithCerts) words.insert(words.end(), {"--certs", certificates_of(host)});
       team.programs.push_back(hosts_[host].start(words));
     }
     connect(team, std::move(channel));
+  }
+
+  // Where the host finds those of its role, of an authority that is made for this run.
+  std::string certificates_of(int host) {
+    const std::filesystem::path authority = folder_.path() / "certs";
+    if (!std::filesystem::exists(authority)) {
+      control::CertificateTerms terms;
+      terms.now = system_clock().wall();
+      for (int each = 0; each < hosts_.size(); ++each)
+        terms.hosts.push_back(hosts_[each].address());
+      control::create_certificates(authority, terms);
+    }
+    const std::string place = "/tmp/work/certs";
+    const std::filesystem::path seen = hosts_[host].file(place);
+    if (!std::filesystem::exists(seen)) {
+      const std::string own = host == 0 ? "coordinator" : "agent-" + hosts_[host].address();
+      std::filesystem::copy(authority / own, seen, std::filesystem::copy_options::recursive);
+    }
+    return place;
   }
 
   void start_ddp(std::int64_t each) {
@@ -235,7 +258,7 @@ void bench_hosts(const StepBench& options) {
     throw Error(ErrorKind::kInvalidInput, "one host that is slow is not measured", "--slow",
                 "Use it with --workers, without --hosts.");
   for (const std::string& strategy : options.strategies) {
-    if (strategy != kEarly && !measured(strategy))
+    if (strategy != kEarly && strategy != kWithCerts && !measured(strategy))
       throw Error(ErrorKind::kInvalidInput, fmt::format("{} is not measured on several hosts", strategy),
                   "--strategies", fmt::format("Use {}.", fmt::join(measured_strategies(), ", ")));
   }

@@ -17,7 +17,10 @@ namespace muster::cli {
 
 void check_teams(const StepBench& options) {
   std::vector<std::string> names = strategies::strategy_names();
-  names.emplace_back(options.hosts > 1 ? kEarly : kOverlapped);
+  if (options.hosts > 1)
+    names.insert(names.end(), {kEarly, kWithCerts});
+  else
+    names.emplace_back(kOverlapped);
   for (const std::string& strategy : options.strategies) {
     if (std::find(names.begin(), names.end(), strategy) == names.end())
       throw Error(ErrorKind::kInvalidInput,

@@ -16,6 +16,8 @@ namespace muster::cli {
 constexpr const char* kOverlapped = "all_reduce+overlap";
 // The same of shared_sync between hosts: exchange_early.
 constexpr const char* kEarly = "shared_sync+early";
+// shared_sync between hosts that know each other by certificates: what mutual TLS costs.
+constexpr const char* kWithCerts = "shared_sync+certs";
 
 // Not a strategy: as many processes that each train a model of their own and share nothing, which is all that the
 // machine's cores and memory allow.

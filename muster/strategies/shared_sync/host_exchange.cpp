@@ -5,14 +5,18 @@
 #include "muster/strategies/shared_sync/host_exchange.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include "muster/base/check.h"
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/mutex.h"
 
 namespace muster::strategies {
 namespace {
@@ -20,6 +24,9 @@ namespace {
 // Chunks whose sums are on their way, and as many whose result is: as a rule all. Gloo sends nothing before it was told
 // that the other side waits for it, and that word stands in line behind all that goes the same way.
 constexpr std::size_t kFlights = 64;
+
+// How often what is under way is looked at while nobody waits for it. Asking Gloo wakes a thread.
+constexpr std::chrono::milliseconds kLook{1};
 
 enum ExchangeTag : std::uint32_t { kHeadsTag = 1, kSumsTag = 2, kResultTag = 3, kRecordsTag = 4 };
 
@@ -107,12 +114,81 @@ struct HostExchange::Passage {
   }
 
   Step step;
-  std::size_t left = 0;                // chunks below this one of the worker's share were not started
+  std::size_t next = 0;                // the first chunk of the worker's share that was not started
   std::deque<Flight> flying{};         // started
   std::deque<Flight> landing{};        // finished: what they send on is leaving
   std::vector<std::size_t> summed{};   // landed before anybody could use them, in order
   std::size_t last_lane = 0;           // of one that was begun early: the lane that is not done
   std::vector<std::size_t> missing{};  // by chunk: tensors whose gradients that lane has still to give
+};
+
+// Moves a passage on while the worker computes. It alone uses the passage and the group until it is stopped.
+class HostExchange::Driver {
+ public:
+  Driver(HostExchange& exchange, Passage& passage)
+      : exchange_(exchange), passage_(passage), thread_([this, key = FailpointScope::current()] {
+          const FailpointScope scope(key);
+          run();
+        }) {}
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  ~Driver() { stop(); }
+
+  void give(std::size_t tensor) {
+    {
+      const MutexLock lock(mutex_);
+      given_.push_back(tensor);
+    }
+    changed_.notify_one();
+  }
+
+  // Throws what it has met.
+  void finish() {
+    stop();
+    const MutexLock lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    for (const std::size_t tensor : std::exchange(given_, {}))
+      exchange_.count_gradient(passage_, tensor);
+  }
+
+ private:
+  void stop() {
+    {
+      const MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void run() {
+    try {
+      for (;;) {
+        std::vector<std::size_t> given;
+        {
+          const MutexLock lock(mutex_);
+          if (given_.empty() && !stopping_) changed_.wait_for(mutex_, kLook);
+          if (stopping_) return;
+          given.swap(given_);
+        }
+        for (const std::size_t tensor : given)
+          exchange_.count_gradient(passage_, tensor);
+        exchange_.advance(passage_);
+      }
+    } catch (...) {
+      const MutexLock lock(mutex_);
+      failure_ = std::current_exception();
+    }
+  }
+
+  HostExchange& exchange_;
+  Passage& passage_;
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<std::size_t> given_ MUSTER_GUARDED_BY(mutex_);  // tensors, not counted yet
+  bool stopping_ MUSTER_GUARDED_BY(mutex_) = false;
+  std::exception_ptr failure_ MUSTER_GUARDED_BY(mutex_);
+  std::thread thread_;  // the last: it uses all others
 };
 
 HostExchange::HostExchange(const model::FlatLayout& layout, const Members& members, bool early, HostRecords* records)
@@ -146,8 +222,23 @@ void HostExchange::wait(comm::Pending& transfer, const Deadline& deadline) {
   waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
 }
 
+void HostExchange::wait_for_head(comm::Pending& transfer, const Deadline& deadline) {
+  const auto start = system_clock().now();
+  while (passage_ && !deadline.passed() && !transfer.test()) {
+    advance(*passage_);
+    std::this_thread::sleep_for(kLook);
+  }
+  waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
+  wait(transfer, deadline);
+}
+
+void HostExchange::take_back() {
+  if (const std::unique_ptr<Driver> driver = std::move(driver_)) driver->finish();
+}
+
 void HostExchange::exchange_heads(std::span<const HostLane> lanes, const Deadline& deadline) {
   if (members_.host_index() != 0) return;
+  take_back();
   const auto bytes_of = [&](const control::LaneRange& range) {
     return sizeof(HeadsHeader) + range.size() * head_bytes(lanes[0]);
   };
@@ -177,7 +268,7 @@ void HostExchange::exchange_heads(std::span<const HostLane> lanes, const Deadlin
   }
   for (std::size_t host = 0; host < theirs.size(); ++host) {
     if (host == members_.host) continue;
-    wait(receives[host], deadline);
+    wait_for_head(receives[host], deadline);
     const control::LaneRange range = members_.job.lanes_of(host, lanes.size());
     HeadsHeader found;
     std::memcpy(&found, theirs[host].data(), sizeof(found));
@@ -188,7 +279,7 @@ void HostExchange::exchange_heads(std::span<const HostLane> lanes, const Deadlin
     if (found.records > 0) {
       std::vector<std::uint8_t> records(found.records);
       comm::Pending arriving = group_.start_receive(std::span(records), members_.job.first_rank(host), kRecordsTag);
-      wait(arriving, deadline);
+      wait_for_head(arriving, deadline);
       records_->keep(records);
     }
     const std::uint8_t* from = theirs[host].data() + sizeof(found);
@@ -197,7 +288,7 @@ void HostExchange::exchange_heads(std::span<const HostLane> lanes, const Deadlin
   }
   MUSTER_FAILPOINT("hosts.heads.received");
   for (comm::Pending& send : sends)
-    wait(send, deadline);
+    wait_for_head(send, deadline);
 }
 
 bool HostExchange::reduces(std::size_t chunk) const {
@@ -337,7 +428,7 @@ bool HostExchange::done(std::vector<comm::Pending>& transfers) {
 
 void HostExchange::start_next(Passage& passage) {
   Flight& flight = passage.flying.emplace_back();
-  flight.chunk = --passage.left;
+  flight.chunk = passage.next++;
   if (!memory_.empty()) {
     flight.memory = std::move(memory_.back());
     memory_.pop_back();
@@ -380,7 +471,7 @@ void HostExchange::run(Passage& passage, const Ready& ready, const Deadline& dea
   };
   for (const std::size_t chunk : std::exchange(passage.summed, {}))
     ready(grid_.blocks(chunk));
-  while (passage.left > share_.first) {
+  while (passage.next < share_.last) {
     if (passage.flying.size() >= kFlights) finish_one();
     start_next(passage);
   }
@@ -396,8 +487,9 @@ void HostExchange::exchange_sums(std::span<const HostLane> lanes, std::span<floa
   for (const HostLane& lane : lanes)
     present.emplace_back(lane.area.present.begin(), lane.area.present.end());
   const auto passage_of = [&](const Presence& marked) {
-    return std::make_unique<Passage>(Passage{Step(members_, lanes, sums, marked), share_.last});
+    return std::make_unique<Passage>(Passage{Step(members_, lanes, sums, marked), share_.first});
   };
+  take_back();
   // Whatever is thrown, it ends here, and its transfers with it.
   std::unique_ptr<Passage> passage = std::move(passage_);
   // Some may have begun with it, so all have to go through it.
@@ -426,7 +518,7 @@ bool HostExchange::has_tensor(std::size_t chunk, std::size_t tensor) const {
 
 void HostExchange::begin_early(std::span<const HostLane> lanes, std::span<float> sums, std::size_t last_lane) {
   MUSTER_CHECK(can_begin_early(lanes.size()) && !passage_, "a step that can be begun early, once");
-  passage_ = std::make_unique<Passage>(Passage{Step(members_, lanes, sums, last_presence_), share_.last});
+  passage_ = std::make_unique<Passage>(Passage{Step(members_, lanes, sums, last_presence_), share_.first});
   passage_->last_lane = last_lane;
   passage_->missing.assign(grid_.size(), 0);
   const std::vector<std::uint8_t>& expected = last_presence_[last_lane];
@@ -434,18 +526,22 @@ void HostExchange::begin_early(std::span<const HostLane> lanes, std::span<float>
     for (std::size_t tensor = 0; tensor < expected.size(); ++tensor)
       passage_->missing[chunk] += expected[tensor] != 0 && has_tensor(chunk, tensor) ? 1 : 0;
   }
+  driver_ = std::make_unique<Driver>(*this, *passage_);
 }
 
 void HostExchange::gradient_ready(std::size_t tensor) {
-  if (!passage_ || last_presence_[passage_->last_lane][tensor] == 0) return;
+  if (driver_) driver_->give(tensor);
+}
+
+void HostExchange::count_gradient(Passage& passage, std::size_t tensor) const {
+  if (last_presence_[passage.last_lane][tensor] == 0) return;
   for (std::size_t chunk = share_.first; chunk < share_.last; ++chunk) {
-    if (has_tensor(chunk, tensor)) --passage_->missing[chunk];
+    if (has_tensor(chunk, tensor)) --passage.missing[chunk];
   }
-  advance(*passage_);
 }
 
 void HostExchange::advance(Passage& passage) {
-  while (passage.left > share_.first && passage.missing[passage.left - 1] == 0 && passage.flying.size() < kFlights &&
+  while (passage.next < share_.last && passage.missing[passage.next] == 0 && passage.flying.size() < kFlights &&
          passage.landing.size() < kFlights)
     start_next(passage);
   for (const bool reduced_here : {true, false}) {

@@ -8,14 +8,17 @@
 //          (compute/reduce.h), and sends them to the chunk's owner on the host that reduces it. That one adds all by
 //          the tree and sends the sum to the owners on the other hosts.
 // So every host has the sum that one host with all lanes would have, bit by bit, and a chunk goes to and from each host
-// once. Several chunks are under way at a time, and all workers go through them in the same order, from the last, which
-// backward gives first, so that the one that is furthest behind never waits for a chunk that somebody else has put off.
+// once. Several chunks are under way at a time, and all workers go through them in the same order, that of the layout,
+// in which backward gives them, so that the one that is furthest behind never waits for a chunk that somebody else has
+// put off.
 //
-// With `early` a worker begins before its last lane is done. Which tensors have gradients is not known then: everybody
-// takes those of the step before, and when the heads say otherwise the sums are exchanged once more.
+// With `early` a worker begins before its last lane is done: a thread starts chunks as backward gives their gradients,
+// adds and sends, while the worker computes. Which tensors have gradients is not known then: everybody takes those of
+// the step before, and when the heads say otherwise the sums are exchanged once more. Heads stand in line behind the
+// sums that have left before them; these go on while the first worker waits.
 //
 // Errors: kPeerLost when a worker is lost or the arena's generation is superseded, kTimeout at the deadline. After one
-// of them nothing is written any more. Thread safety: one thread.
+// of them nothing is written any more. Thread safety: one thread, but for gradient_ready(), which any may call.
 #pragma once
 
 #include <cstddef>
@@ -78,6 +81,7 @@ class HostExchange {
   struct Flight;
   struct Step;
   struct Passage;
+  class Driver;
   // By lane and tensor: it has a gradient.
   using Presence = std::vector<std::vector<std::uint8_t>>;
   struct Run {
@@ -105,6 +109,11 @@ class HostExchange {
   std::size_t land_first(Passage& passage, const Deadline& deadline);
   // As far as it goes without waiting.
   void advance(Passage& passage);
+  void count_gradient(Passage& passage, std::size_t tensor) const;
+  // The passage is this thread's again. Throws what its driver has met.
+  void take_back();
+  // As wait(), and moves on what is under way meanwhile.
+  void wait_for_head(comm::Pending& transfer, const Deadline& deadline);
   void run(Passage& passage, const Ready& ready, const Deadline& deadline);
 
   // Constant after construction.
@@ -121,6 +130,7 @@ class HostExchange {
   std::vector<std::vector<float>> memory_;  // kept from step to step, one for a chunk that is under way
   Presence last_presence_;                  // of the step before; empty: there was none
   std::unique_ptr<Passage> passage_;        // after what its transfers use: it goes first
+  std::unique_ptr<Driver> driver_;          // of the passage while the worker computes; goes before it
   double waited_ = 0;
 };
 

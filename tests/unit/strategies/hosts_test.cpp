@@ -2,6 +2,7 @@
 // loopback. The test is all agents and the coordinator. However lanes and workers are divided, and whoever dies where,
 // every worker must end with the bits of one worker on one host, and every step must have given what it gave there.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -11,12 +12,15 @@
 #include <bit>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/eventually.h"
 #include "muster/base/failpoint.h"
 #include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
@@ -67,6 +71,8 @@ data::Cursor host_cursor(const data::BatchShape& shape, std::uint64_t step) {
   return data::cursor_at_step(step, shape);
 }
 
+constexpr const char* kSumsSent = "hosts.sums.sent";
+
 // How a worker process ends.
 enum HostExit : int { kGoodBits = 0, kOtherHostBits = 10, kOtherHostLosses = 11, kHostFailed = 12 };
 
@@ -81,6 +87,8 @@ struct WorkerPlace {
   std::filesystem::path notes;
   std::string backend;
   std::optional<std::uint64_t> breaks_at{};
+  bool waits_for_sums = false;  // in backward: some leave for other hosts when the first gradient is there
+  bool holds = false;           // goes no further than half-way before those who come late are there
 };
 
 // A worker's life in its process.
@@ -147,6 +155,9 @@ class HostWorker {
   void step() {
     const CommittedState state = strategy_->committed();
     const data::StepPlan plan = data::plan_step(host_cursor(training_.shape, state.cursor.step), training_.shape);
+    // However slow the machine is.
+    if (place_.holds && plan.at.step >= kHostSteps / 2)
+      wait_until([&] { return std::filesystem::exists(place_.notes / "all_joined"); });
     strategy_->begin_step(plan);
     if (place_.breaks_at == plan.at.step && !std::exchange(broke_, true)) {
       comm::Group group = strategy_->membership().members().group;
@@ -159,8 +170,13 @@ class HostWorker {
       if (early) {
         append("early", fmt::format("{} {}\n", plan.at.step, place_.host));
         // As backward gives them.
-        for (std::size_t tensor = options_.layout.tensors().size(); tensor-- > 0;)
+        const std::uint64_t sent = failpoint_hits(kSumsSent);
+        for (std::size_t tensor = 0; tensor < options_.layout.tensors().size(); ++tensor) {
           if (strategy_->area(*lane).present[tensor] != 0) strategy_->gradient_ready(*lane, tensor);
+          if (tensor > 0 || !place_.waits_for_sums) continue;
+          wait_until([&] { return failpoint_hits(kSumsSent) > sent; });
+          append("left_early", fmt::format("{}\n", place_.host));
+        }
       }
       strategy_->finish(
           *lane, {.report = {.loss_sum = 0.3 * static_cast<double>(*lane + plan.at.step), .score = 1}, .wishes = {}});
@@ -170,6 +186,14 @@ class HostWorker {
             ->commit({optimizer_.get(), compute::base_lr(training_.optimizer), training_.clip_norm, rules_},
                      Deadline::after(kHostPatience))
             .loss);
+  }
+  template <typename Condition>
+  void wait_until(const Condition& condition) {
+    const auto look = [&] {
+      strategy_->membership().throw_if_interrupted();
+      return condition();
+    };
+    if (!eventually(look, Deadline::after(kHostPatience))) throw Error(ErrorKind::kTimeout, "it does not come");
   }
   int judge() const {
     if (!std::equal(losses_.begin(), losses_.end(), expected_.losses.begin() + static_cast<std::ptrdiff_t>(*began_),
@@ -199,6 +223,7 @@ struct HostPlan {
   bool dies_whole = false;     // with one worker of it all are lost, and its arena; if it stops they are out of reach
   std::uint64_t joins_at = 0;  // the committed step of the first host
   std::optional<std::uint64_t> breaks_at{};  // the step in which its connections end
+  bool waits_for_sums = false;               // as of a WorkerPlace
 };
 
 // The agents of all hosts and the coordinator.
@@ -273,6 +298,9 @@ class HostsJob {
         host.number,         seat,           host.plan.workers, host.attempts[seat]++, {}, host.store_folder,
         folder_ / "cluster", folder_.path(), backend_};
     place.breaks_at = host.plan.breaks_at;
+    place.waits_for_sums = host.plan.waits_for_sums;
+    place.holds = host.plan.joins_at == 0 &&
+                  std::ranges::any_of(hosts_, [](const Host& other) { return other.plan.joins_at > 0; });
     if (host.arena) place.arena = host.address.text();
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -411,6 +439,8 @@ class HostsJob {
     }
     changed_ = false;
     if (job.hosts.empty()) return true;
+    if (std::ranges::all_of(hosts_, [](const Host& host) { return host.members != 0 || host.lost; }))
+      std::ofstream(folder_ / "all_joined") << "\n";
     for (Host& host : hosts_) {
       if (host.members == 0) continue;
       host.store->set(control::hosts_key(++host.generation), job.to_text());
@@ -457,6 +487,17 @@ TEST_P(EarlyExchange, GivesTheBitsOfOneWorker) {
   job.run();
   EXPECT_EQ(job.deaths(), 0);
   EXPECT_NE(job.file("early").find("2 1\n"), std::string::npos) << "nothing was early: " << job.file("early");
+}
+
+TEST_F(SharedSyncHosts, SumsLeaveWhenTheFirstGradientsAreThere) {
+  Training early = training_;
+  early.strategy = SharedSync{.exchange_early = true};
+  // The rule is there for its hits to be counted.
+  HostPlan plan{1, 2, fmt::format("{}=delay=1@step=3", kSumsSent)};
+  plan.waits_for_sums = true;
+  HostsJob job({plan, plan}, early, expected_);
+  job.run();
+  EXPECT_THAT(job.file("left_early"), ::testing::AllOf(::testing::HasSubstr("1\n"), ::testing::HasSubstr("2\n")));
 }
 
 TEST_P(EarlyExchange, IsDoneAgainWhereOtherTensorsHaveGradientsThanBefore) {
