@@ -53,6 +53,7 @@ struct ModuleBinding::Capture {
   bool active = false;
   std::vector<bool> taken;  // per tensor: its gradient is in the area
   std::function<void(std::size_t)> ready;
+  std::optional<std::size_t> changed;  // a tensor that got more after it was told to be ready
 };
 
 ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
@@ -103,6 +104,7 @@ void ModuleBinding::add_hooks() {
     // returns is a fresh view of the area, which LibTorch takes over as grad() without a copy.
     hooks_[i] = parameters_[i].register_hook(
         [capture = capture_, i, offset = slot.offset, shape = slot.shape](const torch::Tensor& gradient) {
+          if (capture->active && capture->ready && capture->taken[i]) capture->changed = i;
           // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are
           // part of a graph and stay where they are until collect().
           if (!capture->active || capture->taken[i] || torch::GradMode::is_enabled() ||
@@ -179,6 +181,7 @@ void ModuleBinding::begin_lane(const LaneArea& area, std::function<void(std::siz
   capture_->ready = std::move(ready);
   capture_->active = true;
   capture_->taken.assign(parameters_.size(), false);
+  capture_->changed.reset();
 }
 
 void ModuleBinding::abandon_lane() {
@@ -191,6 +194,13 @@ void ModuleBinding::abandon_lane() {
 void ModuleBinding::collect() {
   MUSTER_CHECK(capture_->active, "begin_lane() comes before collect()");
   capture_->active = false;
+  if (capture_->changed) {
+    throw Error(
+        ErrorKind::kInvalidInput,
+        fmt::format("parameter {} got a second gradient in a lane, when the first was being summed with others'",
+                    layout_.tensors()[*capture_->changed].name),
+        {}, "Set parallel.exchange_early = false (shared_sync) or parallel.overlap = false (all_reduce).");
+  }
   const LaneArea& area = capture_->area;
   const torch::NoGradGuard no_grad;
   const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(shown_)];

@@ -56,7 +56,8 @@ class ModuleBinding {
   void begin_lane(const LaneArea& area, std::function<void(std::size_t tensor)> ready = {});
   // Ends the lane: moves what backward left elsewhere (create_graph, sparse or user-set gradients) into the area and
   // marks tensors without a gradient. Throws Error{kCompute} naming a parameter that user code replaced or moved out of
-  // Muster's memory. REQUIRES: begin_lane().
+  // Muster's memory, Error{kInvalidInput} naming one that got more after it was told to be ready (tied weights inside
+  // recomputed blocks). REQUIRES: begin_lane().
   void collect();
   // Ends the lane without a result.
   void abandon_lane();

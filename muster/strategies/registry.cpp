@@ -11,7 +11,8 @@ namespace muster::strategies {
 
 std::vector<StrategyChoice> all_strategies() {
   return {
-      SharedSync{}, AllReduce{}, LocalSgd{}, ParameterServer{.servers = 1},  // a job has somebody who starts it
+      SharedSync{.exchange_early = true},  // the loop of a job is ours: one backward() a lane, left between steps
+      AllReduce{}, LocalSgd{}, ParameterServer{.servers = 1},  // a job has somebody who starts it
   };
 }
 

@@ -20,8 +20,10 @@ void Lane::backward(const torch::Tensor& loss) {
                 "Reduce the loss with mean().");
   }
   if (has_backward_ && start_.single_backward) {
-    throw Error(ErrorKind::kInvalidInput, "a second backward() of a lane whose gradients are being summed", {},
-                "Add the parts of the loss and call backward() once, or set parallel.overlap = false.");
+    throw Error(
+        ErrorKind::kInvalidInput, "a second backward() of a lane whose gradients are being summed", {},
+        "Add the parts of the loss and call backward() once, or set parallel.exchange_early = false (shared_sync) "
+        "or parallel.overlap = false (all_reduce).");
   }
   try {
     told_.report.loss_sum += loss.item<double>() * start_.samples;

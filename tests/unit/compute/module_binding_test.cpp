@@ -167,6 +167,26 @@ TEST(ModuleBinding, GradientsOfAGraphAreCopiedAtTheEnd) {
   EXPECT_EQ(memory.gradient[binding.layout().tensors()[index_of(binding, "bias")].offset], 1.0F);
 }
 
+TEST(ModuleBinding, NamesAParameterThatGotMoreAfterItWasReady) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  std::vector<std::size_t> told;
+  binding.begin_lane(memory.area(), [&](std::size_t tensor) { told.push_back(tensor); });
+  // What a recomputed block does inside the backward of the whole: one of its own.
+  module->forward(torch::ones({1, 3})).sum().backward();
+  module->weight.sum().backward();
+  EXPECT_EQ(std::ranges::count(told, index_of(binding, "weight")), 1);
+  try {
+    binding.collect();
+    FAIL() << "others have summed a part of the gradient";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+    EXPECT_NE(error.message().find("weight"), std::string::npos) << error.message();
+  }
+}
+
 TEST(ModuleBinding, OutsideALaneBackwardIsLibTorchsOwn) {
   auto module = std::make_shared<Tied>();
   ModuleBinding binding(module);
