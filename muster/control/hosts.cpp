@@ -114,7 +114,7 @@ std::string why_over(const HostsView& view, const HostsDecision& decision, const
 
 JobGeneration generation_of(const HostsView& view, const std::vector<const HostView*>& hosts) {
   JobGeneration next;
-  next.number = view.present.number + 1;
+  next.number = std::max(view.present.number, view.earlier) + 1;
   next.lanes = view.lanes;
   const std::vector<LaneRange> ranges = divide_lanes(weights_of(hosts), view.lanes);
   for (std::size_t place = 0; place < hosts.size(); ++place)
@@ -158,7 +158,8 @@ HostsDecision decide_hosts(const HostsView& view) {
     // Those who have been there longest have the lower numbers: who comes when every lane is taken waits.
     if (host.wanted != 0 && admitted && able.size() < view.lanes) able.push_back(&host);
   }
-  if (view.present.number == 0 && able.size() < view.least) {
+  const bool begins = view.present.number == 0 && view.earlier == 0;
+  if (begins && able.size() < view.least) {
     decision.waiting = true;
     const std::size_t here = view.hosts.size() - decision.lost.size();
     decision.missing = view.least - std::min(here, view.least);
@@ -169,7 +170,7 @@ HostsDecision decide_hosts(const HostsView& view) {
   }
   // The first host has the job's first state: others can begin with it, and not before it.
   const auto is_first = [](const auto& host) { return host.number == kFirstHost && !host.done; };
-  const bool first_waits = view.present.number == 0 && std::ranges::any_of(view.hosts, is_first) &&
+  const bool first_waits = begins && std::ranges::any_of(view.hosts, is_first) &&
                            std::ranges::none_of(able, [](const HostView* host) { return host->number == kFirstHost; });
   if (first_waits) {
     decision.waiting = true;

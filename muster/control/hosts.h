@@ -39,7 +39,8 @@ struct HostsView {
   std::size_t lanes = 1;                                        // of the job
   bool finishing = false;                                       // nobody is let in any more
   bool expecting = false;         // hosts of a coordinator before may come back: no generation begins meanwhile
-  JobGeneration present{};        // number 0: none was made
+  std::uint64_t earlier = 0;      // the newest generation of coordinators before: the next is above it, too
+  JobGeneration present{};        // number 0: this one has made none
   std::vector<HostView> hosts{};  // by number
   // Since when workers of the present generation have lost each other (broken_key); both ends may be well.
   std::optional<Clock::Instant> broken{};

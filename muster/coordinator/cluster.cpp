@@ -139,6 +139,7 @@ Cluster::Words Cluster::look() {
   view.least = options_.least;
   view.lanes = options_.lanes;
   view.finishing = finishing_;
+  view.earlier = earlier_;
   view.present = present_;
   view.broken = broken_;
   for (const Host& host : hosts_)
@@ -183,6 +184,12 @@ control::Welcome Cluster::join(const control::HostCard& card) {
     throw Error(ErrorKind::kMismatch,
                 fmt::format("host {} has Muster {}, the coordinator {}", card.name, card.version, version()), {},
                 "Use the same version on all hosts.");
+  // Its workers may stand elsewhere than this job does, and its generations count for nothing here.
+  if (!card.cluster.empty() && card.cluster != identity_)
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("the coordinator was started anew, and the workers of host {} belong to the one before", card.name),
+        {}, "Start the agent again: the job goes on from what the new coordinator has.");
   if (card.begun > kMostBegun)
     throw Error(ErrorKind::kInvalidInput, fmt::format("generation {} makes no sense", card.begun));
   control::Welcome welcome = options_.welcome;
@@ -200,7 +207,7 @@ control::Welcome Cluster::join(const control::HostCard& card) {
                   fmt::format("the job has all its hosts: {} of {}", hosts_.size(), options_.most), {},
                   "Raise parallel.hosts, or wait until one has left.");
     // Generations of a coordinator before this one: nobody may meet one of its numbers again.
-    present_.number = std::max(present_.number, card.begun);
+    if (card.cluster == identity_) earlier_ = std::max(earlier_, card.begun);
     Host host;
     host.view.number = welcome.host = next_number_++;
     host.view.name = card.name;
@@ -334,7 +341,7 @@ control::Change Cluster::host_set(std::uint64_t host, const std::string& request
 
 void Cluster::expect(const control::JobGeneration& adopted) {
   const MutexLock lock(mutex_);
-  present_.number = std::max(present_.number, adopted.number);
+  earlier_ = std::max(earlier_, adopted.number);
   expected_ = adopted.hosts.size();
   began_ = clock_.now();
 }

@@ -131,7 +131,8 @@ class Cluster final : public control::ClusterCalls {
   mutable Mutex mutex_;
   Condition changed_;  // of hosts, or of orders
   std::vector<Host> hosts_ MUSTER_GUARDED_BY(mutex_);
-  control::JobGeneration present_ MUSTER_GUARDED_BY(mutex_);
+  control::JobGeneration present_ MUSTER_GUARDED_BY(mutex_);  // number 0: none was made here
+  std::uint64_t earlier_ MUSTER_GUARDED_BY(mutex_) = 0;       // the newest one of coordinators before
   control::Orders orders_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t next_number_ MUSTER_GUARDED_BY(mutex_) = control::kFirstHost;
   std::size_t expected_ MUSTER_GUARDED_BY(mutex_) = 0;  // hosts that may come back; 0: nobody is waited for any more

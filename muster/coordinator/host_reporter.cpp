@@ -234,20 +234,14 @@ void HostReporter::join_again() {
   {
     const MutexLock lock(mutex_);
     card.begun = report_.begun;
+    card.cluster = cluster_;
     before = report_.host;
     term = term_;
     life = life_;
   }
   try {
     const control::Welcome welcome = calls_.join(card);
-    if (welcome.cluster != cluster_) {
-      tell_that_it_ends(welcome.host, 1, "has workers of a coordinator before this one");
-      throw Error(ErrorKind::kMismatch,
-                  "the coordinator was started anew, and the workers here belong to the one before", {},
-                  "Start the agent again: the job goes on from what the new coordinator has.");
-    }
-    if (welcome.term < term || (welcome.term == term && welcome.life != life)) {
-      tell_that_it_ends(welcome.host, 1, fmt::format("follows the coordinator of term {}", term));
+    if (welcome.term < term || (welcome.term == term && welcome.life != life))
       throw Error(ErrorKind::kPeerLost,
                   fmt::format("the coordinator that answers is of term {}, and another one of term {} is followed",
                               welcome.term, term));

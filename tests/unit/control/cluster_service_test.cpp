@@ -207,7 +207,7 @@ TEST_F(ClusterService, CarriesCommandsOfThePeopleOnAHost) {
 TEST_F(ClusterService, CarriesEveryFieldBothWays) {
   played_.welcome_ = {
       7, std::string("job text \0 with a zero", 21), "a program", {"--verify", "0.5"}, "digits", "life", 123ms, 4567ms};
-  const HostCard card{"1.2", "b", 4, 8, 99};
+  const HostCard card{"1.2", "b", 4, 8, 99, "life"};
   EXPECT_EQ(client_.join(card), played_.welcome_);
   EXPECT_EQ(played_.card_, card);
   JobGeneration generation{3, 8, {{1, "a", 1, 0, 5}, {7, "b", 6, 5, 8}}};

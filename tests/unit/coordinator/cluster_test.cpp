@@ -247,8 +247,9 @@ TEST_F(ClusterTest, ABrokenConnectionBetweenHostsThatLiveMakesAGeneration) {
 }
 
 TEST_F(ClusterTest, GoesOnAboveTheGenerationsOfACoordinatorBefore) {
-  cluster_->join({.version = version(), .name = "a", .begun = 41});
-  cluster_->join({.version = version(), .name = "b", .begun = 17});
+  const std::string job = cluster_->job_identity();
+  cluster_->join({.version = version(), .name = "a", .begun = 41, .cluster = job});
+  cluster_->join({.version = version(), .name = "b", .begun = 17, .cluster = job});
   report(1, 1);
   report(2, 1);
   EXPECT_TRUE(testing::eventually([&] { return cluster_->generation().hosts.size() == 2; }));
@@ -447,7 +448,7 @@ TEST_F(ClusterTest, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheir
   Cluster third(options, clock_);
   EXPECT_THAT(third.identity(), ::testing::StartsWith("job.3."));
   const auto join_third = [&](const std::string& name, std::uint64_t begun) {
-    return third.join({.version = version(), .name = name, .begun = begun}).host;
+    return third.join({.version = version(), .name = name, .begun = begun, .cluster = "job"}).host;
   };
   EXPECT_EQ(join_third("b", 41), 200'001U);
   third.report({.host = 200'001, .sequence = 1, .wanted = 1}, 0, 0ms);
@@ -470,7 +471,7 @@ TEST_F(ClusterTest, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheir
   Cluster fourth(options, clock_);
   fourth.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 8}}});
   for (const char* name : {"a", "b"}) {
-    const std::uint64_t host = fourth.join({.version = version(), .name = name, .begun = 42}).host;
+    const std::uint64_t host = fourth.join({.version = version(), .name = name, .begun = 42, .cluster = "job"}).host;
     fourth.report({.host = host, .sequence = 1, .wanted = 1}, 0, 0ms);
   }
   EXPECT_TRUE(testing::eventually([&] { return fourth.generation().hosts.size() == 2; }));

@@ -1,0 +1,128 @@
+// Coordinators that follow each other: what of the one before counts with the next, whom agents follow, and what they
+// bring along. Coordinators and agents are all in this process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/base/version.h"
+#include "muster/comm/store.h"
+#include "muster/control/any_coordinator.h"
+#include "muster/control/cluster_store.h"
+#include "muster/control/job_generation.h"
+#include "muster/coordinator/cluster.h"
+#include "muster/coordinator/host_reporter.h"
+#include "support/errors.h"
+#include "support/eventually.h"
+#include "support/sandbox.h"
+
+namespace muster::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using control::HostCard;
+using control::HostReport;
+using control::Orders;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::expect_error;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+// The way to a coordinator, which can be cut and can lead to another one.
+class Way final : public control::ClusterCalls {
+ public:
+  explicit Way(Cluster* cluster) : cluster_(cluster) {}
+  // Null: nobody answers.
+  void lead_to(Cluster* cluster) {
+    const MutexLock lock(mutex_);
+    cluster_ = cluster;
+  }
+
+  control::Welcome join(const HostCard& card) override { return there().join(card); }
+  Orders report(const HostReport& report, std::uint64_t known, std::chrono::milliseconds wait) override {
+    return there().report(report, known, wait);
+  }
+  void store_set(std::uint64_t host, std::string_view key, std::string_view value) override {
+    there().store_set(host, key, value);
+  }
+  std::optional<std::string> store_get(std::uint64_t host, std::string_view key,
+                                       std::chrono::milliseconds wait) override {
+    return there().store_get(host, key, wait);
+  }
+  void leave(std::uint64_t host, int code, const std::string& reason) override { there().leave(host, code, reason); }
+
+ private:
+  Cluster& there() {
+    const MutexLock lock(mutex_);
+    if (cluster_ == nullptr) throw Error(ErrorKind::kPeerLost, "nobody answers");
+    return *cluster_;
+  }
+  Mutex mutex_;
+  Cluster* cluster_ MUSTER_GUARDED_BY(mutex_);
+};
+
+class TakeOver : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("TMPDIR", temporary_.path().c_str(), 1); }
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+
+  ClusterOptions options(std::uint64_t term, std::size_t least = 1) {
+    ClusterOptions options{.least = least, .most = 3, .lanes = 8};
+    options.welcome.cluster = "job";
+    options.welcome.term = term;
+    return options;
+  }
+  HostReporterOptions called(const std::string& name) {
+    HostReporterOptions options;
+    options.card = {.version = version(), .name = name};
+    return options;
+  }
+  static HostCard card(const std::string& name, std::uint64_t begun = 0, const std::string& cluster = "") {
+    return {.version = version(), .name = name, .begun = begun, .cluster = cluster};
+  }
+  Orders report(Cluster& cluster, std::uint64_t host) {
+    return cluster.report({.host = host, .sequence = ++sequence_, .wanted = 1}, 0, 0ms);
+  }
+
+  const testing::TemporaryFolder temporary_;
+  FakeClock clock_;
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(TakeOver, AnAgentOfAnotherLifeIsRefusedAndTheJobWaitsForItsHostsAllTheSame) {
+  Cluster anew(options(1, /*least=*/2), clock_);
+  const std::uint64_t first = anew.join(card("a")).host;
+  expect_error(ErrorKind::kMismatch, "started anew", [&] { anew.join(card("b", 7, "the life before")); });
+  EXPECT_THAT(anew.hosts(), SizeIs(1));
+  report(anew, first);
+  // sleeps: it has to look, and to do nothing
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(anew.generation().number, 0U);
+  const std::uint64_t second = anew.join(card("b")).host;
+  report(anew, second);
+  EXPECT_TRUE(testing::eventually([&] { return anew.generation().number == 1; }));
+}
+
+TEST_F(TakeOver, ABrokenConnectionIsThatOfTheGenerationThatWasOrderedWhateverNumberSomebodyComesWith) {
+  Cluster second(options(2), clock_);
+  const std::uint64_t a = second.join(card("a", 7, "job")).host;
+  second.expect({7, 8, {{1, "a", 1, 0, 8}}});
+  report(second, a);
+  ASSERT_TRUE(testing::eventually([&] { return second.generation().number == 8; }));
+  // Another one was further when the coordinator before was lost; its workers are not ready.
+  const std::uint64_t b = second.join(card("b", 9, "job")).host;
+  second.store_set(a, control::broken_key(8), "rank 0 lost rank 1");
+  ASSERT_TRUE(testing::eventually([&] {
+    clock_.advance(100ms);
+    report(second, a);
+    second.report({.host = b, .sequence = ++sequence_}, 0, 0ms);
+    return second.generation().number == 10;
+  }));
+}
+
+}  // namespace
+}  // namespace muster::coordinator
