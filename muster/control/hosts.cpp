@@ -14,6 +14,8 @@
 namespace muster::control {
 namespace {
 
+constexpr int kBeginsWithin = 2;  // patiences: a host that was given a generation
+
 std::string called(std::uint64_t number, const std::string& name) {
   return fmt::format("host {} ({})", name, number);
 }
@@ -22,10 +24,27 @@ double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
+const JobHost* find(const JobGeneration& generation, std::uint64_t number) {
+  const auto found = std::find_if(generation.hosts.begin(), generation.hosts.end(),
+                                  [&](const JobHost& host) { return host.number == number; });
+  return found == generation.hosts.end() ? nullptr : &*found;
+}
+
+// Its agent may be heard of while what begins generations there hangs, and all others wait for its workers.
+std::optional<std::string> why_late(const HostsView& view, const HostView& host) {
+  if (view.finishing || view.stopping || host.begun >= view.present.number ||
+      find(view.present, host.number) == nullptr)
+    return std::nullopt;
+  const std::chrono::nanoseconds waited = view.now - std::max(view.decided, view.watched_since);
+  if (waited <= kBeginsWithin * view.patience) return std::nullopt;
+  return fmt::format("has not begun generation {} for {:.1f} s, and reports all the same", view.present.number,
+                     in_seconds(waited));
+}
+
 std::optional<std::string> why_lost(const HostsView& view, const HostView& host) {
   if (!host.ends.empty()) return host.ends;
   const std::chrono::nanoseconds silence = view.now - std::max(host.heard, view.watched_since);
-  if (silence <= view.patience) return std::nullopt;
+  if (silence <= view.patience) return why_late(view, host);
   return fmt::format("was not heard of for {:.1f} s", in_seconds(silence));
 }
 
@@ -37,12 +56,6 @@ std::vector<double> weights_of(const std::vector<const HostView*>& hosts) {
   for (const HostView* host : hosts)
     weights.push_back(std::popcount(host->wanted) * (measured ? host->worker_speed : 1.0));
   return weights;
-}
-
-const JobHost* find(const JobGeneration& generation, std::uint64_t number) {
-  const auto found = std::find_if(generation.hosts.begin(), generation.hosts.end(),
-                                  [&](const JobHost& host) { return host.number == number; });
-  return found == generation.hosts.end() ? nullptr : &*found;
 }
 
 // How the hosts that can train differ from those of the present generation, in words; empty: in nothing.

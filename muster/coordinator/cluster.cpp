@@ -139,6 +139,7 @@ Cluster::Words Cluster::look() {
   view.least = options_.least;
   view.lanes = options_.lanes;
   view.finishing = finishing_;
+  view.stopping = orders_.stop;
   view.earlier = earlier_;
   view.present = present_;
   view.broken = broken_;
@@ -254,7 +255,7 @@ control::Orders Cluster::report(const control::HostReport& report, std::uint64_t
   if (report.sequence > host.sequence) {
     host.sequence = report.sequence;
     host.step = report.step;
-    host.begun = report.begun;
+    host.view.begun = report.begun;
     const bool changed = host.view.wanted != report.wanted || host.view.ends != report.ends;
     host.view.wanted = report.wanted;
     host.view.fixed = report.fixed;

@@ -94,7 +94,6 @@ class Cluster final : public control::ClusterCalls {
     control::HostView view;
     std::uint64_t sequence = 0;  // of the newest report
     std::uint64_t step = 0;
-    std::uint64_t begun = 0;
     std::string data{};  // where it gives data to others
     // What its folder is to the run, the newest checkpoint there, what is wrong (control::HostReport).
     std::string place{};

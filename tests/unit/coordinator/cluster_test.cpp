@@ -168,6 +168,23 @@ TEST_F(ClusterTest, ACoordinatorThatWasStoppedItselfGivesNobodyUp) {
   report(2, 1);
 }
 
+TEST_F(ClusterTest, AHostThatDoesNotBeginItsGenerationIsGivenUpHoweverOftenItIsHeardOf) {
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  generation(1);
+  for (int look = 0; look < 60 && cluster_->generation().number == 1; ++look) {
+    clock_.advance(400ms);
+    cluster_->report({.host = 1, .sequence = ++sequence_, .wanted = 1, .begun = 1}, 0, 0ms);
+    report(2, 1);
+    // sleeps: the cluster has to look in between
+    std::this_thread::sleep_for(60ms);
+  }
+  EXPECT_THAT(generation(2).hosts, ElementsAre(JobHost{1, "a", 1, 0, 8}));
+  EXPECT_THAT(told(), Contains(HasSubstr("host b (2) has not begun generation 1")));
+}
+
 TEST_F(ClusterTest, WhoEndsIsNotWaitedForAndWhoIsThroughIsNotMissed) {
   join("a");
   join("b");
