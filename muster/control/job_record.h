@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,8 @@ struct LedCluster {
   std::string relay;                   // by which the workers of the coordinator's own host reach it (cluster_relay.h)
   std::string interface;               // of that host to the others
   std::vector<std::string> arguments;  // of workers on other hosts (Welcome::arguments)
+  // What its workers have agreed on, as far as this host knows it: values of the store of all hosts (cluster_values.h).
+  std::map<std::string, std::string> agreed = {};
   bool operator==(const LedCluster&) const = default;
 };
 

@@ -191,7 +191,8 @@ int Agent::run(const Audience& audience) {
     HostService::Line line{calls_, [&reporter] { return reporter.host(); }, options_.coordinator, {}};
     line.cluster = [&reporter, cluster = welcome->cluster, interface, listen = options_.coordinator,
                     arguments = welcome->arguments] {
-      return control::LedCluster{cluster, reporter.term(), listen, reporter.relay(), interface, arguments};
+      return control::LedCluster{cluster,   reporter.term(), listen,           reporter.relay(),
+                                 interface, arguments,       reporter.agreed()};
     };
     service.emplace(*job, std::move(line), options_.tell, clock_);
     options_.tell(fmt::format("joined {} as host {}, with {} worker{}", welcome->run, welcome->host, job->most_workers,

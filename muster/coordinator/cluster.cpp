@@ -42,6 +42,8 @@ Cluster::Cluster(ClusterOptions options, const Clock& clock)
       identity_(options_.welcome.cluster.empty() ? control::random_hex(16) : options_.welcome.cluster),
       life_(control::life_of(identity_, options_.welcome.term, control::random_hex(8))) {
   next_number_ = first_number(options_.welcome.term);
+  for (const auto& [key, value] : options_.agreed)
+    values_.set(key, value);
   // Of one that takes over: until it is known who was there before.
   if (options_.welcome.term > 1) expected_ = std::numeric_limits<std::size_t>::max();
   orders_.workers = options_.workers;
@@ -280,7 +282,8 @@ void Cluster::store_set(std::uint64_t host, std::string_view key, std::string_vi
   const MutexLock lock(mutex_);
   find(host);
   values_.set(key, value);
-  if (key == control::kOtherDataKey && present_.hosts.empty()) refusal_ = control::refusal_of(std::string(value));
+  const bool begun = present_.number != 0 || earlier_ != 0;
+  if (key == control::kOtherDataKey && !begun) refusal_ = control::refusal_of(std::string(value));
   if (present_.number == 0 || key != control::broken_key(present_.number) || broken_) return;
   broken_ = clock_.now();
 }

@@ -95,7 +95,7 @@ std::unique_ptr<LedHosts> Coordinator::lead() {
   auto led = std::make_unique<LedHosts>(
       job_, service_.commands(), [this](const std::string& line) { note(line); },
       [this](const std::string& line) { service_.note(line); }, clock_);
-  service_.lead(led->standing());
+  service_.lead_with([hosts = led.get()] { return hosts->standing(); });
   service_.describe_with([hosts = led.get()](control::JobStatus& status) { hosts->describe(status); });
   service_.ask_others_with([hosts = led.get()](const std::vector<control::Change>& changes) { hosts->ask(changes); });
   return led;

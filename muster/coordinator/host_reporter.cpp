@@ -226,6 +226,22 @@ void HostReporter::tell_that_it_ends(std::uint64_t number, int code, const std::
   }
 }
 
+void HostReporter::say_what_was_agreed(std::uint64_t number) {
+  try {
+    for (const auto& [key, value] : agreed())
+      calls_.store_set(number, key, value);
+  } catch (const Error& error) {
+    tell_that_it_ends(number, 1, error.message());
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("another host has joined the new coordinator before this one, and whether it trains with the "
+                    "same cannot be told: {}",
+                    error.message()),
+        {}, "Start the agent again: its workers compare what they have then.");
+  }
+}
+
 void HostReporter::join_again() {
   control::HostCard card = options_.card;
   std::uint64_t before = 0;
@@ -245,7 +261,7 @@ void HostReporter::join_again() {
       throw Error(ErrorKind::kPeerLost,
                   fmt::format("the coordinator that answers is of term {}, and another one of term {} is followed",
                               welcome.term, term));
-    }
+    if (welcome.term > term) say_what_was_agreed(welcome.host);
     {
       const MutexLock lock(mutex_);
       report_.host = welcome.host;

@@ -67,6 +67,8 @@ class HostReporter {
 
   // ClusterRelay::address.
   const std::string& relay() const { return relay_->address(); }
+  // ClusterRelay::agreed.
+  control::AgreedValues agreed() const { return relay_->agreed(); }
   std::uint64_t host() const;
   bool fixed() const;         // its workers are a group that nobody can join later
   std::string store() const;  // of the host's workers, as the supervisor has said
@@ -93,6 +95,8 @@ class HostReporter {
   void take(std::uint64_t as_host, const control::Orders& orders);
   void failed(std::uint64_t as_host, const Error& error);
   void join_again();
+  // Before anybody else can say it there. Throws kMismatch if somebody has said something else.
+  void say_what_was_agreed(std::uint64_t number);
   // Nobody may be there to hear it.
   void tell_that_it_ends(std::uint64_t number, int code, const std::string& reason);
 

@@ -121,6 +121,16 @@ TEST_F(JobServiceTest, AFailureIsWrittenIntoTheRunsFolder) {
   EXPECT_THAT(testing::slurp(folder_ / "log.supervisor.txt"), HasSubstr("failed after step 5: the disk is gone"));
 }
 
+TEST_F(JobServiceTest, WhatTheWorkersHaveAgreedOnIsRecordedForWhoTakesOver) {
+  control::LedCluster standing{"job", 1, "127.0.0.1:7400", "relay", "", {}};
+  service_->lead_with([&] { return standing; });
+  service_->report(with_note(report(1, 0), run()));
+  standing.agreed = {{"agreement/files", "these"}};
+  service_->report(with_note(report(2, 5), run()));
+  service_->end(JobPhase::kRunning, "");
+  EXPECT_EQ(record().cluster(), standing);
+}
+
 TEST_F(JobServiceTest, MembersThatWereThereBeforeTheFolderWasKnownAreRecorded) {
   service_->report(report(1, 0));
   EXPECT_THAT(folder_.names(), IsEmpty());

@@ -124,5 +124,55 @@ TEST_F(TakeOver, ABrokenConnectionIsThatOfTheGenerationThatWasOrderedWhateverNum
   }));
 }
 
+TEST_F(TakeOver, WhatWorkersHaveAgreedOnIsComparedByTheNextCoordinatorToo) {
+  ClusterOptions options = this->options(2);
+  options.agreed = {{"agreement/files", "of the hosts that train"}};
+  Cluster second(options, clock_);
+  const std::uint64_t newcomer = second.join(card("d")).host;
+  expect_error(ErrorKind::kMismatch, "agreement/files",
+               [&] { second.store_set(newcomer, "agreement/files", "others"); });
+  EXPECT_EQ(second.store_get(newcomer, "agreement/files", 0ms), "of the hosts that train");
+  EXPECT_EQ(second.agreed(), options.agreed);
+}
+
+TEST_F(TakeOver, OtherDataOnANewcomerDoesNotEndAJobThatWasTakenOver) {
+  Cluster second(options(2), clock_);
+  second.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 8}}});
+  const std::uint64_t newcomer = second.join(card("d")).host;
+  second.store_set(newcomer, control::kOtherDataKey,
+                   control::refusal_text(Error(ErrorKind::kMismatch, "data.path is another")));
+  EXPECT_FALSE(second.refusal());
+}
+
+TEST_F(TakeOver, AgentsKnowWhatTheirWorkersHaveAgreedOnAndBringItToTheNextCoordinator) {
+  Cluster first(options(1));
+  Way way(&first);
+  HostReporter a(way, called("a"));
+  HostReporter b(way, called("b"));
+  a.join();
+  b.join();
+  EXPECT_THAT(a.agreed(), IsEmpty());
+  const auto of_a = control::open_cluster_store(a.relay());
+  const auto of_b = control::open_cluster_store(b.relay());
+  of_a->set("agreement/files", "of a");
+  of_a->set("anything", "else");
+  expect_error(ErrorKind::kMismatch, "", [&] { of_b->set("agreement/files", "of b"); });
+  EXPECT_EQ(of_b->get("agreement/files", Deadline::after(5s)), "of a");
+  EXPECT_THAT(a.agreed(), ElementsAre(Pair("agreement/files", "of a")));
+  EXPECT_THAT(b.agreed(), ElementsAre(Pair("agreement/files", "of a")));
+  Cluster second(options(2));
+  way.lead_to(&second);
+  ASSERT_TRUE(testing::eventually([&] { return a.host() > 100'000 && b.host() > 100'000; }));
+  EXPECT_THAT(second.agreed(), ElementsAre(Pair("agreement/files", "of a")));
+  EXPECT_FALSE(a.abandoned());
+  // Somebody else was there first, and nobody can tell whether it has the same.
+  ClusterOptions taken = options(3);
+  taken.agreed = {{"agreement/files", "of d"}};
+  Cluster third(taken);
+  way.lead_to(&third);
+  ASSERT_TRUE(testing::eventually([&] { return a.abandoned() && b.abandoned(); }));
+  EXPECT_EQ(a.abandoned()->kind(), ErrorKind::kMismatch);
+}
+
 }  // namespace
 }  // namespace muster::coordinator
