@@ -27,11 +27,6 @@ constexpr std::chrono::milliseconds kVerdictPoll{50};
 
 constexpr int kMistake = 2;  // exit code of workers
 
-// Whether the same attempt to join may succeed later.
-bool may_join_later(const Error& error) {
-  return error.retryable() || error.kind() == ErrorKind::kResource;
-}
-
 // First the signal that lets workers write a checkpoint, then the one that does not.
 int signal_since(Clock::Instant since, const AgentView& view) {
   return view.now - since > view.grace ? SIGKILL : SIGTERM;

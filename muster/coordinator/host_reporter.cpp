@@ -24,6 +24,10 @@ const control::JobHost* find_host(const control::JobGeneration& generation, std:
 
 }  // namespace
 
+bool may_join_later(const Error& error) {
+  return error.retryable() || error.kind() == ErrorKind::kResource || error.kind() == ErrorKind::kNotFound;
+}
+
 // On the supervisor's thread.
 class HostReporter::Gate final : public launch::GenerationGate {
  public:
@@ -278,8 +282,7 @@ void HostReporter::join_again() {
             : fmt::format("this host was given up as host {}, and has joined again as host {}", before, welcome.host));
   } catch (const Error& error) {
     const MutexLock lock(mutex_);
-    const bool may_pass = error.retryable() || error.kind() == ErrorKind::kResource;
-    if (!may_pass) refused_ = error;
+    if (!may_join_later(error)) refused_ = error;
     if (!silent_since_) silent_since_ = clock_.now();
   }
 }

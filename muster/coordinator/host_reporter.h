@@ -33,6 +33,10 @@
 
 namespace muster::coordinator {
 
+// Whether an attempt to join that failed with `error` may succeed later, there or at another address. Not found: the
+// coordinator that answers was replaced.
+bool may_join_later(const Error& error);
+
 struct HostReporterOptions {
   control::HostCard card{};
   // Of a host whose workers are taken over: where they look for the relay (ClusterRelay::address). Empty: a new one.

@@ -177,11 +177,38 @@ TEST(AnyCoordinatorTest, TurnsToTheNextWhenOneIsAwayOrOvertaken) {
   played[2]->fail_with(Error(ErrorKind::kPeerLost, "away"));
   expect_error(ErrorKind::kPeerLost, "", answers);
   played[0]->fail_with(std::nullopt);
+  played[0]->welcome_.host = 44;
   EXPECT_EQ(any.join({}).term, 1U) << "one that was overtaken and does not know";
+  EXPECT_EQ(played[0]->host_, 44U) << "it hears that nobody stays; the number may be somebody else's with the others";
+  EXPECT_EQ(played[0]->code_, 1);
   played[1]->fail_with(std::nullopt);
   played[1]->welcome_.term = 6;
   EXPECT_EQ(any.join({}).term, 6U) << "so the next one is asked";
   EXPECT_EQ(answers(), 1);
+}
+
+// Who was replaced, or is ending, says nothing of the one at the next address.
+TEST(AnyCoordinatorTest, AsksAllBeforeItIsRefused) {
+  for (const ErrorKind kind : {ErrorKind::kNotFound, ErrorKind::kUnsupported}) {
+    std::vector<PlayedCoordinator*> played;
+    std::vector<std::unique_ptr<ClusterCalls>> all;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      auto one = std::make_unique<PlayedCoordinator>();
+      one->welcome_.host = i;
+      played.push_back(one.get());
+      all.push_back(std::move(one));
+    }
+    AnyCoordinator any(std::move(all));
+    played[0]->fail_with(Error(kind, "not here"));
+    EXPECT_EQ(any.join({}).host, 1U);
+    played[1]->fail_with(Error(ErrorKind::kPeerLost, "away"));
+    expect_error(ErrorKind::kPeerLost, "away", [&] { any.report({}, 0, 0ms); });
+    expect_error(kind, "not here", [&] { any.join({}); });
+    played[1]->fail_with(Error(ErrorKind::kUnsupported, "nor here"));
+    expect_error(ErrorKind::kUnsupported, "here", [&] { any.join({}); });
+    played[1]->fail_with(std::nullopt);
+    EXPECT_EQ(any.join({}).host, 1U);
+  }
 }
 
 TEST_F(ClusterService, CarriesCommandsOfThePeopleOnAHost) {

@@ -174,5 +174,35 @@ TEST_F(TakeOver, AgentsKnowWhatTheirWorkersHaveAgreedOnAndBringItToTheNextCoordi
   EXPECT_EQ(a.abandoned()->kind(), ErrorKind::kMismatch);
 }
 
+TEST_F(TakeOver, ACoordinatorThatIsSupersededDoesNotTakeItsAgentsWithIt) {
+  Cluster first(options(1));
+  Cluster second(options(2));
+  std::vector<std::unique_ptr<control::ClusterCalls>> ways;
+  for (Cluster* const one : {&first, &second})
+    ways.push_back(std::make_unique<Way>(one));
+  control::AnyCoordinator any(std::move(ways));
+  HostReporter c(any, called("c"));
+  c.join();
+  EXPECT_EQ(c.host(), 1U);
+  first.met(second.identity());
+  EXPECT_TRUE(testing::eventually([&] { return c.host() > 100'000; }));
+  EXPECT_FALSE(c.abandoned()) << c.abandoned()->what();
+}
+
+TEST_F(TakeOver, AnAgentThatKnowsNoOtherAddressWaitsForTheCoordinatorThatHasTakenOver) {
+  Cluster first(options(1));
+  Cluster second(options(2));
+  Way way(&first);
+  HostReporter c(way, called("c"));
+  c.join();
+  first.met(second.identity());
+  ASSERT_TRUE(testing::eventually([&] { return c.gone(); }));
+  // sleeps: it has to try, and not to give up
+  std::this_thread::sleep_for(500ms);
+  EXPECT_FALSE(c.abandoned()) << c.abandoned()->what();
+  way.lead_to(&second);
+  EXPECT_TRUE(testing::eventually([&] { return c.host() > 100'000; }));
+}
+
 }  // namespace
 }  // namespace muster::coordinator
