@@ -194,6 +194,24 @@ TEST_F(HostsCommandsTest, AJobWhoseCoordinatorsHostIsLostIsTakenOverOnAnotherHos
   EXPECT_EQ(made.at("step"), expected.at("step"));
 }
 
+TEST_F(HostsCommandsTest, AHostThatWasGivenUpDoesNotOverthrowACoordinatorThatAnswers) {
+  prepare(3, {"job.epochs=100000"});
+  HostProgram first = train("2");
+  HostProgram second = agent(1, address());
+  wait_for(1, 2);
+  HostProgram third = agent(2, address());
+  (*hosts_)[1].freeze();
+  wait_for(2, 2);  // the third has its place
+  (*hosts_)[1].thaw();
+  wait_until_alone(1);
+  const Finished refused = on(1, {"attach", "far", "--listen", address(1), "--insecure"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("its coordinator answers"));
+  wait_for(2, 2);
+  on(2, {"stop", "far"});
+  EXPECT_EQ(first.wait().exit_code, 128 + SIGTERM) << first.err();
+}
+
 TEST_F(HostsCommandsTest, ACoordinatorThatWakesUpAfterAnotherTookOverEnds) {
   prepare(3, {"job.epochs=100"});
   const Json expected = alone();

@@ -19,6 +19,7 @@
 #include "muster/control/cluster_server.h"
 #include "muster/control/cluster_store.h"
 #include "muster/control/cluster_values.h"
+#include "muster/control/take_over_checks.h"
 #include "muster/control/trust_files.h"
 #include "muster/control/wire.h"
 #include "support/errors.h"
@@ -209,6 +210,13 @@ TEST(AnyCoordinatorTest, AsksAllBeforeItIsRefused) {
     played[1]->fail_with(std::nullopt);
     EXPECT_EQ(any.join({}).host, 1U);
   }
+}
+
+TEST_F(ClusterService, ACoordinatorThatRefusesAnswersAllTheSame) {
+  played_.identity_ = "job";
+  EXPECT_TRUE(coordinator_answers({server_.address()}, Deadline::after(20s)));
+  EXPECT_EQ(played_.met_, "") << "it is told of nobody";
+  EXPECT_FALSE(coordinator_answers({"127.0.0.1:1"}, Deadline::after(300ms)));
 }
 
 TEST_F(ClusterService, CarriesCommandsOfThePeopleOnAHost) {
