@@ -115,6 +115,7 @@ void move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags
   if (flags.listen.empty())
     throw Error(ErrorKind::kInvalidInput, "this host has an agent of the job; where should the others find it?",
                 run.string(), "Add --listen ADDRESS:PORT, one that the agents were given by --join.");
+  hosts.listen = listen_by(flags);
   const control::ControlClient client(run);
   const auto refuse = [&](const std::string& address) {
     throw Error(ErrorKind::kMismatch, fmt::format("its coordinator answers, at {}", address), run.string(),
@@ -128,6 +129,7 @@ void move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags
   // It may have given this host up, and live: then the agent here gets no answer that counts.
   for (const control::ClusterTarget& target : hosts.before)
     if (control::coordinator_answers(target, Deadline::after(kCoordinatorAnswer))) refuse(target.address);
+  control::require_can_listen(hosts.listen);
   end_agent(client.record(), run);
   // The file of the agent goes with it; the run has the same.
   std::vector<std::string>& arguments = recorded.job.command.arguments;
@@ -236,7 +238,7 @@ int take_over_workers(const std::filesystem::path& run, ClusterFlags flags) {
     ++cluster.term;
     if (recorded.moves) move_from_agent(run, flags, *hosts, recorded);
     if (flags.listen.empty()) flags.listen = cluster.listen;
-    hosts->listen = listen_by(flags);
+    if (!recorded.moves) hosts->listen = listen_by(flags);
     hosts->interface = flags.interface.empty() ? cluster.interface : flags.interface;
     hosts->arguments = cluster.arguments;
     hosts->taken_over = cluster;

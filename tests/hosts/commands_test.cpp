@@ -183,6 +183,14 @@ TEST_F(HostsCommandsTest, AJobWhoseCoordinatorsHostIsLostIsTakenOverOnAnotherHos
   const Finished where = on(1, {"attach", "far", "--insecure"});
   EXPECT_EQ(where.exit_code, 2);
   EXPECT_THAT(where.err, HasSubstr("--listen"));
+  // Nobody is ended by words that do not count.
+  const std::vector<pid_t> living = (*hosts_)[1].processes();
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"attach", "far", "--listen", address(1), "--certs", "/nowhere"},
+        {"attach", "far", "--listen", address(1)},
+        {"attach", "far", "--listen", address(2), "--insecure"}})
+    EXPECT_EQ(on(1, wrong).exit_code, wrong.back() == "--insecure" ? 1 : 2);
+  EXPECT_THAT((*hosts_)[1].processes(), ::testing::UnorderedElementsAreArray(living));
   HostProgram next = attach(1);
   wait_for(2, 2, 2);
   const Finished end = next.wait(kLongest);

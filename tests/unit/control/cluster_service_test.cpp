@@ -219,6 +219,13 @@ TEST_F(ClusterService, ACoordinatorThatRefusesAnswersAllTheSame) {
   EXPECT_FALSE(coordinator_answers({"127.0.0.1:1"}, Deadline::after(300ms)));
 }
 
+TEST_F(ClusterService, WhoCannotListenHearsOfItBeforehand) {
+  expect_error(ErrorKind::kIo, server_.address(), [&] { require_can_listen({server_.address()}); });
+  expect_error(ErrorKind::kInvalidInput, "nowhere", [] { require_can_listen({"nowhere"}); });
+  EXPECT_THROW(require_can_listen({"127.0.0.1:0", {.certs = "/nowhere"}}), Error);
+  require_can_listen({"127.0.0.1:0"});
+}
+
 TEST_F(ClusterService, CarriesCommandsOfThePeopleOnAHost) {
   const JobStatus status = client_.host_status(7);
   EXPECT_EQ(played_.host_, 7U);
