@@ -160,6 +160,12 @@ Lease JobRecord::take_over(const ProcessId& self, bool by_force) {
   return lease;
 }
 
+bool JobRecord::leads() const {
+  const std::optional<Lease> now = lease();
+  const MutexLock lock(mutex_);
+  return own_ && own_ == now;
+}
+
 void JobRecord::release() {
   std::optional<Lease> lease;
   std::uint64_t revision = 0;

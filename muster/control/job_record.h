@@ -143,6 +143,8 @@ class JobRecord {
   // Becomes the leader, with an epoch above all before. Throws kMismatch when the holder still runs, unless `by_force`
   // (the holder is hung: end it first if you can; its writes are refused from now on).
   Lease take_over(const ProcessId& self, bool by_force = false);
+  // Whether the lease is still this one's.
+  bool leads() const;
   // Gives the lease up in good order, so that nobody has to find out that this process is gone.
   void release();
 

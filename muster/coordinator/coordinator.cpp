@@ -139,7 +139,9 @@ int Coordinator::run(const Audience& audience) {
     return code;
   } catch (const Error& error) {
     end_hosts(error.message());
-    service_.end(control::JobPhase::kFailed, error.message());
+    // What another one has taken over goes on.
+    const bool goes_on = led && led->superseded() != 0;
+    service_.end(goes_on ? control::JobPhase::kStopped : control::JobPhase::kFailed, error.message());
     const bool ours = job_.training->ours();
     if (error.kind() != ErrorKind::kPeerLost || (ours && !error.remedy().empty())) throw;
     throw Error(error.kind(), error.message(), error.where(), remedy(ours));

@@ -224,6 +224,15 @@ struct JobService::State {
     return status;
   }
 
+  // A record that cannot be read says nothing of others.
+  bool leads() const {
+    try {
+      return record->leads();
+    } catch (const Error&) {
+      return true;
+    }
+  }
+
   // Returns when everything is written.
   void finish_writing() {
     {
@@ -381,8 +390,9 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
   state.log.note(
       fmt::format("the job has {} after step {}{}{}", to_string(phase), step, reason.empty() ? "" : ": ", reason),
       phase == control::JobPhase::kFinished);
-  // A run that could not be loaded is as it was before.
-  if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && state.has_trained)
+  // A run that could not be loaded is as it was before, and one that another has taken over goes on.
+  const bool ours = !state.record || state.leads();
+  if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && state.has_trained && ours)
     state.job.training->write_failure(state.run_folder, step, reason);
   if (!state.record || state.given_up) return;
   state.commands.close();

@@ -121,6 +121,15 @@ TEST_F(JobServiceTest, AFailureIsWrittenIntoTheRunsFolder) {
   EXPECT_THAT(testing::slurp(folder_ / "log.supervisor.txt"), HasSubstr("failed after step 5: the disk is gone"));
 }
 
+TEST_F(JobServiceTest, ARunThatAnotherOneHasTakenOverIsNotMarkedAsFailed) {
+  service_->report(with_note(report(1, 5), run()));
+  control::JobRecord other = record();
+  other.take_over(process_of(::getppid()), /*by_force=*/true);
+  service_->end(JobPhase::kFailed, "another coordinator has taken over");
+  EXPECT_THAT(training_->failures_, IsEmpty());
+  EXPECT_TRUE(other.leads());
+}
+
 TEST_F(JobServiceTest, WhatTheWorkersHaveAgreedOnIsRecordedForWhoTakesOver) {
   control::LedCluster standing{"job", 1, "127.0.0.1:7400", "relay", "", {}};
   service_->lead_with([&] { return standing; });
