@@ -239,6 +239,10 @@ void JobRecord::mark_applied(std::uint64_t number, std::uint64_t step) {
   write({{key(change_name(number)), to_json(change).dump()}});
 }
 
+void JobRecord::keep_change(const Change& change) {
+  write({{key(change_name(change.number)), to_json(change).dump()}});
+}
+
 std::optional<Json> JobRecord::remembered(const std::string& request, const Json& asked) const {
   require_request(request);
   const std::optional<Json> before = read("request/" + request);

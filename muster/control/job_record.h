@@ -158,6 +158,8 @@ class JobRecord {
   void put_standing(const Standing& standing);
   void put_endpoint(const std::string& address);
   void mark_applied(std::uint64_t change, std::uint64_t step);
+  // One that workers know of already, under the number that it has there. REQUIRES: it is above those of all others.
+  void keep_change(const Change& change);
 
   // Commands. A request id that was seen before changes nothing and gives what it gave then; kMismatch if it then
   // asked for something else. The last 256 ids are remembered. scale: kInvalidInput outside of the limits.

@@ -140,6 +140,16 @@ TEST_F(JobServiceTest, WhatTheWorkersHaveAgreedOnIsRecordedForWhoTakesOver) {
   EXPECT_EQ(record().cluster(), standing);
 }
 
+// Of a host that has come late: it was told of the newest only.
+TEST_F(JobServiceTest, ChangesOfALostRecordKeepTheirNumbers) {
+  training_->asked_ = {{7, "optimizer.lr=0.1", std::nullopt}, {8, "optimizer.lr=0.2", std::nullopt}};
+  service_->report(with_note(report(1, 5), run()));
+  EXPECT_EQ(control::ControlClient(folder_.path()).set("optimizer.lr=0.3", soon()).number, 9U);
+  ASSERT_THAT(training_->asked_, SizeIs(3));
+  EXPECT_EQ(training_->asked_[0].number, 7U);
+  EXPECT_EQ(training_->asked_[2].number, 9U);
+}
+
 TEST_F(JobServiceTest, MembersThatWereThereBeforeTheFolderWasKnownAreRecorded) {
   service_->report(report(1, 0));
   EXPECT_THAT(folder_.names(), IsEmpty());
