@@ -49,13 +49,14 @@ class HostReporter::Gate final : public launch::GenerationGate {
     // What does not fit any more was decided before the coordinator heard of what has happened here.
     if (own == nullptr || !wanted.fits(own->members)) return std::nullopt;
     next_ = *newest;
+    self_ = own->number;
     return own->members;
   }
 
   bool prepare(std::uint64_t generation, comm::Store& store) override {
     try {
       store.set(control::hosts_key(generation), next_.to_text());
-      store.set(control::own_host_key(generation), std::to_string(reporter_.host()));
+      store.set(control::own_host_key(generation), std::to_string(self_));
       return true;
     } catch (const Error& error) {
       // Left by an agent that died before it could begin it.
@@ -68,7 +69,7 @@ class HostReporter::Gate final : public launch::GenerationGate {
     HostReporter& to = reporter_;
     const MutexLock lock(to.mutex_);
     to.report_.begun = next_.number;
-    const control::JobHost* const own = find_host(next_, to.report_.host);
+    const control::JobHost* const own = find_host(next_, self_);
     to.own_lanes_ = own == nullptr ? 0 : own->last_lane - own->first_lane;
     to.dirty_ = true;
     to.changed_.notify_all();
@@ -96,6 +97,7 @@ class HostReporter::Gate final : public launch::GenerationGate {
  private:
   HostReporter& reporter_;
   control::JobGeneration next_;  // that admit() has let through
+  std::uint64_t self_ = 0;       // this host's number in it, which may be given up a moment later
 };
 
 HostReporter::HostReporter(control::ClusterCalls& calls, HostReporterOptions options, const Clock& clock)

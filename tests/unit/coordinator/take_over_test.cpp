@@ -204,5 +204,19 @@ TEST_F(TakeOver, AnAgentThatKnowsNoOtherAddressWaitsForTheCoordinatorThatHasTake
   EXPECT_TRUE(testing::eventually([&] { return c.host() > 100'000; }));
 }
 
+TEST_F(TakeOver, WorkersLearnTheNumberThatTheirGenerationHasForThemAlsoWhenItsHostIsGivenUpMeanwhile) {
+  Cluster cluster(options(1));
+  HostReporter a(cluster, called("a"));
+  a.join();
+  const launch::MembersWanted one{.wanted = 1, .changed = true, .possible = 1};
+  ASSERT_TRUE(testing::eventually([&] { return a.gate()->admit(one).has_value(); }));
+  cluster.report({.host = 1, .sequence = 1'000'000, .ends = "was given up"}, 0, 0ms);
+  ASSERT_TRUE(testing::eventually([&] { return a.host() == 2; }));
+  const auto store = comm::make_memory_store();
+  EXPECT_TRUE(a.gate()->prepare(1, *store));
+  const auto text = control::JobGeneration::from_text(store->get(control::hosts_key(1), Deadline::after(1s)));
+  EXPECT_EQ(store->get(control::own_host_key(1), Deadline::after(1s)), std::to_string(text.hosts.at(0).number));
+}
+
 }  // namespace
 }  // namespace muster::coordinator
