@@ -349,11 +349,13 @@ control::Orders HostReporter::orders() const {
 std::optional<Error> HostReporter::abandoned() const {
   const MutexLock lock(mutex_);
   if (refused_) return refused_;
-  if (!silent_since_ || clock_.now() - *silent_since_ <= orphan_) return std::nullopt;
-  return Error(ErrorKind::kPeerLost,
-               fmt::format("the coordinator has not answered for {:.0f} s",
-                           std::chrono::duration<double>(clock_.now() - *silent_since_).count()),
-               {}, "Look at its host; start the job again there with --resume, and the agents after it.");
+  // The workers are told to end then: a coordinator that answers after all comes too late.
+  if (abandoned_ || !silent_since_ || clock_.now() - *silent_since_ <= orphan_) return abandoned_;
+  abandoned_.emplace(ErrorKind::kPeerLost,
+                     fmt::format("the coordinator has not answered for {:.0f} s",
+                                 std::chrono::duration<double>(clock_.now() - *silent_since_).count()),
+                     "", "Look at its host; start the job again there with --resume, and the agents after it.");
+  return abandoned_;
 }
 
 void HostReporter::announce_end(const std::string& reason) {

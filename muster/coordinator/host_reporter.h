@@ -124,6 +124,7 @@ class HostReporter {
   bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
   std::optional<Clock::Instant> silent_since_ MUSTER_GUARDED_BY(mutex_);  // the coordinator
   std::optional<Error> refused_ MUSTER_GUARDED_BY(mutex_);
+  mutable std::optional<Error> abandoned_ MUSTER_GUARDED_BY(mutex_);  // once it was said
   std::chrono::nanoseconds orphan_ MUSTER_GUARDED_BY(mutex_) = std::chrono::seconds(60);
   std::string interface_ MUSTER_GUARDED_BY(mutex_);
   std::string store_ MUSTER_GUARDED_BY(mutex_);

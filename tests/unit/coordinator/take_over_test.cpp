@@ -204,6 +204,27 @@ TEST_F(TakeOver, AnAgentThatKnowsNoOtherAddressWaitsForTheCoordinatorThatHasTake
   EXPECT_TRUE(testing::eventually([&] { return c.host() > 100'000; }));
 }
 
+TEST_F(TakeOver, OneThatWasAwayForTooLongIsNotFollowedAgainWhileTheWorkersEnd) {
+  Cluster first(options(1));
+  Way way(&first);
+  HostReporter a(way, called("a"), clock_);
+  a.join();
+  a.set_job(60s, "");
+  way.lead_to(nullptr);
+  ASSERT_TRUE(testing::eventually([&] {
+    clock_.advance(10s);
+    return a.abandoned().has_value();
+  }));
+  EXPECT_EQ(a.abandoned()->kind(), ErrorKind::kPeerLost);
+  const auto heard = [&] { return first.hosts().at(0).silent_seconds; };
+  way.lead_to(&first);
+  ASSERT_TRUE(testing::eventually([&] { return heard() < 0.1; }));
+  // sleeps: the answer has to arrive, and to change nothing
+  std::this_thread::sleep_for(500ms);
+  ASSERT_TRUE(a.abandoned()) << "the workers were told to end";
+  EXPECT_EQ(a.abandoned()->kind(), ErrorKind::kPeerLost);
+}
+
 TEST_F(TakeOver, WorkersLearnTheNumberThatTheirGenerationHasForThemAlsoWhenItsHostIsGivenUpMeanwhile) {
   Cluster cluster(options(1));
   HostReporter a(cluster, called("a"));
