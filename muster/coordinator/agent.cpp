@@ -197,6 +197,7 @@ int Agent::run(const Audience& audience) {
       data.emplace(reporter, HostDataOptions{.data = *job->data,
                                              .interface = interface,
                                              .call_trust = options_.trust,
+                                             .coordinator = options_.coordinator,
                                              .may_serve = !options_.trust.any(),
                                              .tell = options_.tell});
     std::optional<HostServers> servers;
