@@ -96,8 +96,8 @@ HostData::HostData(HostReporter& reporter, HostDataOptions options) : parts_(std
     parts_->files.emplace(options.data.folder);
     parts_->own.emplace(*parts_->files);
     if (options.may_serve) {
-      parts_->server.emplace(
-          *parts_->files, control::ClusterListen{address_for_others(options.interface) + ":0", options.listen_trust});
+      parts_->server.emplace(*parts_->files, control::ClusterListen{address_for_others(options.interface) + ":0",
+                                                                    options.listen_trust, options.note});
       options.tell(fmt::format("giving data to hosts that have none, at {}", parts_->server->address()));
     }
     if (!options.may_serve)

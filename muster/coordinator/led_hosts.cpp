@@ -70,7 +70,8 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, T
                                               .interface = job.hosts->interface,
                                               .listen_trust = trust,
                                               .call_trust = trust,
-                                              .tell = tell_});
+                                              .tell = tell_,
+                                              .note = note});
   if (job.servers > 0) {
     ServerDirectorOptions director;
     director.servers = static_cast<std::uint32_t>(job.servers);
