@@ -103,7 +103,10 @@ struct HostService::State final : control::ControlCalls {
         record->put_cluster(now);
         cluster = now;
       }
-      pass_on_changes(run, *job.training, news.changes);
+      if (news.changes != changes_passed_on) {
+        pass_on_changes(run, *job.training, news.changes);
+        changes_passed_on = news.changes;
+      }
       control::Membership members = news.membership;
       members.generation += earlier_generations;
       if (members != membership) {
@@ -174,6 +177,7 @@ struct HostService::State final : control::ControlCalls {
   control::Membership membership;
   control::Standing standing;
   control::LedCluster cluster;
+  std::vector<control::Change> changes_passed_on;
   std::uint64_t earlier_generations = 0;
   bool given_up = false;
   std::string complaint;  // the last, until all is written
