@@ -424,7 +424,10 @@ std::optional<Error> Cluster::refusal() const {
 
 control::JobGeneration Cluster::generation() const {
   const MutexLock lock(mutex_);
-  return present_;
+  control::JobGeneration newest = present_;
+  // What people are shown never goes back.
+  if (newest.number == 0) newest.number = earlier_;
+  return newest;
 }
 
 }  // namespace muster::coordinator
