@@ -20,6 +20,7 @@
 #include "muster/cli/job_training.h"
 #include "muster/cli/signals.h"
 #include "muster/control/control_client.h"
+#include "muster/control/take_over_checks.h"
 #include "muster/coordinator/coordinator.h"
 #include "muster/strategies/strategy_traits.h"
 
@@ -114,14 +115,21 @@ void move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags
   if (flags.listen.empty())
     throw Error(ErrorKind::kInvalidInput, "this host has an agent of the job; where should the others find it?",
                 run.string(), "Add --listen ADDRESS:PORT, one that the agents were given by --join.");
+  hosts.listen = listen_by(flags);
   const control::ControlClient client(run);
-  if (client.status(Deadline::after(kCoordinatorAnswer)).live)
-    throw Error(ErrorKind::kMismatch, fmt::format("its coordinator answers, at {}", recorded.cluster->listen),
-                run.string(), "Only a job whose coordinator is lost can be taken over.");
+  const auto refuse = [&](const std::string& address) {
+    throw Error(ErrorKind::kMismatch, fmt::format("its coordinator answers, at {}", address), run.string(),
+                "Only a job whose coordinator is lost can be taken over.");
+  };
+  if (client.status(Deadline::after(kCoordinatorAnswer)).live) refuse(recorded.cluster->listen);
   ClusterFlags before = flags;
   before.join = recorded.cluster->listen;
   for (const control::ClusterTarget& target : targets_of(before))
     if (target.address != flags.listen) hosts.before.push_back(target);
+  // It may have given this host up, and live: then the agent here gets no answer that counts.
+  for (const control::ClusterTarget& target : hosts.before)
+    if (control::coordinator_answers(target, Deadline::after(kCoordinatorAnswer))) refuse(target.address);
+  control::require_can_listen(hosts.listen);
   end_agent(client.record(), run);
   // The file of the agent goes with it; the run has the same.
   std::vector<std::string>& arguments = recorded.job.command.arguments;
@@ -230,7 +238,7 @@ int take_over_workers(const std::filesystem::path& run, ClusterFlags flags) {
     ++cluster.term;
     if (recorded.moves) move_from_agent(run, flags, *hosts, recorded);
     if (flags.listen.empty()) flags.listen = cluster.listen;
-    hosts->listen = listen_by(flags);
+    if (!recorded.moves) hosts->listen = listen_by(flags);
     hosts->interface = flags.interface.empty() ? cluster.interface : flags.interface;
     hosts->arguments = cluster.arguments;
     hosts->taken_over = cluster;

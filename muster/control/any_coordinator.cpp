@@ -2,12 +2,20 @@
 // was made before the turn turns nothing.
 #include "muster/control/any_coordinator.h"
 
+#include <optional>
 #include <utility>
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 
 namespace muster::control {
+namespace {
+
+bool is_away(const Error& error) {
+  return error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout;
+}
+
+}  // namespace
 
 AnyCoordinator::AnyCoordinator(std::vector<std::unique_ptr<ClusterCalls>> coordinators)
     : coordinators_(std::move(coordinators)) {
@@ -24,7 +32,7 @@ auto AnyCoordinator::with_present(const Call& call) {
   try {
     return call(*coordinators_[place]);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kPeerLost || error.kind() == ErrorKind::kTimeout) turn_from(place);
+    if (is_away(error)) turn_from(place);
     throw;
   }
 }
@@ -35,12 +43,30 @@ void AnyCoordinator::turn_from(std::size_t place) {
 }
 
 Welcome AnyCoordinator::join(const HostCard& card) {
-  std::size_t place = 0;
-  {
-    const MutexLock lock(mutex_);
-    place = present_;
+  std::optional<Error> refusal;
+  for (std::size_t tries = 0; tries < coordinators_.size(); ++tries) {
+    std::size_t place = 0;
+    {
+      const MutexLock lock(mutex_);
+      place = present_;
+    }
+    try {
+      return join_at(place, card);
+    } catch (const Error& error) {
+      const bool refuses = error.kind() == ErrorKind::kNotFound || error.kind() == ErrorKind::kUnsupported;
+      if (refuses || is_away(error)) turn_from(place);
+      // One that was replaced, or is ending, says nothing of the next; but what it says is more than that nobody is
+      // there, and that the job ends more than that another has it.
+      if (refuses && (!refusal || error.kind() == ErrorKind::kUnsupported)) refusal = error;
+      if (!refuses) throw refusal ? *refusal : error;
+    }
   }
-  const Welcome welcome = with_present([&](ClusterCalls& calls) { return calls.join(card); });
+  throw Error(*refusal);
+}
+
+Welcome AnyCoordinator::join_at(std::size_t place, const HostCard& card) {
+  ClusterCalls& coordinator = *coordinators_[place];
+  const Welcome welcome = coordinator.join(card);
   bool overtaken = false;
   {
     const MutexLock lock(mutex_);
@@ -50,8 +76,14 @@ Welcome AnyCoordinator::join(const HostCard& card) {
       life_ = welcome.life;
     }
   }
-  // The caller will not follow it: the one that has overtaken it is at another address.
-  if (overtaken) turn_from(place);
+  if (!overtaken) return welcome;
+  // The caller will not follow it: the one that has overtaken it is at another address. The number is of this one only.
+  turn_from(place);
+  try {
+    coordinator.leave(welcome.host, 1, "follows a coordinator of a higher term");
+  } catch (const Error&) {
+    // It finds out by itself.
+  }
   return welcome;
 }
 

@@ -1,8 +1,10 @@
 // AnyCoordinator: the coordinator of a job that may be at one of several addresses, as an agent calls it. A call goes
 // to the one that was reached last; one that cannot be reached, or does not answer, makes the next call try the next.
+// join() asks the others at once when one refuses because it was replaced or is ending.
 //
 // Whether the one that answers is to be followed is not decided here: by the term in its Welcome the caller knows
-// (coordinator/host_reporter.h). Thread safety: every method from any thread.
+// (coordinator/host_reporter.h). One that has a lower term than another that was met is left again by join() itself,
+// which alone knows where it is. Thread safety: every method from any thread.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +38,7 @@ class AnyCoordinator final : public ClusterCalls {
   template <typename Call>
   auto with_present(const Call& call);
   void turn_from(std::size_t place);
+  Welcome join_at(std::size_t place, const HostCard& card);
 
   const std::vector<std::unique_ptr<ClusterCalls>> coordinators_;
   Mutex mutex_;

@@ -25,6 +25,7 @@ struct HostCard {
   int most_workers = 1;
   int cores = 1;
   std::uint64_t begun = 0;  // the newest job generation that its workers have entered, of one that comes back
+  std::string cluster{};    // whose generation that is: the job that it belongs to; empty: none yet
   bool operator==(const HostCard&) const = default;
 };
 

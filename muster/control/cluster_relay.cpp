@@ -55,6 +55,8 @@ class StoreCalls final : public ClusterCalls {
   void store_set(std::uint64_t, std::string_view key, std::string_view value) override {
     try {
       upstream_.store_set(host_(), key, value);
+      const MutexLock lock(mutex_);
+      remember_agreed(key, value);
     } catch (const Error& error) {
       throw as_workers_see_it(error);
     }
@@ -72,6 +74,11 @@ class StoreCalls final : public ClusterCalls {
       if (deadline.passed()) return std::nullopt;
       changed_.wait_for(mutex_, deadline.remaining());
     }
+  }
+
+  AgreedValues agreed() const {
+    const MutexLock lock(mutex_);
+    return agreed_;
   }
 
  private:
@@ -128,7 +135,12 @@ class StoreCalls final : public ClusterCalls {
     }
   }
 
+  void remember_agreed(std::string_view key, std::string_view value) MUSTER_REQUIRES(mutex_) {
+    if (key.starts_with(kAgreedPrefix)) agreed_.insert_or_assign(std::string(key), std::string(value));
+  }
+
   void keep(const std::string& key, const std::string& value) MUSTER_REQUIRES(mutex_) {
+    remember_agreed(key, value);
     // It can be asked for again.
     if (kept_bytes_ + key.size() + value.size() > kMostKeptBytes) {
       kept_.clear();
@@ -140,11 +152,12 @@ class StoreCalls final : public ClusterCalls {
 
   ClusterCalls& upstream_;
   const std::function<std::uint64_t()> host_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition changed_;
   bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::string, std::less<>> kept_ MUSTER_GUARDED_BY(mutex_);
   std::size_t kept_bytes_ MUSTER_GUARDED_BY(mutex_) = 0;
+  AgreedValues agreed_ MUSTER_GUARDED_BY(mutex_);
   std::map<std::string, Question, std::less<>> questions_ MUSTER_GUARDED_BY(mutex_);
   std::list<std::thread> finished_ MUSTER_GUARDED_BY(mutex_);
 };
@@ -179,6 +192,10 @@ std::filesystem::path ClusterRelay::token_of(const std::string& address) {
 }
 
 ClusterRelay::~ClusterRelay() = default;
+
+AgreedValues ClusterRelay::agreed() const {
+  return parts_->calls.agreed();
+}
 
 const std::string& ClusterRelay::address() const {
   return parts_->service.address();

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "muster/control/cluster_calls.h"
+#include "muster/control/cluster_values.h"
 
 namespace muster::control {
 
@@ -31,6 +32,9 @@ class ClusterRelay {
 
   // For open_cluster_store (cluster_store.h): socket and token file.
   const std::string& address() const;
+
+  // What the workers of this host have set or read of what all agree on.
+  AgreedValues agreed() const;
 
   // The file of the token in an address().
   static std::filesystem::path token_of(const std::string& address);

@@ -58,6 +58,15 @@ std::optional<std::string> ClusterValues::get(std::string_view key, std::chrono:
   }
 }
 
+AgreedValues ClusterValues::agreed() const {
+  const MutexLock lock(mutex_);
+  AgreedValues found;
+  for (auto entry = values_.lower_bound(kAgreedPrefix);
+       entry != values_.end() && entry->first.starts_with(kAgreedPrefix); ++entry)
+    found.insert(*entry);
+  return found;
+}
+
 void ClusterValues::forget_before(std::uint64_t present) {
   const MutexLock lock(mutex_);
   for (auto entry = values_.begin(); entry != values_.end();) {

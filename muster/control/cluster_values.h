@@ -15,6 +15,12 @@
 
 namespace muster::control {
 
+// Below it is what all workers have to agree on (trainer/session_agreement.h, data_agreement.h): who says it first sets
+// it, and everybody after it compares. So it has to outlive the coordinator: whoever has set or read it knows it, and
+// brings it along.
+constexpr std::string_view kAgreedPrefix = "agreement/";
+using AgreedValues = std::map<std::string, std::string>;
+
 // The job generation that a key belongs to, if it does to one.
 std::optional<std::uint64_t> generation_of_key(std::string_view key);
 
@@ -25,13 +31,15 @@ class ClusterValues {
   void set(std::string_view key, std::string_view value);
   // Waits for it, at most `wait`.
   std::optional<std::string> get(std::string_view key, std::chrono::nanoseconds wait);
+  // Those below kAgreedPrefix.
+  AgreedValues agreed() const;
   // Generation `present` has begun.
   void forget_before(std::uint64_t present);
   // All waits end at once, from now on.
   void close();
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition added_;
   bool closed_ MUSTER_GUARDED_BY(mutex_) = false;
   std::size_t bytes_ MUSTER_GUARDED_BY(mutex_) = 0;

@@ -21,11 +21,16 @@ void to_wire(const HostCard& card, v1::JoinRequest& request) {
   request.set_most_workers(card.most_workers);
   request.set_cores(card.cores);
   request.set_begun(card.begun);
+  request.set_cluster(excerpt(card.cluster, kMostNameBytes));
 }
 
 HostCard from_wire(const v1::JoinRequest& request) {
-  return {excerpt(request.version(), kMostNameBytes), excerpt(request.name(), kMostNameBytes), request.most_workers(),
-          request.cores(), request.begun()};
+  return {excerpt(request.version(), kMostNameBytes),
+          excerpt(request.name(), kMostNameBytes),
+          request.most_workers(),
+          request.cores(),
+          request.begun(),
+          excerpt(request.cluster(), kMostNameBytes)};
 }
 
 void to_wire(const Welcome& welcome, v1::JoinReply& reply) {

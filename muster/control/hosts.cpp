@@ -14,6 +14,8 @@
 namespace muster::control {
 namespace {
 
+constexpr int kBeginsWithin = 2;  // patiences: a host that was given a generation
+
 std::string called(std::uint64_t number, const std::string& name) {
   return fmt::format("host {} ({})", name, number);
 }
@@ -22,10 +24,27 @@ double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
+const JobHost* find(const JobGeneration& generation, std::uint64_t number) {
+  const auto found = std::find_if(generation.hosts.begin(), generation.hosts.end(),
+                                  [&](const JobHost& host) { return host.number == number; });
+  return found == generation.hosts.end() ? nullptr : &*found;
+}
+
+// Its agent may be heard of while what begins generations there hangs, and all others wait for its workers.
+std::optional<std::string> why_late(const HostsView& view, const HostView& host) {
+  if (view.finishing || view.stopping || host.begun >= view.present.number ||
+      find(view.present, host.number) == nullptr)
+    return std::nullopt;
+  const std::chrono::nanoseconds waited = view.now - std::max(view.decided, view.watched_since);
+  if (waited <= kBeginsWithin * view.patience) return std::nullopt;
+  return fmt::format("has not begun generation {} for {:.1f} s, and reports all the same", view.present.number,
+                     in_seconds(waited));
+}
+
 std::optional<std::string> why_lost(const HostsView& view, const HostView& host) {
   if (!host.ends.empty()) return host.ends;
   const std::chrono::nanoseconds silence = view.now - std::max(host.heard, view.watched_since);
-  if (silence <= view.patience) return std::nullopt;
+  if (silence <= view.patience) return why_late(view, host);
   return fmt::format("was not heard of for {:.1f} s", in_seconds(silence));
 }
 
@@ -37,12 +56,6 @@ std::vector<double> weights_of(const std::vector<const HostView*>& hosts) {
   for (const HostView* host : hosts)
     weights.push_back(std::popcount(host->wanted) * (measured ? host->worker_speed : 1.0));
   return weights;
-}
-
-const JobHost* find(const JobGeneration& generation, std::uint64_t number) {
-  const auto found = std::find_if(generation.hosts.begin(), generation.hosts.end(),
-                                  [&](const JobHost& host) { return host.number == number; });
-  return found == generation.hosts.end() ? nullptr : &*found;
 }
 
 // How the hosts that can train differ from those of the present generation, in words; empty: in nothing.
@@ -114,7 +127,7 @@ std::string why_over(const HostsView& view, const HostsDecision& decision, const
 
 JobGeneration generation_of(const HostsView& view, const std::vector<const HostView*>& hosts) {
   JobGeneration next;
-  next.number = view.present.number + 1;
+  next.number = std::max(view.present.number, view.earlier) + 1;
   next.lanes = view.lanes;
   const std::vector<LaneRange> ranges = divide_lanes(weights_of(hosts), view.lanes);
   for (std::size_t place = 0; place < hosts.size(); ++place)
@@ -158,7 +171,8 @@ HostsDecision decide_hosts(const HostsView& view) {
     // Those who have been there longest have the lower numbers: who comes when every lane is taken waits.
     if (host.wanted != 0 && admitted && able.size() < view.lanes) able.push_back(&host);
   }
-  if (view.present.number == 0 && able.size() < view.least) {
+  const bool begins = view.present.number == 0 && view.earlier == 0;
+  if (begins && able.size() < view.least) {
     decision.waiting = true;
     const std::size_t here = view.hosts.size() - decision.lost.size();
     decision.missing = view.least - std::min(here, view.least);
@@ -169,7 +183,7 @@ HostsDecision decide_hosts(const HostsView& view) {
   }
   // The first host has the job's first state: others can begin with it, and not before it.
   const auto is_first = [](const auto& host) { return host.number == kFirstHost && !host.done; };
-  const bool first_waits = view.present.number == 0 && std::ranges::any_of(view.hosts, is_first) &&
+  const bool first_waits = begins && std::ranges::any_of(view.hosts, is_first) &&
                            std::ranges::none_of(able, [](const HostView* host) { return host->number == kFirstHost; });
   if (first_waits) {
     decision.waiting = true;

@@ -23,6 +23,7 @@ struct HostView {
   std::uint64_t number = 0;  // given when it joined, and to nobody else
   std::string name{};
   Clock::Instant heard{};    // of it, the last time
+  std::uint64_t begun = 0;   // the newest job generation that it has begun
   std::uint64_t wanted = 0;  // members that it would train with (bit s: seat s); 0: none of its workers is ready
   std::string ends{};        // why it ends, once it has said so
   bool done = false;         // it has ended as the job should: the others need it no more, and will end as well
@@ -38,8 +39,10 @@ struct HostsView {
   std::size_t least = 1;                                        // hosts without which the first generation waits
   std::size_t lanes = 1;                                        // of the job
   bool finishing = false;                                       // nobody is let in any more
+  bool stopping = false;                                        // all are told to end: nobody is late for a generation
   bool expecting = false;         // hosts of a coordinator before may come back: no generation begins meanwhile
-  JobGeneration present{};        // number 0: none was made
+  std::uint64_t earlier = 0;      // the newest generation of coordinators before: the next is above it, too
+  JobGeneration present{};        // number 0: this one has made none
   std::vector<HostView> hosts{};  // by number
   // Since when workers of the present generation have lost each other (broken_key); both ends may be well.
   std::optional<Clock::Instant> broken{};

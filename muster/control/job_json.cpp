@@ -121,14 +121,21 @@ Launch launch_from(const Json& json, const std::string& where) {
 
 Json to_json(const LedCluster& cluster) {
   return {{"identity", cluster.identity}, {"term", cluster.term},           {"listen", cluster.listen},
-          {"relay", cluster.relay},       {"interface", cluster.interface}, {"arguments", cluster.arguments}};
+          {"relay", cluster.relay},       {"interface", cluster.interface}, {"arguments", cluster.arguments},
+          {"agreed", cluster.agreed}};
 }
 
 LedCluster cluster_from(const Json& json, const std::string& where) {
-  return {
+  LedCluster cluster{
       json_get<std::string>(json, "identity", where),  json_get<std::uint64_t>(json, "term", where),
       json_get<std::string>(json, "listen", where),    json_get<std::string>(json, "relay", where),
       json_get<std::string>(json, "interface", where), json_get<std::vector<std::string>>(json, "arguments", where)};
+  // Records of earlier versions do not say it.
+  if (!json.contains("agreed")) return cluster;
+  const Json agreed = json_get<Json>(json, "agreed", where);
+  for (const auto& entry : agreed.items())
+    cluster.agreed.emplace(entry.key(), json_get<std::string>(agreed, entry.key(), where));
+  return cluster;
 }
 
 Json to_json(const WantedState& wanted) {

@@ -160,6 +160,12 @@ Lease JobRecord::take_over(const ProcessId& self, bool by_force) {
   return lease;
 }
 
+bool JobRecord::leads() const {
+  const std::optional<Lease> now = lease();
+  const MutexLock lock(mutex_);
+  return own_ && own_ == now;
+}
+
 void JobRecord::release() {
   std::optional<Lease> lease;
   std::uint64_t revision = 0;
@@ -231,6 +237,10 @@ void JobRecord::mark_applied(std::uint64_t number, std::uint64_t step) {
   Change change = change_from(*json, key(change_name(number)));
   change.applied_at_step = step;
   write({{key(change_name(number)), to_json(change).dump()}});
+}
+
+void JobRecord::keep_change(const Change& change) {
+  write({{key(change_name(change.number)), to_json(change).dump()}});
 }
 
 std::optional<Json> JobRecord::remembered(const std::string& request, const Json& asked) const {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,8 @@ struct LedCluster {
   std::string relay;                   // by which the workers of the coordinator's own host reach it (cluster_relay.h)
   std::string interface;               // of that host to the others
   std::vector<std::string> arguments;  // of workers on other hosts (Welcome::arguments)
+  // What its workers have agreed on, as far as this host knows it: values of the store of all hosts (cluster_values.h).
+  std::map<std::string, std::string> agreed = {};
   bool operator==(const LedCluster&) const = default;
 };
 
@@ -140,6 +143,8 @@ class JobRecord {
   // Becomes the leader, with an epoch above all before. Throws kMismatch when the holder still runs, unless `by_force`
   // (the holder is hung: end it first if you can; its writes are refused from now on).
   Lease take_over(const ProcessId& self, bool by_force = false);
+  // Whether the lease is still this one's.
+  bool leads() const;
   // Gives the lease up in good order, so that nobody has to find out that this process is gone.
   void release();
 
@@ -153,6 +158,8 @@ class JobRecord {
   void put_standing(const Standing& standing);
   void put_endpoint(const std::string& address);
   void mark_applied(std::uint64_t change, std::uint64_t step);
+  // One that workers know of already, under the number that it has there. REQUIRES: it is above those of all others.
+  void keep_change(const Change& change);
 
   // Commands. A request id that was seen before changes nothing and gives what it gave then; kMismatch if it then
   // asked for something else. The last 256 ids are remembered. scale: kInvalidInput outside of the limits.

@@ -18,7 +18,7 @@ namespace {
 constexpr int kFirstShardReconnectMs = 100;
 constexpr int kLongestShardReconnectMs = 1000;
 
-std::shared_ptr<grpc::Channel> channel_to_shards(const ClusterTarget& target) {
+std::shared_ptr<grpc::Channel> channel_to_shards(const ClusterTarget& target, const std::string& known_as) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMostShardReplyBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstShardReconnectMs);
@@ -26,6 +26,7 @@ std::shared_ptr<grpc::Channel> channel_to_shards(const ClusterTarget& target) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestShardReconnectMs);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (!known_as.empty() && !target.trust.token.empty()) arguments.SetSslTargetNameOverride(known_as);
   expect_coordinator(target.trust, arguments);
   return grpc::CreateCustomChannel(
       target.address, target.trust.any() ? make_channel_credentials(target.trust) : grpc::InsecureChannelCredentials(),
@@ -34,8 +35,8 @@ std::shared_ptr<grpc::Channel> channel_to_shards(const ClusterTarget& target) {
 
 class ShardClient final : public data::ShardCalls {
  public:
-  explicit ShardClient(const ClusterTarget& target)
-      : where_(target.address), stub_(v1::ShardHost::NewStub(channel_to_shards(target))) {}
+  ShardClient(const ClusterTarget& target, const std::string& known_as)
+      : where_(target.address), stub_(v1::ShardHost::NewStub(channel_to_shards(target, known_as))) {}
 
   data::ShardCatalog catalog(const Deadline& deadline) override {
     v1::CatalogReply reply;
@@ -71,8 +72,8 @@ class ShardClient final : public data::ShardCalls {
 
 }  // namespace
 
-std::shared_ptr<data::ShardCalls> make_shard_client(const ClusterTarget& target) {
-  return std::make_shared<ShardClient>(target);
+std::shared_ptr<data::ShardCalls> make_shard_client(const ClusterTarget& target, const std::string& known_as) {
+  return std::make_shared<ShardClient>(target, known_as);
 }
 
 }  // namespace muster::control

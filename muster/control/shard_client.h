@@ -9,7 +9,8 @@
 
 namespace muster::control {
 
-// Throws as make_channel_credentials.
-std::shared_ptr<data::ShardCalls> make_shard_client(const ClusterTarget& target);
+// Where a token is the trust, the certificate there has to be that of `known_as`; empty: that of the address itself.
+// (With certificates on both sides it has to be a coordinator's.) Throws as make_channel_credentials.
+std::shared_ptr<data::ShardCalls> make_shard_client(const ClusterTarget& target, const std::string& known_as = {});
 
 }  // namespace muster::control

@@ -1,11 +1,12 @@
-// A port, the service, and nothing else. Each call: is the caller allowed, read, reply with a checksum; limits as the
-// header says.
+// A port, with a gate before it where there is trust, and the service, as cluster_server.cpp has them. Each call: is
+// the caller allowed, read, reply with a checksum; limits as the header says.
 #include "muster/control/shard_server.h"
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "muster/control/audit.h"
 #include "muster/control/credentials.h"
 #include "muster/control/shard_wire.h"
+#include "muster/control/tcp_gate.h"
 #include "muster/control/wire.h"
 #include "shards.grpc.pb.h"
 
@@ -67,14 +69,22 @@ class ShardHostService final : public v1::ShardHost::Service {
 }  // namespace
 
 struct ShardServer::Parts {
+  explicit Parts(std::function<void(const std::string&)> its_note) : note(std::move(its_note)) {}
+
+  const std::function<void(const std::string&)> note;
   Log log{LogLevel::kWarning};
-  Audit audit{log};
+  Audit audit{[this](const std::string& line, bool refusal) {
+    if (refusal) log.warning(line);  // people should see it
+    note(line);
+  }};
   std::optional<ServerTrust> trust;
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;  // ended before the service
+  std::optional<TcpGate> gate;
 };
 
-ShardServer::ShardServer(data::ShardCalls& calls, const ClusterListen& listen) : parts_(std::make_unique<Parts>()) {
+ShardServer::ShardServer(data::ShardCalls& calls, const ClusterListen& listen)
+    : parts_(std::make_unique<Parts>(listen.note)) {
   is_loopback(listen.address);  // throws for what is no address
   if (listen.trust.any()) parts_->trust.emplace(make_server_trust(listen.trust, parts_->audit));
   parts_->service =
@@ -90,19 +100,25 @@ ShardServer::ShardServer(data::ShardCalls& calls, const ClusterListen& listen) :
   builder.SetMaxSendMessageSize(kMostShardReplyBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostShardMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  if (parts_->trust) limit_strangers(builder);
   int port = 0;
-  builder.AddListeningPort(listen.address,
-                           parts_->trust ? parts_->trust->credentials : grpc::InsecureServerCredentials(), &port);
+  if (parts_->trust) {
+    limit_strangers(builder);
+    parts_->gate.emplace(builder, listen.address, *parts_->trust, parts_->audit);
+  } else {
+    builder.AddListeningPort(listen.address, grpc::InsecureServerCredentials(), &port);
+  }
   builder.RegisterService(parts_->service.get());
   parts_->server = builder.BuildAndStart();
-  if (!parts_->server || port == 0)
+  if (!parts_->server || (port == 0 && !parts_->gate))
     throw Error(ErrorKind::kIo, "cannot listen for hosts that want data", listen.address,
                 "Is it an address of this machine, and is the port free?");
-  address_ = fmt::format("{}:{}", listen.address.substr(0, listen.address.rfind(':')), port);
+  address_ = parts_->gate ? parts_->gate->address()
+                          : fmt::format("{}:{}", listen.address.substr(0, listen.address.rfind(':')), port);
+  if (parts_->gate) parts_->gate->open();
 }
 
 ShardServer::~ShardServer() {
+  parts_->gate.reset();
   parts_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   parts_->server->Wait();
 }

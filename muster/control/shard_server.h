@@ -1,8 +1,9 @@
 // ShardServer: a host that has packed shards gives them to the job's other hosts (proto/shards.proto, ShardHost).
 //
 // Who may call is the trust's to say, as with ClusterServer: a call needs an agent's or a coordinator's certificate or
-// token. Without trust whoever reaches the address can read the data of the job, and nothing else of this host.
-// Requests have at most 128 KiB, metadata 4 KiB, replies 80 MiB; 64 calls are answered at a time.
+// token, the gate and the audit are the same. Without trust whoever reaches the address can read the data of the job,
+// and nothing else of this host. Requests have at most 128 KiB, metadata 4 KiB, replies 80 MiB; 64 calls are answered
+// at a time.
 #pragma once
 
 #include <memory>

@@ -27,11 +27,6 @@ constexpr std::chrono::milliseconds kVerdictPoll{50};
 
 constexpr int kMistake = 2;  // exit code of workers
 
-// Whether the same attempt to join may succeed later.
-bool may_join_later(const Error& error) {
-  return error.retryable() || error.kind() == ErrorKind::kResource;
-}
-
 // First the signal that lets workers write a checkpoint, then the one that does not.
 int signal_since(Clock::Instant since, const AgentView& view) {
   return view.now - since > view.grace ? SIGKILL : SIGTERM;
@@ -191,7 +186,8 @@ int Agent::run(const Audience& audience) {
     HostService::Line line{calls_, [&reporter] { return reporter.host(); }, options_.coordinator, {}};
     line.cluster = [&reporter, cluster = welcome->cluster, interface, listen = options_.coordinator,
                     arguments = welcome->arguments] {
-      return control::LedCluster{cluster, reporter.term(), listen, reporter.relay(), interface, arguments};
+      return control::LedCluster{cluster,   reporter.term(), listen,           reporter.relay(),
+                                 interface, arguments,       reporter.agreed()};
     };
     service.emplace(*job, std::move(line), options_.tell, clock_);
     options_.tell(fmt::format("joined {} as host {}, with {} worker{}", welcome->run, welcome->host, job->most_workers,
@@ -201,6 +197,7 @@ int Agent::run(const Audience& audience) {
       data.emplace(reporter, HostDataOptions{.data = *job->data,
                                              .interface = interface,
                                              .call_trust = options_.trust,
+                                             .coordinator = options_.coordinator,
                                              .may_serve = !options_.trust.any(),
                                              .tell = options_.tell});
     std::optional<HostServers> servers;

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 namespace muster::coordinator {
 namespace {
 
@@ -34,10 +32,11 @@ void AskedChanges::check(const std::string& assignment) const {
 }
 
 void AskedChanges::keep_numbers() {
-  const std::size_t recorded = record_.changes().size();
-  for (const control::Change& change : training_->asked(run_)) {
-    if (change.number > recorded) record_.change(fmt::format("change-{}", change.number), change.assignment);
-  }
+  const std::vector<control::Change> known = record_.changes();
+  const std::uint64_t recorded = known.empty() ? 0 : known.back().number;
+  // By their own numbers: a host that has come late was told of the newest only.
+  for (const control::Change& change : training_->asked(run_))
+    if (change.number > recorded) record_.keep_change(change);
 }
 
 void AskedChanges::tell() {

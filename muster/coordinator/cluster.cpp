@@ -42,6 +42,8 @@ Cluster::Cluster(ClusterOptions options, const Clock& clock)
       identity_(options_.welcome.cluster.empty() ? control::random_hex(16) : options_.welcome.cluster),
       life_(control::life_of(identity_, options_.welcome.term, control::random_hex(8))) {
   next_number_ = first_number(options_.welcome.term);
+  for (const auto& [key, value] : options_.agreed)
+    values_.set(key, value);
   // Of one that takes over: until it is known who was there before.
   if (options_.welcome.term > 1) expected_ = std::numeric_limits<std::size_t>::max();
   orders_.workers = options_.workers;
@@ -139,6 +141,8 @@ Cluster::Words Cluster::look() {
   view.least = options_.least;
   view.lanes = options_.lanes;
   view.finishing = finishing_;
+  view.stopping = orders_.stop;
+  view.earlier = earlier_;
   view.present = present_;
   view.broken = broken_;
   for (const Host& host : hosts_)
@@ -183,6 +187,12 @@ control::Welcome Cluster::join(const control::HostCard& card) {
     throw Error(ErrorKind::kMismatch,
                 fmt::format("host {} has Muster {}, the coordinator {}", card.name, card.version, version()), {},
                 "Use the same version on all hosts.");
+  // Its workers may stand elsewhere than this job does, and its generations count for nothing here.
+  if (!card.cluster.empty() && card.cluster != identity_)
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("the coordinator was started anew, and the workers of host {} belong to the one before", card.name),
+        {}, "Start the agent again: the job goes on from what the new coordinator has.");
   if (card.begun > kMostBegun)
     throw Error(ErrorKind::kInvalidInput, fmt::format("generation {} makes no sense", card.begun));
   control::Welcome welcome = options_.welcome;
@@ -200,7 +210,7 @@ control::Welcome Cluster::join(const control::HostCard& card) {
                   fmt::format("the job has all its hosts: {} of {}", hosts_.size(), options_.most), {},
                   "Raise parallel.hosts, or wait until one has left.");
     // Generations of a coordinator before this one: nobody may meet one of its numbers again.
-    present_.number = std::max(present_.number, card.begun);
+    if (card.cluster == identity_) earlier_ = std::max(earlier_, card.begun);
     Host host;
     host.view.number = welcome.host = next_number_++;
     host.view.name = card.name;
@@ -247,7 +257,7 @@ control::Orders Cluster::report(const control::HostReport& report, std::uint64_t
   if (report.sequence > host.sequence) {
     host.sequence = report.sequence;
     host.step = report.step;
-    host.begun = report.begun;
+    host.view.begun = report.begun;
     const bool changed = host.view.wanted != report.wanted || host.view.ends != report.ends;
     host.view.wanted = report.wanted;
     host.view.fixed = report.fixed;
@@ -272,7 +282,8 @@ void Cluster::store_set(std::uint64_t host, std::string_view key, std::string_vi
   const MutexLock lock(mutex_);
   find(host);
   values_.set(key, value);
-  if (key == control::kOtherDataKey && present_.hosts.empty()) refusal_ = control::refusal_of(std::string(value));
+  const bool begun = present_.number != 0 || earlier_ != 0;
+  if (key == control::kOtherDataKey && !begun) refusal_ = control::refusal_of(std::string(value));
   if (present_.number == 0 || key != control::broken_key(present_.number) || broken_) return;
   broken_ = clock_.now();
 }
@@ -334,7 +345,7 @@ control::Change Cluster::host_set(std::uint64_t host, const std::string& request
 
 void Cluster::expect(const control::JobGeneration& adopted) {
   const MutexLock lock(mutex_);
-  present_.number = std::max(present_.number, adopted.number);
+  earlier_ = std::max(earlier_, adopted.number);
   expected_ = adopted.hosts.size();
   began_ = clock_.now();
 }
@@ -413,7 +424,10 @@ std::optional<Error> Cluster::refusal() const {
 
 control::JobGeneration Cluster::generation() const {
   const MutexLock lock(mutex_);
-  return present_;
+  control::JobGeneration newest = present_;
+  // What people are shown never goes back.
+  if (newest.number == 0) newest.number = earlier_;
+  return newest;
 }
 
 }  // namespace muster::coordinator

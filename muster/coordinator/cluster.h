@@ -2,7 +2,8 @@
 // numbers, decides who trains (control/hosts.h) many times a second, and keeps the store that all workers share.
 //
 // Nothing here is durable: a coordinator that comes after this one, with the same identity and a higher term, makes the
-// agents join again, and goes on above every generation that one of them has begun.
+// agents join again, and goes on above every generation that one of them has begun. What workers have agreed on it
+// has from its record, and from the agents.
 // Thread safety: every method from any thread.
 #pragma once
 
@@ -32,6 +33,8 @@ struct ClusterOptions {
   std::chrono::nanoseconds patience = std::chrono::seconds(5);  // for a host that is silent
   int workers = 1;                                              // wanted on each host at first
   control::Welcome welcome{};  // but for the number, the patience, and, where it has none, the identity of the job
+  // Of one that takes over: what the workers have agreed on before. Who comes later has to have the same.
+  control::AgreedValues agreed{};
   control::ControlCalls* commands = nullptr;  // who takes those of hosts; null: nobody. Outlives it
   // What happened, for people; and what only the log has to have. From any thread.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
@@ -85,6 +88,8 @@ class Cluster final : public control::ClusterCalls {
   // Why the job cannot begin: its hosts have different data. Nothing: it can, or has.
   std::optional<Error> refusal() const;
 
+  // What the workers have agreed on, for whoever takes over.
+  control::AgreedValues agreed() const { return values_.agreed(); }
   std::vector<control::HostStatus> hosts() const;
   // The newest; number 0: none was made.
   control::JobGeneration generation() const;
@@ -94,7 +99,6 @@ class Cluster final : public control::ClusterCalls {
     control::HostView view;
     std::uint64_t sequence = 0;  // of the newest report
     std::uint64_t step = 0;
-    std::uint64_t begun = 0;
     std::string data{};  // where it gives data to others
     // What its folder is to the run, the newest checkpoint there, what is wrong (control::HostReport).
     std::string place{};
@@ -131,7 +135,8 @@ class Cluster final : public control::ClusterCalls {
   mutable Mutex mutex_;
   Condition changed_;  // of hosts, or of orders
   std::vector<Host> hosts_ MUSTER_GUARDED_BY(mutex_);
-  control::JobGeneration present_ MUSTER_GUARDED_BY(mutex_);
+  control::JobGeneration present_ MUSTER_GUARDED_BY(mutex_);  // number 0: none was made here
+  std::uint64_t earlier_ MUSTER_GUARDED_BY(mutex_) = 0;       // the newest one of coordinators before
   control::Orders orders_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t next_number_ MUSTER_GUARDED_BY(mutex_) = control::kFirstHost;
   std::size_t expected_ MUSTER_GUARDED_BY(mutex_) = 0;  // hosts that may come back; 0: nobody is waited for any more

@@ -95,7 +95,7 @@ std::unique_ptr<LedHosts> Coordinator::lead() {
   auto led = std::make_unique<LedHosts>(
       job_, service_.commands(), [this](const std::string& line) { note(line); },
       [this](const std::string& line) { service_.note(line); }, clock_);
-  service_.lead(led->standing());
+  service_.lead_with([hosts = led.get()] { return hosts->standing(); });
   service_.describe_with([hosts = led.get()](control::JobStatus& status) { hosts->describe(status); });
   service_.ask_others_with([hosts = led.get()](const std::vector<control::Change>& changes) { hosts->ask(changes); });
   return led;
@@ -139,7 +139,9 @@ int Coordinator::run(const Audience& audience) {
     return code;
   } catch (const Error& error) {
     end_hosts(error.message());
-    service_.end(control::JobPhase::kFailed, error.message());
+    // What another one has taken over goes on.
+    const bool goes_on = led && led->superseded() != 0;
+    service_.end(goes_on ? control::JobPhase::kStopped : control::JobPhase::kFailed, error.message());
     const bool ours = job_.training->ours();
     if (error.kind() != ErrorKind::kPeerLost || (ours && !error.remedy().empty())) throw;
     throw Error(error.kind(), error.message(), error.where(), remedy(ours));

@@ -26,6 +26,13 @@
 namespace muster::coordinator {
 namespace {
 
+// "first" of "first:7400,second:7400".
+std::string first_host(const std::string& addresses) {
+  const std::string address = addresses.substr(0, addresses.find(','));
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
 // For workers of a host that has the shards: they read these themselves, and have to know what they are.
 class OwnShards final : public data::PieceDoor {
  public:
@@ -44,8 +51,8 @@ class OwnShards final : public data::PieceDoor {
 // The hosts that give data, by what the coordinator says; a connection to each is kept.
 class DataHosts {
  public:
-  DataHosts(const HostReporter& reporter, control::TrustOptions trust)
-      : reporter_(reporter), trust_(std::move(trust)) {}
+  DataHosts(const HostReporter& reporter, control::TrustOptions trust, std::string known_as)
+      : reporter_(reporter), trust_(std::move(trust)), known_as_(std::move(known_as)) {}
 
   std::vector<data::ShardSource> sources() {
     const std::vector<control::DataHost> hosts = reporter_.orders().data;
@@ -56,7 +63,7 @@ class DataHosts {
     });
     for (const control::DataHost& host : hosts) {
       std::shared_ptr<data::ShardCalls>& client = clients_[host.address];
-      if (!client) client = control::make_shard_client({host.address, trust_});
+      if (!client) client = control::make_shard_client({host.address, trust_}, known_as_);
       made.push_back({fmt::format("host {} ({}) at {}", host.name, host.host, host.address), client});
     }
     return made;
@@ -65,6 +72,7 @@ class DataHosts {
  private:
   const HostReporter& reporter_;
   const control::TrustOptions trust_;
+  const std::string known_as_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<data::ShardCalls>> clients_ MUSTER_GUARDED_BY(mutex_);  // by address
 };
@@ -88,15 +96,15 @@ HostData::HostData(HostReporter& reporter, HostDataOptions options) : parts_(std
     parts_->files.emplace(options.data.folder);
     parts_->own.emplace(*parts_->files);
     if (options.may_serve) {
-      parts_->server.emplace(
-          *parts_->files, control::ClusterListen{address_for_others(options.interface) + ":0", options.listen_trust});
+      parts_->server.emplace(*parts_->files, control::ClusterListen{address_for_others(options.interface) + ":0",
+                                                                    options.listen_trust, options.note});
       options.tell(fmt::format("giving data to hosts that have none, at {}", parts_->server->address()));
     }
     if (!options.may_serve)
       options.tell("this host has the data, and cannot give it to others: that needs a coordinator's certificate");
     parts_->door.emplace(*parts_->own, reporter.folder());
   } else {
-    parts_->hosts.emplace(reporter, options.call_trust);
+    parts_->hosts.emplace(reporter, options.call_trust, first_host(options.coordinator));
     data::DepotOptions depot;
     depot.cache = std::filesystem::absolute(options.data.cache);
     depot.cache_bytes = options.data.cache_bytes;

@@ -22,8 +22,10 @@ struct HostDataOptions {
   std::string interface {};              // to the other hosts; empty: loopback
   control::TrustOptions listen_trust{};  // of who gives
   control::TrustOptions call_trust{};    // of who gets
+  std::string coordinator{};             // HOST:PORT by which its certificate is known, where a token is the trust
   bool may_serve = true;                 // false: this host has no certificate by which others could trust it
   std::function<void(const std::string&)> tell = [](const std::string&) {};
+  std::function<void(const std::string&)> note = [](const std::string&) {};  // the audit; from any thread
 };
 
 class HostData {

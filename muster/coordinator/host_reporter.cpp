@@ -24,6 +24,10 @@ const control::JobHost* find_host(const control::JobGeneration& generation, std:
 
 }  // namespace
 
+bool may_join_later(const Error& error) {
+  return error.retryable() || error.kind() == ErrorKind::kResource || error.kind() == ErrorKind::kNotFound;
+}
+
 // On the supervisor's thread.
 class HostReporter::Gate final : public launch::GenerationGate {
  public:
@@ -45,13 +49,14 @@ class HostReporter::Gate final : public launch::GenerationGate {
     // What does not fit any more was decided before the coordinator heard of what has happened here.
     if (own == nullptr || !wanted.fits(own->members)) return std::nullopt;
     next_ = *newest;
+    self_ = own->number;
     return own->members;
   }
 
   bool prepare(std::uint64_t generation, comm::Store& store) override {
     try {
       store.set(control::hosts_key(generation), next_.to_text());
-      store.set(control::own_host_key(generation), std::to_string(reporter_.host()));
+      store.set(control::own_host_key(generation), std::to_string(self_));
       return true;
     } catch (const Error& error) {
       // Left by an agent that died before it could begin it.
@@ -64,7 +69,7 @@ class HostReporter::Gate final : public launch::GenerationGate {
     HostReporter& to = reporter_;
     const MutexLock lock(to.mutex_);
     to.report_.begun = next_.number;
-    const control::JobHost* const own = find_host(next_, to.report_.host);
+    const control::JobHost* const own = find_host(next_, self_);
     to.own_lanes_ = own == nullptr ? 0 : own->last_lane - own->first_lane;
     to.dirty_ = true;
     to.changed_.notify_all();
@@ -92,6 +97,7 @@ class HostReporter::Gate final : public launch::GenerationGate {
  private:
   HostReporter& reporter_;
   control::JobGeneration next_;  // that admit() has let through
+  std::uint64_t self_ = 0;       // this host's number in it, which may be given up a moment later
 };
 
 HostReporter::HostReporter(control::ClusterCalls& calls, HostReporterOptions options, const Clock& clock)
@@ -226,6 +232,22 @@ void HostReporter::tell_that_it_ends(std::uint64_t number, int code, const std::
   }
 }
 
+void HostReporter::say_what_was_agreed(std::uint64_t number) {
+  try {
+    for (const auto& [key, value] : agreed())
+      calls_.store_set(number, key, value);
+  } catch (const Error& error) {
+    tell_that_it_ends(number, 1, error.message());
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("another host has joined the new coordinator before this one, and whether it trains with the "
+                    "same cannot be told: {}",
+                    error.message()),
+        {}, "Start the agent again: its workers compare what they have then.");
+  }
+}
+
 void HostReporter::join_again() {
   control::HostCard card = options_.card;
   std::uint64_t before = 0;
@@ -234,24 +256,18 @@ void HostReporter::join_again() {
   {
     const MutexLock lock(mutex_);
     card.begun = report_.begun;
+    card.cluster = cluster_;
     before = report_.host;
     term = term_;
     life = life_;
   }
   try {
     const control::Welcome welcome = calls_.join(card);
-    if (welcome.cluster != cluster_) {
-      tell_that_it_ends(welcome.host, 1, "has workers of a coordinator before this one");
-      throw Error(ErrorKind::kMismatch,
-                  "the coordinator was started anew, and the workers here belong to the one before", {},
-                  "Start the agent again: the job goes on from what the new coordinator has.");
-    }
-    if (welcome.term < term || (welcome.term == term && welcome.life != life)) {
-      tell_that_it_ends(welcome.host, 1, fmt::format("follows the coordinator of term {}", term));
+    if (welcome.term < term || (welcome.term == term && welcome.life != life))
       throw Error(ErrorKind::kPeerLost,
                   fmt::format("the coordinator that answers is of term {}, and another one of term {} is followed",
                               welcome.term, term));
-    }
+    if (welcome.term > term) say_what_was_agreed(welcome.host);
     {
       const MutexLock lock(mutex_);
       report_.host = welcome.host;
@@ -268,8 +284,7 @@ void HostReporter::join_again() {
             : fmt::format("this host was given up as host {}, and has joined again as host {}", before, welcome.host));
   } catch (const Error& error) {
     const MutexLock lock(mutex_);
-    const bool may_pass = error.retryable() || error.kind() == ErrorKind::kResource;
-    if (!may_pass) refused_ = error;
+    if (!may_join_later(error)) refused_ = error;
     if (!silent_since_) silent_since_ = clock_.now();
   }
 }
@@ -334,11 +349,13 @@ control::Orders HostReporter::orders() const {
 std::optional<Error> HostReporter::abandoned() const {
   const MutexLock lock(mutex_);
   if (refused_) return refused_;
-  if (!silent_since_ || clock_.now() - *silent_since_ <= orphan_) return std::nullopt;
-  return Error(ErrorKind::kPeerLost,
-               fmt::format("the coordinator has not answered for {:.0f} s",
-                           std::chrono::duration<double>(clock_.now() - *silent_since_).count()),
-               {}, "Look at its host; start the job again there with --resume, and the agents after it.");
+  // The workers are told to end then: a coordinator that answers after all comes too late.
+  if (abandoned_ || !silent_since_ || clock_.now() - *silent_since_ <= orphan_) return abandoned_;
+  abandoned_.emplace(ErrorKind::kPeerLost,
+                     fmt::format("the coordinator has not answered for {:.0f} s",
+                                 std::chrono::duration<double>(clock_.now() - *silent_since_).count()),
+                     "", "Look at its host; start the job again there with --resume, and the agents after it.");
+  return abandoned_;
 }
 
 void HostReporter::announce_end(const std::string& reason) {

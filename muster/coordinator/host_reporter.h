@@ -33,6 +33,10 @@
 
 namespace muster::coordinator {
 
+// Whether an attempt to join that failed with `error` may succeed later, there or at another address. Not found: the
+// coordinator that answers was replaced.
+bool may_join_later(const Error& error);
+
 struct HostReporterOptions {
   control::HostCard card{};
   // Of a host whose workers are taken over: where they look for the relay (ClusterRelay::address). Empty: a new one.
@@ -67,6 +71,8 @@ class HostReporter {
 
   // ClusterRelay::address.
   const std::string& relay() const { return relay_->address(); }
+  // ClusterRelay::agreed.
+  control::AgreedValues agreed() const { return relay_->agreed(); }
   std::uint64_t host() const;
   bool fixed() const;         // its workers are a group that nobody can join later
   std::string store() const;  // of the host's workers, as the supervisor has said
@@ -93,6 +99,8 @@ class HostReporter {
   void take(std::uint64_t as_host, const control::Orders& orders);
   void failed(std::uint64_t as_host, const Error& error);
   void join_again();
+  // Before anybody else can say it there. Throws kMismatch if somebody has said something else.
+  void say_what_was_agreed(std::uint64_t number);
   // Nobody may be there to hear it.
   void tell_that_it_ends(std::uint64_t number, int code, const std::string& reason);
 
@@ -116,6 +124,7 @@ class HostReporter {
   bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
   std::optional<Clock::Instant> silent_since_ MUSTER_GUARDED_BY(mutex_);  // the coordinator
   std::optional<Error> refused_ MUSTER_GUARDED_BY(mutex_);
+  mutable std::optional<Error> abandoned_ MUSTER_GUARDED_BY(mutex_);  // once it was said
   std::chrono::nanoseconds orphan_ MUSTER_GUARDED_BY(mutex_) = std::chrono::seconds(60);
   std::string interface_ MUSTER_GUARDED_BY(mutex_);
   std::string store_ MUSTER_GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 // coordinator, with this host's own workers in the place of the coordinator's.
 #include "muster/coordinator/host_service.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
@@ -24,6 +25,9 @@
 
 namespace muster::coordinator {
 namespace {
+
+// How soon the record follows what nobody reports: another coordinator's term.
+constexpr std::chrono::milliseconds kLookAtLine{250};
 
 // To the coordinator and back. A number that was given up is given anew in a moment: whoever asks may try again.
 template <typename Call>
@@ -76,8 +80,8 @@ struct HostService::State final : control::ControlCalls {
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return stopping || fresh; });
-      if (!std::exchange(fresh, false)) return;
+      changed.wait_for(lock, kLookAtLine, [&] { return stopping || fresh; });
+      if (!std::exchange(fresh, false) && stopping) return;
       const control::JobPhase phase = progress.trains() ? control::JobPhase::kRunning : control::JobPhase::kStarting;
       const News news{progress.report().store,
                       progress.leader().run,
@@ -94,16 +98,31 @@ struct HostService::State final : control::ControlCalls {
     if (given_up || (!server && news.run.empty())) return;
     try {
       if (!server) open(news);
-      if (const control::LedCluster now = line.cluster(); now != cluster) record->put_cluster(cluster = now);
-      pass_on_changes(run, *job.training, news.changes);
+      // Each counts as written when it is: what fails is tried again at the next look.
+      if (const control::LedCluster now = line.cluster(); now != cluster) {
+        record->put_cluster(now);
+        cluster = now;
+      }
+      if (news.changes != changes_passed_on) {
+        pass_on_changes(run, *job.training, news.changes);
+        changes_passed_on = news.changes;
+      }
       control::Membership members = news.membership;
       members.generation += earlier_generations;
-      if (members != membership) record->put_membership(membership = members);
-      if (news.standing.phase != standing.phase) record->put_standing(standing = news.standing);
+      if (members != membership) {
+        record->put_membership(members);
+        membership = members;
+      }
+      if (news.standing.phase != standing.phase) {
+        record->put_standing(news.standing);
+        standing = news.standing;
+      }
+      complaint.clear();
     } catch (const Error& error) {
       given_up = !server;
-      tell(given_up ? fmt::format("commands on this host cannot reach the job: {}", error.what())
-                    : fmt::format("the record of this host: {}", error.what()));
+      const std::string words = given_up ? fmt::format("commands on this host cannot reach the job: {}", error.what())
+                                         : fmt::format("the record of this host: {}", error.what());
+      if (std::exchange(complaint, words) != words) tell(words);
     }
   }
 
@@ -158,8 +177,10 @@ struct HostService::State final : control::ControlCalls {
   control::Membership membership;
   control::Standing standing;
   control::LedCluster cluster;
+  std::vector<control::Change> changes_passed_on;
   std::uint64_t earlier_generations = 0;
   bool given_up = false;
+  std::string complaint;  // the last, until all is written
   // guarded by mutex; `run` is read without by the thread, which alone writes it
   std::mutex mutex;
   std::condition_variable changed;

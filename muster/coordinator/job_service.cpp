@@ -43,10 +43,17 @@ struct JobService::State {
       }
       if (to_write) {
         const control::Membership membership = *std::exchange(to_write, std::nullopt);
+        const std::optional<control::LedCluster> led = to_lead;
         const bool begins = progress.trains() && !std::exchange(written_as_running, true);
         const std::uint64_t step = progress.step();
         lock.unlock();
         attempt([&] { record->put_membership(membership); });
+        if (led && led != written_lead) {
+          attempt([&] {
+            record->put_cluster(*led);
+            written_lead = led;
+          });
+        }
         if (begins) attempt([&] { record->put_standing({control::JobPhase::kRunning, {}, step, 0}); });
         lock.lock();
       } else if (stopping) {
@@ -217,6 +224,15 @@ struct JobService::State {
     return status;
   }
 
+  // A record that cannot be read says nothing of others.
+  bool leads() const {
+    try {
+      return record->leads();
+    } catch (const Error&) {
+      return true;
+    }
+  }
+
   // Returns when everything is written.
   void finish_writing() {
     {
@@ -235,6 +251,8 @@ struct JobService::State {
   std::optional<control::JobRecord> record;
   std::optional<AskedChanges> changes;  // once it serves
   std::optional<control::LedCluster> cluster;
+  std::function<control::LedCluster()> standing;    // the same, as it is now
+  std::optional<control::LedCluster> written_lead;  // of the thread that writes
   bool given_up = false;
   bool taken = false;  // the run is another process's
   bool has_trained = false;
@@ -249,6 +267,7 @@ struct JobService::State {
   std::function<void(control::JobStatus&)> describe;
   std::function<void(const std::vector<control::Change>&)> ask_others;
   std::optional<control::Membership> to_write;
+  std::optional<control::LedCluster> to_lead;  // with it
   bool look_for_applied = false;
   bool written_as_running = false;  // in the record
   bool stopping = false;
@@ -304,7 +323,10 @@ void JobService::report(const launch::SupervisorReport& report) {
     }
   }
   if (!state.thread.joinable() || !members_changed) return;
+  std::optional<control::LedCluster> led;
+  if (state.standing) led = state.standing();
   const std::lock_guard lock(state.mutex);
+  state.to_lead = std::move(led);
   state.to_write = state.progress.membership();
   state.to_write->generation += state.earlier_generations;
   state.changed.notify_all();
@@ -338,6 +360,11 @@ void JobService::lead(const control::LedCluster& cluster) {
   if (state_->record) state_->record->put_cluster(cluster);
 }
 
+void JobService::lead_with(std::function<control::LedCluster()> standing) {
+  lead(standing());
+  state_->standing = std::move(standing);
+}
+
 control::ControlCalls& JobService::commands() {
   return state_->commands;
 }
@@ -363,8 +390,9 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
   state.log.note(
       fmt::format("the job has {} after step {}{}{}", to_string(phase), step, reason.empty() ? "" : ": ", reason),
       phase == control::JobPhase::kFinished);
-  // A run that could not be loaded is as it was before.
-  if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && state.has_trained)
+  // A run that could not be loaded is as it was before, and one that another has taken over goes on.
+  const bool ours = !state.record || state.leads();
+  if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && state.has_trained && ours)
     state.job.training->write_failure(state.run_folder, step, reason);
   if (!state.record || state.given_up) return;
   state.commands.close();

@@ -53,6 +53,8 @@ class JobService {
   void ask_others_with(std::function<void(const std::vector<control::Change>&)> ask);
   // Of a job of several hosts, for whoever takes over: written down as soon as there is a record.
   void lead(const control::LedCluster& cluster);
+  // The same, and again at every change of members; called by the thread of report().
+  void lead_with(std::function<control::LedCluster()> standing);
   // The job's commands for callers of this process. They throw kPeerLost before the run is known, and after end().
   control::ControlCalls& commands();
   // What the leader has told last.

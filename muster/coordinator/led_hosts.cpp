@@ -35,6 +35,7 @@ ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& comm
   if (hosts.taken_over) {
     options.welcome.cluster = hosts.taken_over->identity;
     options.welcome.term = hosts.taken_over->term;
+    options.agreed = hosts.taken_over->agreed;
   }
   // A few reports may be lost before a host is.
   options.welcome.interval = std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(hosts.patience / 10),
@@ -69,7 +70,8 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, T
                                               .interface = job.hosts->interface,
                                               .listen_trust = trust,
                                               .call_trust = trust,
-                                              .tell = tell_});
+                                              .tell = tell_,
+                                              .note = note});
   if (job.servers > 0) {
     ServerDirectorOptions director;
     director.servers = static_cast<std::uint32_t>(job.servers);
@@ -117,6 +119,7 @@ control::LedCluster LedHosts::standing() const {
   standing.relay = reporter_->relay();
   standing.interface = hosts_.interface;
   standing.arguments = hosts_.arguments;
+  standing.agreed = cluster_.agreed();
   return standing;
 }
 

@@ -183,6 +183,14 @@ TEST_F(HostsCommandsTest, AJobWhoseCoordinatorsHostIsLostIsTakenOverOnAnotherHos
   const Finished where = on(1, {"attach", "far", "--insecure"});
   EXPECT_EQ(where.exit_code, 2);
   EXPECT_THAT(where.err, HasSubstr("--listen"));
+  // Nobody is ended by words that do not count.
+  const std::vector<pid_t> living = (*hosts_)[1].processes();
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"attach", "far", "--listen", address(1), "--certs", "/nowhere"},
+        {"attach", "far", "--listen", address(1)},
+        {"attach", "far", "--listen", address(2), "--insecure"}})
+    EXPECT_EQ(on(1, wrong).exit_code, wrong.back() == "--insecure" ? 1 : 2);
+  EXPECT_THAT((*hosts_)[1].processes(), ::testing::UnorderedElementsAreArray(living));
   HostProgram next = attach(1);
   wait_for(2, 2, 2);
   const Finished end = next.wait(kLongest);
@@ -192,6 +200,24 @@ TEST_F(HostsCommandsTest, AJobWhoseCoordinatorsHostIsLostIsTakenOverOnAnotherHos
   const Json made = end_of(1).is_null() ? end_of(2) : end_of(1);
   EXPECT_EQ(made.at("weights"), expected.at("weights")) << end.err;
   EXPECT_EQ(made.at("step"), expected.at("step"));
+}
+
+TEST_F(HostsCommandsTest, AHostThatWasGivenUpDoesNotOverthrowACoordinatorThatAnswers) {
+  prepare(3, {"job.epochs=100000"});
+  HostProgram first = train("2");
+  HostProgram second = agent(1, address());
+  wait_for(1, 2);
+  HostProgram third = agent(2, address());
+  (*hosts_)[1].freeze();
+  wait_for(2, 2);  // the third has its place
+  (*hosts_)[1].thaw();
+  wait_until_alone(1);
+  const Finished refused = on(1, {"attach", "far", "--listen", address(1), "--insecure"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("its coordinator answers"));
+  wait_for(2, 2);
+  on(2, {"stop", "far"});
+  EXPECT_EQ(first.wait().exit_code, 128 + SIGTERM) << first.err();
 }
 
 TEST_F(HostsCommandsTest, ACoordinatorThatWakesUpAfterAnotherTookOverEnds) {

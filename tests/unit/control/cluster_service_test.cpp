@@ -19,6 +19,7 @@
 #include "muster/control/cluster_server.h"
 #include "muster/control/cluster_store.h"
 #include "muster/control/cluster_values.h"
+#include "muster/control/take_over_checks.h"
 #include "muster/control/trust_files.h"
 #include "muster/control/wire.h"
 #include "support/errors.h"
@@ -177,11 +178,52 @@ TEST(AnyCoordinatorTest, TurnsToTheNextWhenOneIsAwayOrOvertaken) {
   played[2]->fail_with(Error(ErrorKind::kPeerLost, "away"));
   expect_error(ErrorKind::kPeerLost, "", answers);
   played[0]->fail_with(std::nullopt);
+  played[0]->welcome_.host = 44;
   EXPECT_EQ(any.join({}).term, 1U) << "one that was overtaken and does not know";
+  EXPECT_EQ(played[0]->host_, 44U) << "it hears that nobody stays; the number may be somebody else's with the others";
+  EXPECT_EQ(played[0]->code_, 1);
   played[1]->fail_with(std::nullopt);
   played[1]->welcome_.term = 6;
   EXPECT_EQ(any.join({}).term, 6U) << "so the next one is asked";
   EXPECT_EQ(answers(), 1);
+}
+
+// Who was replaced, or is ending, says nothing of the one at the next address.
+TEST(AnyCoordinatorTest, AsksAllBeforeItIsRefused) {
+  for (const ErrorKind kind : {ErrorKind::kNotFound, ErrorKind::kUnsupported}) {
+    std::vector<PlayedCoordinator*> played;
+    std::vector<std::unique_ptr<ClusterCalls>> all;
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      auto one = std::make_unique<PlayedCoordinator>();
+      one->welcome_.host = i;
+      played.push_back(one.get());
+      all.push_back(std::move(one));
+    }
+    AnyCoordinator any(std::move(all));
+    played[0]->fail_with(Error(kind, "not here"));
+    EXPECT_EQ(any.join({}).host, 1U);
+    played[1]->fail_with(Error(ErrorKind::kPeerLost, "away"));
+    expect_error(ErrorKind::kPeerLost, "away", [&] { any.report({}, 0, 0ms); });
+    expect_error(kind, "not here", [&] { any.join({}); });
+    played[1]->fail_with(Error(ErrorKind::kUnsupported, "nor here"));
+    expect_error(ErrorKind::kUnsupported, "here", [&] { any.join({}); });
+    played[1]->fail_with(std::nullopt);
+    EXPECT_EQ(any.join({}).host, 1U);
+  }
+}
+
+TEST_F(ClusterService, ACoordinatorThatRefusesAnswersAllTheSame) {
+  played_.identity_ = "job";
+  EXPECT_TRUE(coordinator_answers({server_.address()}, Deadline::after(20s)));
+  EXPECT_EQ(played_.met_, "") << "it is told of nobody";
+  EXPECT_FALSE(coordinator_answers({"127.0.0.1:1"}, Deadline::after(300ms)));
+}
+
+TEST_F(ClusterService, WhoCannotListenHearsOfItBeforehand) {
+  expect_error(ErrorKind::kIo, server_.address(), [&] { require_can_listen({server_.address()}); });
+  expect_error(ErrorKind::kInvalidInput, "nowhere", [] { require_can_listen({"nowhere"}); });
+  EXPECT_THROW(require_can_listen({"127.0.0.1:0", {.certs = "/nowhere"}}), Error);
+  require_can_listen({"127.0.0.1:0"});
 }
 
 TEST_F(ClusterService, CarriesCommandsOfThePeopleOnAHost) {
@@ -207,7 +249,7 @@ TEST_F(ClusterService, CarriesCommandsOfThePeopleOnAHost) {
 TEST_F(ClusterService, CarriesEveryFieldBothWays) {
   played_.welcome_ = {
       7, std::string("job text \0 with a zero", 21), "a program", {"--verify", "0.5"}, "digits", "life", 123ms, 4567ms};
-  const HostCard card{"1.2", "b", 4, 8, 99};
+  const HostCard card{"1.2", "b", 4, 8, 99, "life"};
   EXPECT_EQ(client_.join(card), played_.welcome_);
   EXPECT_EQ(played_.card_, card);
   JobGeneration generation{3, 8, {{1, "a", 1, 0, 5}, {7, "b", 6, 5, 8}}};

@@ -31,6 +31,8 @@ HostsView at_work() {
   for (HostView& host : view.hosts)
     host.wanted = 1;
   view.present = *decide_hosts(view).next;
+  for (HostView& host : view.hosts)
+    host.begun = view.present.number;
   return view;
 }
 
@@ -157,6 +159,34 @@ TEST(DecideHosts, WhoeverCouldNotLookJudgesNobody) {
   EXPECT_THAT(decide_hosts(view).lost, IsEmpty());
   view.watched_since = view.now - 6s;
   EXPECT_THAT(decide_hosts(view).lost, SizeIs(2));
+}
+
+// Its agent reports, and whatever begins generations there hangs: the others wait for its workers.
+TEST(DecideHosts, AHostThatDoesNotBeginTheGenerationThatItWasGivenIsLost) {
+  HostsView view = at_work();
+  view.hosts[1].begun = 0;
+  const auto pass = [&](std::chrono::nanoseconds time) {
+    view.now += time;
+    for (HostView& host : view.hosts)
+      host.heard = view.now;
+  };
+  pass(2 * view.patience);
+  EXPECT_THAT(decide_hosts(view).lost, IsEmpty());
+  pass(1ms);
+  const HostsDecision decision = decide_hosts(view);
+  ASSERT_THAT(decision.lost, SizeIs(1));
+  EXPECT_EQ(decision.lost[0].number, 2U);
+  EXPECT_EQ(decision.lost[0].reason, "has not begun generation 1 for 10.0 s, and reports all the same");
+  ASSERT_TRUE(decision.next);
+  EXPECT_THAT(decision.next->hosts, SizeIs(1));
+  view.watched_since = view.now - 1s;
+  EXPECT_THAT(decide_hosts(view).lost, IsEmpty()) << "whoever could not look judges nobody";
+  view.watched_since = {};
+  view.finishing = true;
+  EXPECT_THAT(decide_hosts(view).lost, IsEmpty()) << "those who are left when the job is done need none";
+  view.finishing = false;
+  view.present.hosts.pop_back();
+  EXPECT_THAT(decide_hosts(view).lost, IsEmpty()) << "it was given none";
 }
 
 TEST(DecideHosts, AHostThatSaysThatItEndsIsNotWaitedFor) {

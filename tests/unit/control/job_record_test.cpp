@@ -70,7 +70,8 @@ TEST_F(JobRecordTest, WhatTheLeaderWritesOthersRead) {
 TEST_F(JobRecordTest, WhatIsKnownOfOtherHostsIsForTheNextCoordinatorAndNotForTheNextLifeOfTheRun) {
   const auto record = led();
   EXPECT_EQ(record->cluster(), std::nullopt);
-  const LedCluster cluster{"job", 3, "10.0.0.1:7400", "unix-abstract:name,/token", "eth0", {"--quiet"}};
+  const LedCluster cluster{
+      "job", 3, "10.0.0.1:7400", "unix-abstract:name,/token", "eth0", {"--quiet"}, {{"agreement/files", "{}"}}};
   record->put_cluster(cluster);
   EXPECT_EQ(record->cluster(), cluster);
   EXPECT_EQ(record->served_in(), "");

@@ -92,6 +92,48 @@ TEST_F(ShardServiceTest, WhoIsNoAgentOfTheJobsAuthorityGetsNothing) {
   });
 }
 
+// The port for data is at another address than the one that hosts joined by, which the certificate names.
+TEST_F(ShardServiceTest, WithATokenTheCertificateIsThatOfTheAddressThatWasJoined) {
+  const testing::TemporaryFolder folder;
+  CertificateTerms terms{.hosts = {"one"}};
+  terms.now = std::chrono::system_clock::now();
+  create_certificates(folder / "certs", terms);
+  create_tokens(folder / "tokens");
+  const ShardServer server(shards_, {.address = "127.0.0.1:0",
+                                     .trust = {.tls_certificate = folder / "certs/coordinator/cert.crt",
+                                               .tls_key = folder / "certs/coordinator/cert.key",
+                                               .token = folder / "tokens/tokens"}});
+  const ClusterTarget target{server.address(),
+                             {.tls_authority = folder / "certs/ca.crt", .token = folder / "tokens/agent.token"}};
+  EXPECT_EQ(make_shard_client(target, "coordinator.muster")->catalog(soon()), kCatalog);
+  EXPECT_THROW(make_shard_client(target, "elsewhere.example")->catalog(soon()), Error);
+}
+
+TEST_F(ShardServiceTest, ARefusalIsInTheAuditAndWhoSaysNothingDoesNotStayConnected) {
+  const testing::TemporaryFolder folder;
+  CertificateTerms terms{.hosts = {"one"}};
+  terms.now = std::chrono::system_clock::now();
+  create_certificates(folder / "certs", terms);
+  Mutex mutex;
+  std::string noted;
+  const ShardServer server(shards_, {.address = "127.0.0.1:0",
+                                     .trust = {.certs = folder / "certs/coordinator"},
+                                     .note = [&](const std::string& line) {
+                                       const MutexLock lock(mutex);
+                                       noted += line + "\n";
+                                     }});
+  const auto has = [&](const std::string& words) {
+    const MutexLock lock(mutex);
+    return noted.find(words) != std::string::npos;
+  };
+  const auto reader = make_shard_client({.address = server.address(), .trust = {.certs = folder / "certs/reader"}});
+  EXPECT_THROW(reader->catalog(soon()), Error);
+  EXPECT_TRUE(testing::eventually([&] { return has("refused Catalog by reader"); })) << noted;
+  // The gate before the port: whoever does not speak TLS never reaches the library behind it.
+  EXPECT_THROW(make_shard_client({.address = server.address()})->catalog(soon()), Error);
+  EXPECT_TRUE(testing::eventually([&] { return has("TLS"); })) << noted;
+}
+
 TEST(ShardWire, RepliesThatAreNotWhatTheySayAreRefused) {
   v1::ReadShardReply reply;
   to_wire(std::vector<std::byte>(10, std::byte{3}), reply);

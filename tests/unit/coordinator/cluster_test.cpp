@@ -168,6 +168,23 @@ TEST_F(ClusterTest, ACoordinatorThatWasStoppedItselfGivesNobodyUp) {
   report(2, 1);
 }
 
+TEST_F(ClusterTest, AHostThatDoesNotBeginItsGenerationIsGivenUpHoweverOftenItIsHeardOf) {
+  join("a");
+  join("b");
+  report(1, 1);
+  report(2, 1);
+  generation(1);
+  for (int look = 0; look < 60 && cluster_->generation().number == 1; ++look) {
+    clock_.advance(400ms);
+    cluster_->report({.host = 1, .sequence = ++sequence_, .wanted = 1, .begun = 1}, 0, 0ms);
+    report(2, 1);
+    // sleeps: the cluster has to look in between
+    std::this_thread::sleep_for(60ms);
+  }
+  EXPECT_THAT(generation(2).hosts, ElementsAre(JobHost{1, "a", 1, 0, 8}));
+  EXPECT_THAT(told(), Contains(HasSubstr("host b (2) has not begun generation 1")));
+}
+
 TEST_F(ClusterTest, WhoEndsIsNotWaitedForAndWhoIsThroughIsNotMissed) {
   join("a");
   join("b");
@@ -247,8 +264,9 @@ TEST_F(ClusterTest, ABrokenConnectionBetweenHostsThatLiveMakesAGeneration) {
 }
 
 TEST_F(ClusterTest, GoesOnAboveTheGenerationsOfACoordinatorBefore) {
-  cluster_->join({.version = version(), .name = "a", .begun = 41});
-  cluster_->join({.version = version(), .name = "b", .begun = 17});
+  const std::string job = cluster_->job_identity();
+  cluster_->join({.version = version(), .name = "a", .begun = 41, .cluster = job});
+  cluster_->join({.version = version(), .name = "b", .begun = 17, .cluster = job});
   report(1, 1);
   report(2, 1);
   EXPECT_TRUE(testing::eventually([&] { return cluster_->generation().hosts.size() == 2; }));
@@ -447,7 +465,7 @@ TEST_F(ClusterTest, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheir
   Cluster third(options, clock_);
   EXPECT_THAT(third.identity(), ::testing::StartsWith("job.3."));
   const auto join_third = [&](const std::string& name, std::uint64_t begun) {
-    return third.join({.version = version(), .name = name, .begun = begun}).host;
+    return third.join({.version = version(), .name = name, .begun = begun, .cluster = "job"}).host;
   };
   EXPECT_EQ(join_third("b", 41), 200'001U);
   third.report({.host = 200'001, .sequence = 1, .wanted = 1}, 0, 0ms);
@@ -470,7 +488,7 @@ TEST_F(ClusterTest, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheir
   Cluster fourth(options, clock_);
   fourth.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 8}}});
   for (const char* name : {"a", "b"}) {
-    const std::uint64_t host = fourth.join({.version = version(), .name = name, .begun = 42}).host;
+    const std::uint64_t host = fourth.join({.version = version(), .name = name, .begun = 42, .cluster = "job"}).host;
     fourth.report({.host = host, .sequence = 1, .wanted = 1}, 0, 0ms);
   }
   EXPECT_TRUE(testing::eventually([&] { return fourth.generation().hosts.size() == 2; }));

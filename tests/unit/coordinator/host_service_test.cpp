@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/json.h"
 #include "muster/base/mutex.h"
 #include "muster/base/process.h"
@@ -204,6 +205,36 @@ TEST_F(HostServiceTest, ChangesAreLeftForTheWorkersAndNoneIsForgotten) {
   ASSERT_TRUE(testing::eventually([&] { return training_->asked(run()).size() == 3; }));
   EXPECT_EQ(training_->asked(run())[0].assignment, "optimizer.lr=0.1");
   EXPECT_EQ(training_->times(), 2);
+}
+
+// Whoever takes over here needs a term above all that there were, and what the workers have agreed on.
+TEST_F(HostServiceTest, TheRecordFollowsTheCoordinatorsTermAlsoAfterAWriteThatFailed) {
+  Mutex mutex;
+  control::LedCluster cluster{"job", 1, "127.0.0.1:7400", "relay", "", {}};
+  service_.reset();
+  HostService::Line line{played_, [] { return std::uint64_t{5}; }, "10.0.0.1:7400"};
+  line.cluster = [&] {
+    const MutexLock lock(mutex);
+    return cluster;
+  };
+  service_.emplace(job_, std::move(line), [this](const std::string& text) {
+    const MutexLock lock(mutex_);
+    told_ += text + "\n";
+  });
+  train();
+  const control::JobRecord record(control::make_sqlite_store(control::store_file(control::host_folder(run()))));
+  EXPECT_EQ(record.cluster(), cluster);
+  arm_failpoints("control.store.before_commit=error@call=0");
+  {
+    const MutexLock lock(mutex);
+    cluster.term = 2;
+    cluster.agreed = {{"agreement/files", "these"}};
+  }
+  EXPECT_TRUE(testing::eventually([&] { return record.cluster()->term == 2; })) << told();
+  disarm_failpoints();
+  EXPECT_EQ(record.cluster(), cluster);
+  service_->end(JobPhase::kStopped, "");
+  service_.reset();
 }
 
 TEST_F(HostServiceTest, TheRecordSaysHowItEndedAndAnotherAgentMayTakeItsPlace) {

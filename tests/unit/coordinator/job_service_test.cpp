@@ -121,6 +121,35 @@ TEST_F(JobServiceTest, AFailureIsWrittenIntoTheRunsFolder) {
   EXPECT_THAT(testing::slurp(folder_ / "log.supervisor.txt"), HasSubstr("failed after step 5: the disk is gone"));
 }
 
+TEST_F(JobServiceTest, ARunThatAnotherOneHasTakenOverIsNotMarkedAsFailed) {
+  service_->report(with_note(report(1, 5), run()));
+  control::JobRecord other = record();
+  other.take_over(process_of(::getppid()), /*by_force=*/true);
+  service_->end(JobPhase::kFailed, "another coordinator has taken over");
+  EXPECT_THAT(training_->failures_, IsEmpty());
+  EXPECT_TRUE(other.leads());
+}
+
+TEST_F(JobServiceTest, WhatTheWorkersHaveAgreedOnIsRecordedForWhoTakesOver) {
+  control::LedCluster standing{"job", 1, "127.0.0.1:7400", "relay", "", {}};
+  service_->lead_with([&] { return standing; });
+  service_->report(with_note(report(1, 0), run()));
+  standing.agreed = {{"agreement/files", "these"}};
+  service_->report(with_note(report(2, 5), run()));
+  service_->end(JobPhase::kRunning, "");
+  EXPECT_EQ(record().cluster(), standing);
+}
+
+// Of a host that has come late: it was told of the newest only.
+TEST_F(JobServiceTest, ChangesOfALostRecordKeepTheirNumbers) {
+  training_->asked_ = {{7, "optimizer.lr=0.1", std::nullopt}, {8, "optimizer.lr=0.2", std::nullopt}};
+  service_->report(with_note(report(1, 5), run()));
+  EXPECT_EQ(control::ControlClient(folder_.path()).set("optimizer.lr=0.3", soon()).number, 9U);
+  ASSERT_THAT(training_->asked_, SizeIs(3));
+  EXPECT_EQ(training_->asked_[0].number, 7U);
+  EXPECT_EQ(training_->asked_[2].number, 9U);
+}
+
 TEST_F(JobServiceTest, MembersThatWereThereBeforeTheFolderWasKnownAreRecorded) {
   service_->report(report(1, 0));
   EXPECT_THAT(folder_.names(), IsEmpty());
