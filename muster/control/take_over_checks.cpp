@@ -1,4 +1,5 @@
-// By doing it: a call that every coordinator answers, and a server that answers nobody.
+// By doing it: a call that every coordinator answers, if only by a refusal, and a server at the address itself, which
+// answers nobody and is gone a moment later.
 #include "muster/control/take_over_checks.h"
 
 #include <chrono>
