@@ -19,7 +19,6 @@ namespace muster::trainer {
 namespace {
 
 constexpr const char* kFilesKey = "agreement/files";
-constexpr std::chrono::seconds kWrittenBefore{10};
 constexpr std::size_t kShownDigits = 16;
 constexpr const char* kShardsKey = "data.path";
 constexpr std::chrono::seconds kOpenTime{60};
@@ -104,14 +103,10 @@ DataPrint print_data(const Job& job, const Datasets& sets, const std::shared_ptr
 
 void compare_data(comm::Store& store, const std::string& host, const DataPrint& mine,
                   const std::function<void(const Error&)>& refused) {
-  try {
-    store.set(kFilesKey, to_text(host, mine));
-    return;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMismatch) throw;  // somebody has said it before
-  }
+  const std::optional<std::string> found = set_or_find(store, kFilesKey, to_text(host, mine));
+  if (!found) return;
   const std::string where = fmt::format("\"{}\" in the job's store", kFilesKey);
-  const Json json = parse_json(store.get(kFilesKey, Deadline::after(kWrittenBefore)), where);
+  const Json json = parse_json(*found, where);
   const std::optional<Error> error =
       difference(json_get<std::string>(json, "host", where), print_of(json, where), host, mine);
   if (!error) return;
@@ -128,7 +123,8 @@ void agree_on_data(const strategies::Supervised& supervised, const Job& job, con
                    const std::shared_ptr<data::PieceDoor>& remote) {
   if (!supervised.host) return;
   const std::string self = fmt::format("{} ({})", supervised.host->number, host_name());
-  compare_data(*supervised.host->store, self, print_data(job, sets, remote), [&](const Error& error) {
+  const auto store = comm::with_interruption(supervised.host->store, supervised.interruption);
+  compare_data(*store, self, print_data(job, sets, remote), [&](const Error& error) {
     leave_refusal(*supervised.store, supervised.seat);
     try {
       supervised.host->store->set(control::kOtherDataKey, control::refusal_text(error));

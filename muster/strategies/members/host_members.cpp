@@ -132,19 +132,29 @@ void HostMembers::gather() {
   members_.group = comm::make_group(group);
   std::vector<std::int64_t> since(static_cast<std::size_t>(group.size));
   const auto own = static_cast<std::int64_t>(supervised_->host ? first_of_job_ : first_generation_);
-  members_.group.all_gather(std::span(&own, 1), std::span(since));
+  members_.group.all_gather(std::span(&own, 1), std::span(since), Deadline::after(kStartTimeout));
   members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
   members_.generation = supervised_->host ? members_.job.number : arena_.generation();
 }
 
 void HostMembers::tell_if_broken(const std::string& reason) {
-  if (!supervised_->host || members_.job.number == 0) return;
-  if (arena_.committed().generation != arena_.generation()) return;
+  untold_ = reason;
+  tell_what_is_broken();
+}
+
+void HostMembers::tell_what_is_broken() {
+  if (!untold_) return;
+  if (!supervised_->host || members_.job.number == 0 || arena_.committed().generation != arena_.generation()) {
+    untold_.reset();
+    return;
+  }
   try {
-    supervised_->host->store->set(control::broken_key(members_.job.number), reason);
-  } catch (const Error&) {
+    supervised_->host->store->set(control::broken_key(members_.job.number), *untold_);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kTimeout) return;  // the coordinator is away: once more, a little later
     // Others have said it before, or nobody can be told: then the agent is gone, too.
   }
+  untold_.reset();
 }
 
 void HostMembers::enter_step(std::int64_t step) {
@@ -202,6 +212,7 @@ void HostMembers::enter_next() {
         deadline = Deadline::after(supervised_->patience);
       }
     }
+    tell_what_is_broken();
     // Between hosts nobody trains without the coordinator's word.
     if (arena_.abandoned() && !supervised_->host) decide_on_members();
   }

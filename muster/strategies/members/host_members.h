@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -53,8 +55,10 @@ class HostMembers final : public Membership {
   comm::GroupOptions group_of_host() const;
   // Of the job generation that the arena's one stands for; makes the members' hosts those of it.
   comm::GroupOptions group_of_all_hosts();
-  // Leaves a word for the coordinator if the others were lost and nothing has begun here.
+  // Leaves a word for the coordinator if the others were lost and nothing has begun here; if it is away, as soon as it
+  // is there again.
   void tell_if_broken(const std::string& reason);
+  void tell_what_is_broken();
   void enter_next();
   void decide_on_members();
   // While nobody is in charge: throws kPeerLost when a member is dead or silent.
@@ -75,6 +79,7 @@ class HostMembers final : public Membership {
   // Of a job of several hosts: this host's number, and the first job generation of this worker under it.
   std::uint64_t host_number_ = 0;
   std::uint64_t first_of_job_ = 0;
+  std::optional<std::string> untold_;  // what the coordinator has still to hear
   std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
   std::optional<FailpointScope> scope_;
   std::vector<control::ProcessWatch> watches_;    // by seat, for times without a supervisor
