@@ -15,6 +15,7 @@
 #include "muster/strategies/members/host_members.h"
 #include "muster/strategies/shared_sync/host_exchange.h"
 #include "muster/strategies/shared_sync/host_state.h"
+#include "muster/strategies/shared_sync/link_time.h"
 #include "muster/strategies/strategy_kind.h"
 
 namespace muster::strategies {
@@ -166,7 +167,7 @@ std::optional<StepOutcome> SharedSyncStrategy::enter_generation() {
     const bool committed = uncertain_ && arena_.step() > uncertain_->step;
     HostState(options_, arena_, versions_)
         .bring_up_to_date(members_.members(), committed ? uncertain_ : last_, uncertain_,
-                          Deadline::after(options_.step_timeout));
+                          options_.step_timeout);
   }
   std::optional<StepOutcome> committed;
   if (uncertain_ && arena_.step() > uncertain_->step) {
@@ -275,6 +276,8 @@ StepOutcome SharedSyncStrategy::commit(const compute::UpdateRule& rule, Deadline
   MUSTER_CHECK(!held_, "commit() with a lane that is not finished");
   const std::size_t count = step_->lanes.size();
   timed([&] { wait_own_lanes(deadline); });
+  // From here on other hosts are waited for, and links: at most all lanes go each way.
+  if (exchange_) deadline = Deadline::after(options_.step_timeout + time_on_link(2 * count * lane_bytes(options_)));
 
   const std::uint64_t buffer = arena_.committed().buffer;
   timed([&] { arena_.next_version(deadline); });

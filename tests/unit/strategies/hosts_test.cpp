@@ -81,6 +81,7 @@ struct WorkerPlace {
   std::filesystem::path notes;
   std::string backend;
   std::optional<std::uint64_t> breaks_at{};
+  std::chrono::seconds step_timeout = kHostPatience;
 };
 
 // A worker's life in its process.
@@ -100,7 +101,7 @@ class HostWorker {
     supervised.host = HostPlace{comm::make_file_store(place.cluster), place.host, "lo", place.backend};
     options_.supervised = supervised;
     options_.claims = training.claims;
-    options_.step_timeout = 60s;
+    options_.step_timeout = place.step_timeout;
     strategy_ = training.strategy.make(options_);
     for (const model::TensorSlot& slot : options_.layout.tensors())
       rules_.push_back({compute::weight_decay(training_.optimizer), true, slot.trainable});
@@ -168,7 +169,7 @@ class HostWorker {
     losses_.push_back(
         strategy_
             ->commit({optimizer_.get(), compute::base_lr(training_.optimizer), training_.clip_norm, rules_},
-                     Deadline::after(kHostPatience))
+                     Deadline::after(place_.step_timeout))
             .loss);
   }
   int judge() const {
@@ -199,6 +200,7 @@ struct HostPlan {
   bool dies_whole = false;     // with one worker of it all are lost, and its arena; if it stops they are out of reach
   std::uint64_t joins_at = 0;  // the committed step of the first host
   std::optional<std::uint64_t> breaks_at{};  // the step in which its connections end
+  std::chrono::seconds step_timeout = kHostPatience;
 };
 
 // The agents of all hosts and the coordinator.
@@ -273,6 +275,7 @@ class HostsJob {
         host.number,         seat,           host.plan.workers, host.attempts[seat]++, {}, host.store_folder,
         folder_ / "cluster", folder_.path(), backend_};
     place.breaks_at = host.plan.breaks_at;
+    place.step_timeout = host.plan.step_timeout;
     if (host.arena) place.arena = host.address.text();
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -583,6 +586,26 @@ TEST_F(SharedSyncHosts, OneThatJoinsLaterTakesPartWithTheStateOfTheOthers) {
   job.run();
   EXPECT_EQ(job.deaths(), 0);
   EXPECT_NE(job.file("lanes").find(" 3\n"), std::string::npos) << "it computed nothing";
+}
+
+// On a link on which all of it takes longer than a step may: what is under way is waited for.
+TEST_F(SharedSyncHosts, AStateThatTakesLongerThanAStepIsWaitedFor) {
+  // Both of the others get it from the first before the first step.
+  std::vector<HostPlan> hosts{{1, 2}, {1, 1}, {1, 2, "hosts.state.receiving=delay=1500"}};
+  for (HostPlan& host : hosts)
+    host.step_timeout = 4s;
+  HostsJob job(hosts, training_, expected_);
+  job.run();
+  EXPECT_EQ(job.deaths(), 0);
+}
+
+TEST_F(SharedSyncHosts, SumsThatTakeLongerThanTheLanesOfAStepAreWaitedFor) {
+  std::vector<HostPlan> hosts{{1, 2}, {1, 3, "hosts.sums.sent=delay=2500@step=3"}};
+  for (HostPlan& host : hosts)
+    host.step_timeout = 4s;
+  HostsJob job(hosts, training_, expected_);
+  job.run();
+  EXPECT_EQ(job.deaths(), 0);
 }
 
 TEST_F(SharedSyncHosts, OneThatDiesWhileItJoinsDoesNoHarm) {
