@@ -16,6 +16,7 @@
 #include "muster/trainer/run_leader.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/run_parts.h"
+#include "muster/trainer/shared_text.h"
 
 namespace muster::trainer {
 namespace {
@@ -170,13 +171,9 @@ class Training {
   // Between hosts: what the leader knows of changes is what all know, and every host has it on its disk.
   void take_changes_of_leader() {
     const strategies::Members members = session_.members();
-    comm::Group group = members.group;
     std::string text;
     if (members.leads()) text = changes_->to_text();
-    auto length = static_cast<std::int64_t>(text.size());
-    group.broadcast(std::span(&length, 1), members.leader);
-    text.resize(static_cast<std::size_t>(length));
-    group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), members.leader);
+    share_text(members.group, text, members.leader);
     if (changes_->take(text) && members.host_index() == 0) changes_->write();
   }
 
