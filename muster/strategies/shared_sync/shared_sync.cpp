@@ -64,6 +64,7 @@ class SharedSyncStrategy final : public Strategy {
   void restore(const CommittedState& state) override;
   Membership& membership() override { return members_; }
   std::optional<StepOutcome> enter_generation() override;
+  std::optional<StepOutcome> settle_step() override;
   void begin_step(const data::StepPlan& plan) override;
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
@@ -166,18 +167,19 @@ std::optional<StepOutcome> SharedSyncStrategy::enter_generation() {
   if (!members_.members().job.hosts.empty()) {
     const bool committed = uncertain_ && arena_.step() > uncertain_->step;
     HostState(options_, arena_, versions_)
-        .bring_up_to_date(members_.members(), committed ? uncertain_ : last_, uncertain_,
-                          options_.step_timeout);
+        .bring_up_to_date(members_.members(), committed ? uncertain_ : last_, uncertain_, options_.step_timeout);
   }
-  std::optional<StepOutcome> committed;
-  if (uncertain_ && arena_.step() > uncertain_->step) {
-    committed = uncertain_->outcome;
-    cursor_ = uncertain_->next;
-    last_ = uncertain_;
-  }
-  uncertain_.reset();
+  const std::optional<StepOutcome> committed = settle_step();
   cursor_.step = arena_.step();
   return committed;
+}
+
+std::optional<StepOutcome> SharedSyncStrategy::settle_step() {
+  const std::optional<LastStep> step = std::exchange(uncertain_, std::nullopt);
+  if (!step || arena_.committed().step <= step->step) return {};
+  cursor_ = step->next;
+  last_ = step;
+  return step->outcome;
 }
 
 void SharedSyncStrategy::restore(const CommittedState& state) {

@@ -144,5 +144,45 @@ TEST_F(MemberOfHosts, TellsACoordinatorThatComesBackThatTheOthersWereLost) {
   EXPECT_EQ(members_->members().generation, 2U);
 }
 
+// What it holds can be saved then, and nobody else would decide.
+TEST_F(MemberOfHosts, EndsItsWaitForAGenerationWhenItIsToldToEnd) {
+  double grace_used = 0;
+  supervised_.grace_used = [&] { return grace_used; };
+  make();
+  begin(1);
+  members_->meet();
+  cluster_->tries = 1'000'000;  // the coordinator is gone
+  grace_used = kGraceForGeneration;
+  testing::expect_error(ErrorKind::kTimeout, "told to end", [&] { members_->rejoin(); });
+}
+
+TEST_F(MemberOfHosts, AGenerationThatBeginsInTimeCountsAlthoughItIsToldToEnd) {
+  double grace_used = 0;
+  supervised_.grace_used = [&] { return grace_used; };
+  make();
+  begin(1);
+  members_->meet();
+  begin(2);
+  grace_used = kGraceForGeneration / 2;
+  members_->rejoin();
+  EXPECT_EQ(members_->members().generation, 2U);
+}
+
+// Others who do not come are not waited for until the time is over.
+TEST_F(MemberOfHosts, EndsItsWaitForTheOthersWhenItIsToldToEnd) {
+  double grace_used = 0;
+  supervised_.grace_used = [&] { return grace_used; };
+  make();
+  begin(1);
+  members_->meet();
+  const control::JobGeneration both{2, 2, {{1, "a", 0b1, 0, 1}, {2, "b", 0b1, 1, 2}}};
+  supervised_.store->set(control::hosts_key(2), both.to_text());
+  members_->arena().begin_generation(2, 0b1);
+  cluster_->was_set = [&](std::string_view key) {
+    if (key.find("came") != std::string_view::npos) grace_used = kGraceForOthers;
+  };
+  testing::expect_error(ErrorKind::kTimeout, "told to end", [&] { members_->rejoin(); });
+}
+
 }  // namespace
 }  // namespace muster::strategies
