@@ -71,6 +71,13 @@ SignalWatch::~SignalWatch() {
   set_handler(SIGTERM, SIG_DFL);
 }
 
+double SignalWatch::grace_used() const {
+  if (!stop_requested()) return 0;
+  const std::chrono::duration<double> since =
+      system_clock().now().time_since_epoch() - std::chrono::nanoseconds(asked_at_.load());
+  return since / grace_;
+}
+
 void SignalWatch::end_now(const char* why) {
   const std::string message = fmt::format("\nmuster: {}\n", why);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
@@ -87,6 +94,7 @@ void SignalWatch::watch() {
   while (!end_) {
     if (const std::optional<int> signal = next_signal(kTurn)) {
       if (signal_ != 0) end_now("stopped at once, at the second signal");
+      asked_at_ = system_clock().now().time_since_epoch().count();
       signal_ = *signal;
       deadline = Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(grace_));
       on_first_(*signal == SIGINT ? "Ctrl-C" : "SIGTERM");

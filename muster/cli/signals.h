@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -26,6 +27,8 @@ class SignalWatch {
   ~SignalWatch();
 
   bool stop_requested() const { return signal_.load() != 0; }
+  // The share of the grace period that is over; 0 while nobody has asked for a stop.
+  double grace_used() const;
   // Whether it is to end at once.
   bool insisted() const { return insisted_; }
   // 128 + the signal, as shells count: 130 or 143; 0 when there was none.
@@ -38,6 +41,7 @@ class SignalWatch {
   const std::chrono::duration<double> grace_;
   const std::function<void(const std::string&)> on_first_;
   const std::chrono::milliseconds linger_;
+  std::atomic<std::int64_t> asked_at_{0};  // of the monotonic clock, in ns; before signal_
   std::atomic<int> signal_{0};
   std::atomic<bool> insisted_{false};
   std::atomic<bool> end_{false};

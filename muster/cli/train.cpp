@@ -86,6 +86,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   const std::filesystem::path of_the_job = std::filesystem::path(world.store).parent_path();
   if (resolved.job.parallel.chosen().traits().replaces_workers) {
     options.supervised = trainer::supervised_worker(world);
+    options.supervised->grace_used = [&] { return signals.grace_used(); };
     // On several hosts nobody but a coordinator decides on members.
     if (options.supervised->host)
       options.supervised->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(

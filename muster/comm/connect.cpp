@@ -167,8 +167,7 @@ std::vector<Place> exchange_places(const Place& mine, const GroupOptions& option
 }
 
 std::unique_ptr<Backend> build_network(const BackendChoice& choice, const std::vector<Place>& places,
-                                       const GroupOptions& options, const std::shared_ptr<Store>& store,
-                                       const Deadline& deadline) {
+                                       const GroupOptions& options, const Deadline& deadline) {
   if (choice.network == "mpi") {
     std::vector<int> members;
     for (const Place& place : places)
@@ -183,7 +182,7 @@ std::unique_ptr<Backend> build_network(const BackendChoice& choice, const std::v
   GlooOptions gloo;
   gloo.rank = options.rank;
   gloo.size = options.size;
-  gloo.store = store;
+  gloo.store = with_prefix(options.store, options.name);
   gloo.interface = options.interface;
   gloo.deadline = deadline;
   gloo.interruption = options.interruption;
@@ -195,7 +194,7 @@ std::unique_ptr<Backend> build(const BackendChoice& choice, const std::vector<Pl
                                const Deadline& deadline) {
   if (choice.backend == "shm")
     return make_shm_backend(options.rank, options.size, store, deadline, options.interruption);
-  if (choice.backend != "hierarchical") return build_network(choice, places, options, store, deadline);
+  if (choice.backend != "hierarchical") return build_network(choice, places, options, deadline);
   const std::vector<int> hosts = host_numbers(places);
   const HostLayout layout(hosts);
   const auto rank = static_cast<std::size_t>(options.rank);
@@ -205,7 +204,7 @@ std::unique_ptr<Backend> build(const BackendChoice& choice, const std::vector<Pl
                    ? make_self_backend()
                    : make_shm_backend(layout.index_of[rank], local_ranks,
                                       with_prefix(store, fmt::format("host-{}", host)), deadline, options.interruption);
-  auto network = build_network(choice, places, options, store, deadline);
+  auto network = build_network(choice, places, options, deadline);
   return std::make_unique<HierarchicalBackend>(std::move(local), std::move(network), hosts);
 }
 
@@ -223,8 +222,8 @@ Group make_group(const GroupOptions& options) {
   if (used.backend == "mpi" && used.size > 1 && !used.mpi) used.mpi = start_mpi();
   Place mine = this_place();
   if (used.mpi) mine.mpi_rank = mpi_world(*used.mpi).rank;
-  if (used.store && used.interruption) used.store = with_interruption(used.store, used.interruption);
-  const auto store = used.store ? with_prefix(used.store, used.name) : nullptr;
+  const auto waiting = used.store && used.interruption ? with_interruption(used.store, used.interruption) : used.store;
+  const auto store = waiting ? with_prefix(waiting, used.name) : nullptr;
   const std::vector<Place> places =
       used.size == 1 ? std::vector<Place>{mine} : exchange_places(mine, used, *store, deadline);
   const BackendChoice choice = choose_backend(places, used.backend, available_backends());

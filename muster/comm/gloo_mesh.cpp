@@ -153,11 +153,13 @@ void GlooMesh::exchange_addresses(std::vector<std::string>& published) {
     throw Error(ErrorKind::kResource, fmt::format("gloo: cannot open a port: {}", excerpt(error.what(), 200)));
   }
   const auto key = [&](int rank) { return fmt::format("{}/{}", options_.name, rank); };
-  options_.store->set(key(options_.rank), pack_addresses(nonce_, addresses, length));
+  // Last words (leave_note) are not waited for: who has failed has no time.
+  const auto store = options_.interruption ? with_interruption(options_.store, options_.interruption) : options_.store;
+  store->set(key(options_.rank), pack_addresses(nonce_, addresses, length));
   for (int rank = 0; rank < options_.size; ++rank) {
     std::string& text = published[static_cast<std::size_t>(rank)];
     try {
-      text = options_.store->get(key(rank), options_.deadline);
+      text = store->get(key(rank), options_.deadline);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
       throw Error(ErrorKind::kTimeout, fmt::format("rank {} has not come to the group \"{}\"", rank, options_.name), {},

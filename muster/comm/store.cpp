@@ -146,7 +146,17 @@ class InterruptibleStore final : public Store {
  public:
   InterruptibleStore(std::shared_ptr<Store> store, std::function<void()> check)
       : store_(std::move(store)), check_(std::move(check)) {}
-  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
+  void set(std::string_view key, std::string_view value) override {
+    for (;;) {
+      try {
+        return store_->set(key, value);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout) throw;
+      }
+      check_();
+      system_clock().sleep_for(std::chrono::milliseconds(5));
+    }
+  }
   std::string get(std::string_view key, const Deadline& deadline) override {
     for (;;) {
       const auto part = std::min<std::chrono::nanoseconds>(deadline.remaining(), std::chrono::milliseconds(5));

@@ -18,7 +18,7 @@ class Store {
  public:
   virtual ~Store() = default;
   // Keys are words of letters, digits, '.', '_' and '-' joined by '/'. A value is written once: setting a key again to
-  // another value throws kMismatch. At most 64 KiB.
+  // another value throws kMismatch. At most 64 KiB. kTimeout: values are kept elsewhere, and nobody answers there.
   virtual void set(std::string_view key, std::string_view value) = 0;
   // Waits until the key is there. Throws kTimeout naming the key.
   virtual std::string get(std::string_view key, const Deadline& deadline) = 0;
@@ -35,7 +35,7 @@ std::shared_ptr<Store> make_file_store(const std::filesystem::path& folder);
 // where there is no such folder.
 std::map<std::string, std::string> values_in_file_store(const std::filesystem::path& folder, std::string_view prefix);
 
-// The same store, whose get() calls `check` every few milliseconds while it waits; what that throws ends the wait.
+// The same store. While get() waits, or set() finds nobody (kTimeout: tried again), `check` may end it by a throw.
 std::shared_ptr<Store> with_interruption(std::shared_ptr<Store> store, std::function<void()> check);
 
 // The same store seen through a prefix: "prefix/key".

@@ -18,7 +18,7 @@ namespace muster::control {
 namespace {
 
 constexpr std::string_view kFileScheme = "file:";
-constexpr std::chrono::seconds kSetTime{10};  // for a coordinator that is away
+constexpr std::chrono::seconds kSetTime{1};  // for a coordinator that is away for a moment
 constexpr std::chrono::milliseconds kSetPause{100};
 
 class RelayedStore final : public comm::Store {

@@ -25,6 +25,12 @@ namespace muster::strategies {
 
 constexpr std::uint64_t kFirstGeneration = 1;
 
+// How long a worker of several hosts that was told to end waits for the next generation, and for others in a step or a
+// meeting: shares of the time that it has (Supervised::grace_used). As a rule all end together, after a step; the rest
+// of the time is for a checkpoint where they cannot.
+constexpr double kGraceForGeneration = 0.25;
+constexpr double kGraceForOthers = 0.5;
+
 // The host of a worker, where a job may have several.
 struct HostPlace {
   std::shared_ptr<comm::Store> store;  // of all workers of all hosts (control/cluster_store.h)
@@ -49,6 +55,9 @@ struct Supervised {
   std::chrono::nanoseconds patience = std::chrono::seconds(60);
   // Called now and then while it waits for its first generation; what it throws ends the wait.
   std::function<void()> interruption = [] {};
+  // How much of the time that this worker has to end is over, once it was told to; 0: nobody has told it. From any
+  // thread. Where hosts wait for each other, and for a coordinator that may be gone, it decides how long they do.
+  std::function<double()> grace_used = [] { return 0.0; };
 
   // Whether this worker has the job's first state: on another host than the first one the founder has room for it only.
   bool founds_job() const { return founder && (!host || host->number == control::kFirstHost); }
@@ -70,7 +79,8 @@ class Membership {
 
   // Becomes one of those who train, once, before the first step. Throws kTimeout.
   virtual void meet() = 0;
-  // After kPeerLost: becomes a member of the next generation. Throws kUnsupported where nobody is replaced, kTimeout.
+  // After kPeerLost: becomes a member of the next generation. Throws kUnsupported where nobody is replaced, kTimeout
+  // (nobody decides on members any more, or this worker was told to end and none has begun meanwhile).
   virtual void rejoin() = 0;
   // Throws kPeerLost when a later generation than this worker's has begun: to be asked in long waits.
   virtual void throw_if_interrupted() const {}

@@ -100,6 +100,8 @@ class Strategy {
   // This worker has met the others, or rejoined them after a loss: goes on from the committed state as it is. Gives the
   // outcome of the step in work if that was committed after all.
   virtual std::optional<StepOutcome> enter_generation() { return {}; }
+  // The same outcome where nobody can be met any more: committed() is of a step that this worker knows from then on.
+  virtual std::optional<StepOutcome> settle_step() { return {}; }
 
   // The rule of the step that begins next, for strategies that update before commit(). Optimizer and rules of tensors
   // are those of StrategyOptions; the rate and clipping may change.

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/host_name.h"
 #include "muster/base/json.h"
+#include "muster/comm/supervisor_sign.h"
 #include "muster/control/depot_client.h"
 #include "muster/data/fingerprint.h"
 #include "muster/trainer/run_inputs.h"
@@ -19,7 +20,6 @@ namespace muster::trainer {
 namespace {
 
 constexpr const char* kFilesKey = "agreement/files";
-constexpr std::chrono::seconds kWrittenBefore{10};
 constexpr std::size_t kShownDigits = 16;
 constexpr const char* kShardsKey = "data.path";
 constexpr std::chrono::seconds kOpenTime{60};
@@ -43,6 +43,35 @@ DataPrint print_of(const Json& json, const std::string& where) {
   }
   return print;
 }
+
+class WaitingDoor final : public data::PieceDoor {
+ public:
+  WaitingDoor(std::shared_ptr<data::PieceDoor> door, std::filesystem::path folder,
+              std::function<void(const std::string&)> tell)
+      : door_(std::move(door)), folder_(std::move(folder)), tell_(std::move(tell)) {}
+
+  data::DepotView open(const Deadline& deadline) override {
+    const std::chrono::nanoseconds patience = deadline.remaining();
+    for (bool told = false;; told = true) {
+      try {
+        return door_->open(Deadline::after(patience));
+      } catch (const Error& error) {
+        const bool may_come = error.kind() == ErrorKind::kNotFound || error.kind() == ErrorKind::kTimeout;
+        if (!may_come || !comm::supervisor_lives(folder_)) throw;
+        if (!told) tell_(fmt::format("waiting for the data: {}", error.what()));
+      }
+    }
+  }
+  std::vector<std::byte> fetch(const data::PieceId& piece, const Deadline& deadline) override {
+    return door_->fetch(piece, deadline);
+  }
+  void expect(std::span<const data::PieceId> pieces) override { door_->expect(pieces); }
+
+ private:
+  const std::shared_ptr<data::PieceDoor> door_;
+  const std::filesystem::path folder_;
+  const std::function<void(const std::string&)> tell_;
+};
 
 const PrintedInput* find(const DataPrint& print, const std::string& what) {
   const auto found = std::ranges::find(print, what, &PrintedInput::what);
@@ -104,14 +133,10 @@ DataPrint print_data(const Job& job, const Datasets& sets, const std::shared_ptr
 
 void compare_data(comm::Store& store, const std::string& host, const DataPrint& mine,
                   const std::function<void(const Error&)>& refused) {
-  try {
-    store.set(kFilesKey, to_text(host, mine));
-    return;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMismatch) throw;  // somebody has said it before
-  }
+  const std::optional<std::string> found = set_or_find(store, kFilesKey, to_text(host, mine));
+  if (!found) return;
   const std::string where = fmt::format("\"{}\" in the job's store", kFilesKey);
-  const Json json = parse_json(store.get(kFilesKey, Deadline::after(kWrittenBefore)), where);
+  const Json json = parse_json(*found, where);
   const std::optional<Error> error =
       difference(json_get<std::string>(json, "host", where), print_of(json, where), host, mine);
   if (!error) return;
@@ -119,16 +144,23 @@ void compare_data(comm::Store& store, const std::string& host, const DataPrint& 
   throw *error;
 }
 
-std::shared_ptr<data::PieceDoor> remote_data(const std::optional<strategies::Supervised>& supervised, const Job& job) {
+std::shared_ptr<data::PieceDoor> wait_for_data(std::shared_ptr<data::PieceDoor> door, std::filesystem::path folder,
+                                               std::function<void(const std::string&)> tell) {
+  return std::make_shared<WaitingDoor>(std::move(door), std::move(folder), std::move(tell));
+}
+
+std::shared_ptr<data::PieceDoor> remote_data(const std::optional<strategies::Supervised>& supervised, const Job& job,
+                                             std::function<void(const std::string&)> tell) {
   if (job.data.access != "fetch" || !supervised || !supervised->host || supervised->host->data.empty()) return nullptr;
-  return control::open_depot(supervised->host->data);
+  return wait_for_data(control::open_depot(supervised->host->data), supervised->folder, std::move(tell));
 }
 
 void agree_on_data(const strategies::Supervised& supervised, const Job& job, const Datasets& sets,
                    const std::shared_ptr<data::PieceDoor>& remote) {
   if (!supervised.host) return;
   const std::string self = fmt::format("{} ({})", supervised.host->number, host_name());
-  compare_data(*supervised.host->store, self, print_data(job, sets, remote), [&](const Error& error) {
+  const auto store = comm::with_interruption(supervised.host->store, supervised.interruption);
+  compare_data(*store, self, print_data(job, sets, remote), [&](const Error& error) {
     leave_refusal(*supervised.store, supervised.seat);
     try {
       supervised.host->store->set(control::kOtherDataKey, control::refusal_text(error));

@@ -6,7 +6,10 @@
 // each set the number of samples and data::fingerprint. What changes between these pieces and samples is not noticed.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +44,14 @@ void compare_data(comm::Store& store, const std::string& host, const DataPrint& 
 void agree_on_data(const strategies::Supervised& supervised, const Job& job, const Datasets& sets,
                    const std::shared_ptr<data::PieceDoor>& remote);
 
-// Where a worker gets data that its host has not, if the job allows it and it has several hosts; else empty. Throws as
-// control::open_depot.
-std::shared_ptr<data::PieceDoor> remote_data(const std::optional<strategies::Supervised>& supervised, const Job& job);
+// The same door; while no host has the data, open() waits for one to come, for as long as a supervisor lives that has
+// left its sign in the store of `folder` (comm/supervisor_sign.h). `tell` hears once that it waits.
+std::shared_ptr<data::PieceDoor> wait_for_data(std::shared_ptr<data::PieceDoor> door, std::filesystem::path folder,
+                                               std::function<void(const std::string&)> tell);
+
+// Where a worker gets data that its host has not, if the job allows it and it has several hosts; else empty. Hosts are
+// waited for without limit, and so is their data. Throws as control::open_depot.
+std::shared_ptr<data::PieceDoor> remote_data(const std::optional<strategies::Supervised>& supervised, const Job& job,
+                                             std::function<void(const std::string&)> tell);
 
 }  // namespace muster::trainer

@@ -3,19 +3,17 @@
 #include "muster/trainer/ledger_exchange.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/trainer/shared_text.h"
 
 namespace muster::trainer {
 namespace {
 
-// For a disk of any host, while all wait.
-constexpr std::chrono::minutes kLedgerPatience{10};
 constexpr std::uint64_t kLedgerPiece = std::uint64_t{4} << 20;
 constexpr const char* kOtherLedger = "what another host has of the ledger";
 
@@ -58,13 +56,6 @@ std::vector<data::LedgerPart> read_parts(const std::string& text) {
   return parts;
 }
 
-void share_text(comm::Group& group, std::string& text, int root) {
-  auto length = static_cast<std::int64_t>(text.size());
-  group.broadcast(std::span(&length, 1), root, Deadline::after(kLedgerPatience));
-  text.resize(static_cast<std::size_t>(length));
-  group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), root);
-}
-
 // A file, and how much of it each host has.
 struct Held {
   data::LedgerPart part;
@@ -103,7 +94,7 @@ void LedgerExchange::settle(const std::filesystem::path& folder, const strategie
     for (std::uint64_t at = held.least(); at < held.most(); at += piece.size()) {
       piece.resize(std::min(kLedgerPiece, held.most() - at));
       if (gives) piece = parts_->read(*mine, at, at + piece.size());
-      group.broadcast(std::span(piece), members.job.first_rank(held.holder()), Deadline::after(kLedgerPatience));
+      group.broadcast(std::span(piece), members.job.first_rank(held.holder()), Deadline::after(kDiskPatience));
       // Of what it has already append() takes no notice.
       const std::uint64_t has = held.bytes[members.host];
       if (first && has < held.most() && at + piece.size() > has) parts_->append(held.part, at, piece);

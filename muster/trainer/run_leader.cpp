@@ -22,12 +22,12 @@
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_inputs.h"
 #include "muster/trainer/run_ledger.h"
+#include "muster/trainer/shared_text.h"
 #include "muster/trainer/training_state.h"
 
 namespace muster::trainer {
 namespace {
 
-constexpr std::chrono::minutes kDiskPatience{10};
 // The same while others wait for a step of this worker, which they do for longer.
 constexpr std::chrono::seconds kHungDisk{120};
 // For a process that is dying to let go of the run it wrote.
@@ -165,11 +165,7 @@ void RunLeader::exchange_knowledge() {
     if (members.hosts() > 1) leave_mark();
     text = knowledge_text();
   }
-  comm::Group group = members.group;
-  std::int64_t length = static_cast<std::int64_t>(text.size());
-  group.broadcast(std::span(&length, 1), members.leader);
-  text.resize(static_cast<std::size_t>(length));
-  group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), members.leader);
+  share_text(members.group, text, members.leader);
   take_knowledge(text);
   // The leader's notes are in the memory of its own host: on every other one somebody keeps what was known last. What
   // its folder is to the run is known a little later (settle_copies).
@@ -178,7 +174,7 @@ void RunLeader::exchange_knowledge() {
     known_.saved.reset();
     parts_.session.membership().write_note(known_.to_text());
   }
-  if (!logging_) open_log(group);
+  if (!logging_) open_log(members.group);
 }
 
 void RunLeader::open_log(const comm::Group& group) {
@@ -374,10 +370,7 @@ void RunLeader::share_metrics(const strategies::Members& members) {
       warn(fmt::format("copies of the run get no metrics of the past: {}", error.what()));
     }
   }
-  auto length = static_cast<std::int64_t>(rows.size());
-  group.broadcast(std::span(&length, 1), members.leader);
-  rows.resize(static_cast<std::size_t>(length));
-  group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(rows.data()), rows.size()), members.leader);
+  share_text(group, rows, members.leader);
   if (!lacks) return;
   try {
     report_.close();

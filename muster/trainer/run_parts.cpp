@@ -48,7 +48,9 @@ std::shared_ptr<LedgerExchange> RunParts::make_records() const {
 }
 
 Datasets RunParts::open_agreed_data() const {
-  const std::shared_ptr<data::PieceDoor> remote = remote_data(options.supervised, job);
+  const std::shared_ptr<data::PieceDoor> remote = remote_data(options.supervised, job, [&](const std::string& news) {
+    if (options.supervised->founder) observer.warned(news);
+  });
   Datasets opened = open_data(resolved, remote);
   if (options.supervised) agree_on_data(*options.supervised, job, opened, remote);
   return opened;

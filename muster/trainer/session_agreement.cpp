@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t kMostText = 48 * 1024;  // fits into a value of a store
 constexpr std::size_t kMostNamed = 3;         // differences, in a message
+// For a value that is there: only a coordinator that is away makes anybody wait.
+constexpr std::chrono::seconds kReadTime{10};
 constexpr std::string_view kParameter = "parameter ";
 constexpr std::string_view kBuffer = "buffer ";
 
@@ -203,21 +205,32 @@ void agree(comm::Store& store, const std::string& key, const std::string& worker
            const std::function<void()>& refused) {
   const Agreement own = shortened(mine);
   const std::string text = Json({{"worker", worker}, {"said", to_text(own)}}).dump();
-  std::string found;
-  try {
-    store.set(key, text);
-    return;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kMismatch) throw;
-    found = store.get(key, Deadline::after(std::chrono::seconds(1)));
-  }
+  const std::optional<std::string> found = set_or_find(store, key, text);
+  if (!found) return;
   const std::string where = fmt::format("\"{}\" in the job's store", key);
-  const Json json = parse_json(found, where);
+  const Json json = parse_json(*found, where);
   const std::optional<Error> error = difference(json_get<std::string>(json, "worker", where),
                                                 from_text(json_get<std::string>(json, "said", where)), worker, own);
   if (!error) return;
   refused();
   throw *error;
+}
+
+std::optional<std::string> set_or_find(comm::Store& store, const std::string& key, const std::string& value) {
+  for (;;) {
+    try {
+      store.set(key, value);
+      return std::nullopt;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kMismatch) throw;
+    }
+    try {
+      return store.get(key, Deadline::after(kReadTime));
+    } catch (const Error& error) {
+      // From the beginning: whoever has the coordinator's place by now may not have the value.
+      if (error.kind() != ErrorKind::kTimeout) throw;
+    }
+  }
 }
 
 void leave_refusal(comm::Store& store, int seat) {

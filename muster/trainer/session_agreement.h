@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +35,13 @@ void agree(comm::Group group, const Agreement& mine, const Deadline& deadline);
 
 // For workers that come one after the other: the first to come says it under `key`, and the others have to say the
 // same. `worker` is a name that no other worker has. Throws kMismatch as above; before that `refused` is called, to
-// tell whoever watches the workers. Never waits.
+// tell whoever watches the workers. Waits only for a store that does not answer.
 void agree(comm::Store& store, const std::string& key, const std::string& worker, const Agreement& mine,
            const std::function<void()>& refused);
+
+// Leaves `value` under `key` unless somebody has left another one there: gives that one. A store that does not answer
+// is asked again.
+std::optional<std::string> set_or_find(comm::Store& store, const std::string& key, const std::string& value);
 
 // The refusal of the worker on `seat`, for its supervisor (launch::kRefusedKey).
 void leave_refusal(comm::Store& store, int seat);

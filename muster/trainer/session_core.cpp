@@ -139,8 +139,9 @@ void SessionCore::agree_on(const std::string& what, const Agreement& mine) const
   const strategies::Supervised& supervised = *parts_.supervised;
   const std::string name = supervised.host ? fmt::format("{}-{}", supervised.host->number, supervised.seat)
                                            : std::to_string(supervised.seat);
-  agree(supervised.host ? *supervised.host->store : *supervised.store, "agreement/" + what, name, mine,
-        [&] { leave_refusal(*supervised.store, supervised.seat); });
+  const auto store =
+      supervised.host ? comm::with_interruption(supervised.host->store, supervised.interruption) : supervised.store;
+  agree(*store, "agreement/" + what, name, mine, [&] { leave_refusal(*supervised.store, supervised.seat); });
 }
 
 strategies::StrategyOptions SessionCore::strategy_options(const compute::OptimizerOptions& optimizer) const {
@@ -255,6 +256,14 @@ std::optional<strategies::StepOutcome> SessionCore::rejoin() {
   if (committed) driver_.count(*committed);
   show_committed();
   entered_at_ = cursor_.step;
+  return committed;
+}
+
+std::optional<strategies::StepOutcome> SessionCore::settle_step() {
+  std::optional<strategies::StepOutcome> committed = strategy_->settle_step();
+  if (!committed) return committed;
+  driver_.count(*committed);
+  show_committed();
   return committed;
 }
 

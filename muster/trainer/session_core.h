@@ -60,6 +60,8 @@ class SessionCore {
   // After kPeerLost, where lost workers are replaced: goes on with those who are left or have come. The step in work is
   // to be begun again, but for its finished lanes; if it was committed after all its outcome is given.
   std::optional<strategies::StepOutcome> rejoin();
+  // Where nobody can be rejoined any more: the outcome of the step in work, if it was committed after all.
+  std::optional<strategies::StepOutcome> settle_step();
   // What this worker begins now beside its steps, for those who watch it.
   void begin(comm::Activity activity) { membership().begin(activity); }
   std::optional<Evaluation> evaluate(const ForwardFunction& forward,

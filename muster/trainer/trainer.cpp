@@ -16,6 +16,7 @@
 #include "muster/trainer/run_leader.h"
 #include "muster/trainer/run_ledger.h"
 #include "muster/trainer/run_parts.h"
+#include "muster/trainer/shared_text.h"
 
 namespace muster::trainer {
 namespace {
@@ -61,7 +62,7 @@ class Training {
     } catch (const Error&) {
       if (!given_up_) throw;
       result = TrainingResult();
-      result.end = TrainingResult::End::kAbandoned;
+      result.end = interrupted();
       summarize(result);
       result.saved = !leader_.writes() || leader_.last_checkpoint().has_value();
     }
@@ -87,14 +88,17 @@ class Training {
     return members.hosts() > 1 ? saved != 0 : leader_.last_checkpoint().has_value();
   }
 
-  // Without a supervisor nobody may ever decide on members again, and on several hosts workers do not decide among
-  // themselves: after the time that they wait for somebody to take over they keep what they have and end.
+  // Without a supervisor, or a coordinator of all hosts, nobody may ever decide on members again, and on several hosts
+  // workers do not decide among themselves: after the time that they wait for somebody to take over, or when they are
+  // told to end, they keep what they have and end.
   std::optional<strategies::StepOutcome> rejoin() {
     try {
       return session_.rejoin();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || !abandoned()) throw;
-      // The step in work may have been committed after all, which only a meeting tells: then its state has no progress.
+      if (error.kind() != ErrorKind::kTimeout || !stop_requested()) throw;
+      if (const auto outcome = session_.settle_step(); outcome && begun_) account(*outcome);
+      begun_.reset();
+      // Where only a meeting tells whether the step in work was committed, its state may have no progress.
       const bool known_step = session_.committed().cursor.step == session_.cursor().step;
       if (known_step && known().checkpointed_step != session_.cursor().step && leader_.writes()) {
         if (ledger_) ledger_->steps_committed(session_.cursor().step);
@@ -170,13 +174,9 @@ class Training {
   // Between hosts: what the leader knows of changes is what all know, and every host has it on its disk.
   void take_changes_of_leader() {
     const strategies::Members members = session_.members();
-    comm::Group group = members.group;
     std::string text;
     if (members.leads()) text = changes_->to_text();
-    auto length = static_cast<std::int64_t>(text.size());
-    group.broadcast(std::span(&length, 1), members.leader);
-    text.resize(static_cast<std::size_t>(length));
-    group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), members.leader);
+    share_text(members.group, text, members.leader);
     if (changes_->take(text) && members.host_index() == 0) changes_->write();
   }
 
@@ -281,6 +281,8 @@ class Training {
   }
 
   void step() {
+    // Also by a worker whose lanes others compute: whoever asks has something to save from now on.
+    parts_.options.stop_requested();
     leader_.take_part();
     make_changes();
     const std::uint64_t proposal = changes_->proposal(session_.cursor().step + 1);
@@ -488,7 +490,7 @@ class Training {
   std::optional<Begun> begun_;  // the step in work
   double seconds_ = 0;
   std::uint64_t trained_samples_ = 0;
-  bool given_up_ = false;  // nobody took over in time, and what is committed was kept
+  bool given_up_ = false;  // nobody was there to go on with in time, and what is committed was kept
   std::optional<RunChanges> changes_;
   std::vector<std::string> adopted_;  // the changes that the session and the two below know of
   std::optional<AutoInteger> checkpoint_every_steps_ = parts_.job.checkpoint.every_steps;

@@ -71,7 +71,7 @@ class TrainingObserver {
 struct TrainingOptions {
   bool resume = false;
   std::filesystem::path run;  // with resume: this run; empty: the newest of the job
-  // Asked after each step and each batch of an evaluation; true ends training with a checkpoint.
+  // Asked in each step and after each batch of an evaluation; true ends training with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
   double verify_rate = 0;  // SessionOptions::verify_rate
   // What this host had left before the job took anything: a job that needs more is refused (preflight.h). Empty: it is

@@ -87,6 +87,7 @@ class TrainingHost {
     arena_->begin_generation(generation_, members());
   }
 
+  std::uint64_t committed() const { return arena_->committed().step; }
   std::uint64_t members() const { return (std::uint64_t{1} << seats_) - 1; }
   std::filesystem::path runs() const { return folder_ / "seat-0" / "runs"; }
   std::vector<std::unique_ptr<Program>>& workers() { return workers_; }
@@ -105,7 +106,8 @@ class TrainingHost {
 class HostsTraining : public ::testing::Test {
  protected:
   HostsTraining() {
-    testing::spill(folder_ / "job.toml", testing::stateful_job("far", {"checkpoint.every_steps=3"}));
+    testing::spill(folder_ / "job.toml",
+                   testing::stateful_job("far", {"checkpoint.every_steps=3", "checkpoint.grace_seconds=12"}));
     const Finished alone =
         testing::run_program(folder_.path(), testing::train_arguments(1, {"job.runs=\"undisturbed\""}));
     EXPECT_EQ(alone.exit_code, 0) << alone.err;
@@ -160,6 +162,44 @@ TEST_F(HostsTraining, TheOtherHostGoesOnWhenTheOneThatLeadsIsLost) {
   const Finished end = second.workers()[0]->wait();
   testing::expect_same_end(end, expected_, "the host that led was lost");
   EXPECT_GT(checkpoints(second), 0U) << "the run lives on this host now";
+}
+
+// As when a coordinator is lost with its host, and nobody takes over: no generation can begin any more, and after
+// parallel.orphan_seconds the agent tells its workers to end.
+TEST_F(HostsTraining, WhoIsToldToEndWhileNobodyDecidesLeavesACheckpointOfTheLastStep) {
+  TrainingHost first(folder_.path(), 1, 1, "arena.commit.before_flip=kill@step=4");
+  TrainingHost second(folder_.path(), 2, 1);
+  first.find_arena();
+  second.find_arena();
+  const control::JobGeneration job = both(first, second);
+  first.begin(job);
+  second.begin(job);
+  EXPECT_EQ(first.workers()[0]->wait().signal, SIGKILL);
+  EXPECT_TRUE(testing::eventually([&] { return second.committed() == 5; })) << "steps are counted from 0";
+  second.workers()[0]->signal(SIGTERM);
+  const Finished end = second.workers()[0]->wait();
+  EXPECT_EQ(end.exit_code, 128 + SIGTERM) << end.err;
+  EXPECT_THAT(end.err, ::testing::Not(::testing::HasSubstr("without a new checkpoint")));
+  EXPECT_EQ(checkpoints(second), 2U) << "the one of step 3, and the last";
+}
+
+// The same for one that hears nothing of the loss: the other host is out of reach, and its connections stay.
+TEST_F(HostsTraining, WhoIsToldToEndWhileItWaitsForAHostOutOfReachLeavesACheckpoint) {
+  TrainingHost first(folder_.path(), 1, 1, "hosts.heads.before_send=stop@step=5");
+  TrainingHost second(folder_.path(), 2, 2);
+  first.find_arena();
+  second.find_arena();
+  const control::JobGeneration job = both(first, second);
+  first.begin(job);
+  second.begin(job);
+  EXPECT_TRUE(testing::eventually([&] { return second.committed() == 5; }));
+  for (const auto& worker : second.workers())
+    worker->signal(SIGTERM);
+  for (const auto& worker : second.workers()) {
+    const Finished end = worker->wait();
+    EXPECT_EQ(end.exit_code, 128 + SIGTERM) << end.err;
+  }
+  EXPECT_EQ(checkpoints(second), 2U) << "the one of step 3, and the last";
 }
 
 }  // namespace

@@ -37,6 +37,10 @@ constexpr std::chrono::milliseconds kDecisionTime{200};
 constexpr std::int64_t kBeforeTheFirstStep = -1;    // of failpoints
 constexpr std::chrono::seconds kWrittenBefore{10};  // for a slow disk
 
+[[noreturn]] void end_wait_for_others() {
+  throw Error(ErrorKind::kPeerLost, "told to end: the others are not waited for any longer");
+}
+
 comm::Arena open(std::optional<Supervised>& supervised, comm::Group group, comm::ArenaOptions wanted) {
   wanted.ranks = supervised ? supervised->seats : group.size();
   if (!supervised) return open_arena(group, wanted);
@@ -115,6 +119,7 @@ void HostMembers::gather() {
   const std::function<void()> interruption = [this] {
     arena_.throw_if_superseded();
     look_after_the_others();
+    throw_if_told_to_end();
   };
   const auto store = comm::with_interruption(group.store, interruption);
   store->set(fmt::format("{}/came/{}", group.name, group.rank), "1");
@@ -127,24 +132,43 @@ void HostMembers::gather() {
     auto observer = std::make_shared<const comm::Arena>(
         comm::Arena::attach(arena_.region(), arena_.options().nonce, comm::kAnyRank));
     arena_.throw_if_superseded();  // so it has been attached in this generation
-    group.interruption = [observer = std::move(observer)] { observer->throw_if_superseded(); };
+    group.interruption = [observer = std::move(observer), grace_used = supervised_->grace_used] {
+      observer->throw_if_superseded();
+      if (grace_used() >= kGraceForOthers) end_wait_for_others();
+    };
   }
   members_.group = comm::make_group(group);
   std::vector<std::int64_t> since(static_cast<std::size_t>(group.size));
   const auto own = static_cast<std::int64_t>(supervised_->host ? first_of_job_ : first_generation_);
-  members_.group.all_gather(std::span(&own, 1), std::span(since));
+  members_.group.all_gather(std::span(&own, 1), std::span(since), Deadline::after(kStartTimeout));
   members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
   members_.generation = supervised_->host ? members_.job.number : arena_.generation();
+  gathered_ = true;
+}
+
+void HostMembers::throw_if_told_to_end() const {
+  if (supervised_->host && supervised_->grace_used() >= kGraceForOthers) end_wait_for_others();
 }
 
 void HostMembers::tell_if_broken(const std::string& reason) {
-  if (!supervised_->host || members_.job.number == 0) return;
-  if (arena_.committed().generation != arena_.generation()) return;
+  untold_ = reason;
+  tell_what_is_broken();
+}
+
+void HostMembers::tell_what_is_broken() {
+  // Who is about to end anyway has no time for a coordinator that may be gone.
+  if (!untold_ || supervised_->grace_used() >= kGraceForGeneration) return;
+  if (!supervised_->host || members_.job.number == 0 || arena_.committed().generation != arena_.generation()) {
+    untold_.reset();
+    return;
+  }
   try {
-    supervised_->host->store->set(control::broken_key(members_.job.number), reason);
-  } catch (const Error&) {
+    supervised_->host->store->set(control::broken_key(members_.job.number), *untold_);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kTimeout) return;  // the coordinator is away: once more, a little later
     // Others have said it before, or nobody can be told: then the agent is gone, too.
   }
+  untold_.reset();
 }
 
 void HostMembers::enter_step(std::int64_t step) {
@@ -161,7 +185,10 @@ void HostMembers::meet() {
     // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
     outlive_parent();
     heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
-    arena_.board().set_interruption([this] { look_after_the_others(); });
+    arena_.board().set_interruption([this] {
+      look_after_the_others();
+      throw_if_told_to_end();
+    });
   }
   rejoin();
 }
@@ -185,10 +212,13 @@ std::chrono::nanoseconds HostMembers::abandoned_for() const {
   return since == 0 ? std::chrono::nanoseconds(0) : clock_.now().time_since_epoch() - std::chrono::nanoseconds(since);
 }
 
-// Others may take long to get ready: as long as somebody is in charge this one waits.
+// Others may take long to get ready: as long as somebody is in charge this one waits. Between hosts whoever is in
+// charge may wait itself, for a coordinator that is gone for good; when it gives up it tells its workers to end.
 void HostMembers::enter_next() {
   for (Deadline deadline = Deadline::after(supervised_->patience);;) {
     if (first_generation_ == 0) supervised_->interruption();
+    if (supervised_->host && gathered_ && supervised_->grace_used() >= kGraceForGeneration)
+      throw Error(ErrorKind::kTimeout, "told to end, and no generation has begun");
     try {
       return arena_.enter_next(Deadline::after(
           deadline.passed() ? kDecisionTime : std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
@@ -202,6 +232,7 @@ void HostMembers::enter_next() {
         deadline = Deadline::after(supervised_->patience);
       }
     }
+    tell_what_is_broken();
     // Between hosts nobody trains without the coordinator's word.
     if (arena_.abandoned() && !supervised_->host) decide_on_members();
   }

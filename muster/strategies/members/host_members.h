@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -53,9 +55,13 @@ class HostMembers final : public Membership {
   comm::GroupOptions group_of_host() const;
   // Of the job generation that the arena's one stands for; makes the members' hosts those of it.
   comm::GroupOptions group_of_all_hosts();
-  // Leaves a word for the coordinator if the others were lost and nothing has begun here.
+  // Leaves a word for the coordinator if the others were lost and nothing has begun here; if it is away, as soon as it
+  // is there again.
   void tell_if_broken(const std::string& reason);
+  void tell_what_is_broken();
   void enter_next();
+  // On several hosts: throws kPeerLost when this worker was told to end and has waited long enough for the others.
+  void throw_if_told_to_end() const;
   void decide_on_members();
   // While nobody is in charge: throws kPeerLost when a member is dead or silent.
   void look_after_the_others();
@@ -72,9 +78,11 @@ class HostMembers final : public Membership {
   // Of the present members.
   Members members_;
   std::uint64_t first_generation_ = 0;  // that this worker was in
+  bool gathered_ = false;               // it has met others, so there may be something to save
   // Of a job of several hosts: this host's number, and the first job generation of this worker under it.
   std::uint64_t host_number_ = 0;
   std::uint64_t first_of_job_ = 0;
+  std::optional<std::string> untold_;           // what the coordinator has still to hear
   std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
   std::optional<FailpointScope> scope_;
   std::vector<control::ProcessWatch> watches_;    // by seat, for times without a supervisor

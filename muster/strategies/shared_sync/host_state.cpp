@@ -12,6 +12,7 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/strategies/shared_sync/link_time.h"
 
 namespace muster::strategies {
 namespace {
@@ -189,9 +190,12 @@ void HostState::receive(const Members& members, const StatePlan& plan, const Dea
 }
 
 void HostState::bring_up_to_date(const Members& members, const std::optional<LastStep>& last,
-                                 std::optional<LastStep>& told, const Deadline& deadline) {
-  const StatePlan plan = plan_state(members.job, compare(members, last, deadline));
+                                 std::optional<LastStep>& told, std::chrono::nanoseconds patience) {
+  const StatePlan plan = plan_state(members.job, compare(members, last, Deadline::after(patience)));
   if (!plan.anybody_takes()) return;
+  // One after the other may get it, and all wait for the last.
+  const auto takers = static_cast<std::uint64_t>(std::count(plan.takes.begin(), plan.takes.end(), true));
+  const Deadline deadline = Deadline::after(patience + time_on_link(takers * arena_.options().version_bytes));
   const bool fresh = arena_.fresh();
   const bool takes = plan.takes[members.host];
   comm::Group group = members.group;

@@ -8,6 +8,7 @@
 // Thread safety: one thread; all workers of all hosts call it together.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -59,9 +60,10 @@ class HostState {
 
   // Compares, and brings this host up to date. `last`: what this worker knows to have been committed last. `told`
   // becomes the last step where this worker's host had missed just that, before its state is taken up: whether it was
-  // shows in the arena's step, also after an error. Throws Error{kPeerLost | kTimeout | kNotFound}.
+  // shows in the arena's step, also after an error. `patience` is for the others to come; a state on its way has the
+  // time of a slow link beside (link_time.h). Throws Error{kPeerLost | kTimeout | kNotFound}.
   void bring_up_to_date(const Members& members, const std::optional<LastStep>& last, std::optional<LastStep>& told,
-                        const Deadline& deadline);
+                        std::chrono::nanoseconds patience);
 
  private:
   std::vector<Standing> compare(const Members& members, const std::optional<LastStep>& last,

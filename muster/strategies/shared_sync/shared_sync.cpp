@@ -15,6 +15,7 @@
 #include "muster/strategies/members/host_members.h"
 #include "muster/strategies/shared_sync/host_exchange.h"
 #include "muster/strategies/shared_sync/host_state.h"
+#include "muster/strategies/shared_sync/link_time.h"
 #include "muster/strategies/strategy_kind.h"
 
 namespace muster::strategies {
@@ -63,6 +64,7 @@ class SharedSyncStrategy final : public Strategy {
   void restore(const CommittedState& state) override;
   Membership& membership() override { return members_; }
   std::optional<StepOutcome> enter_generation() override;
+  std::optional<StepOutcome> settle_step() override;
   void begin_step(const data::StepPlan& plan) override;
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
@@ -165,18 +167,19 @@ std::optional<StepOutcome> SharedSyncStrategy::enter_generation() {
   if (!members_.members().job.hosts.empty()) {
     const bool committed = uncertain_ && arena_.step() > uncertain_->step;
     HostState(options_, arena_, versions_)
-        .bring_up_to_date(members_.members(), committed ? uncertain_ : last_, uncertain_,
-                          Deadline::after(options_.step_timeout));
+        .bring_up_to_date(members_.members(), committed ? uncertain_ : last_, uncertain_, options_.step_timeout);
   }
-  std::optional<StepOutcome> committed;
-  if (uncertain_ && arena_.step() > uncertain_->step) {
-    committed = uncertain_->outcome;
-    cursor_ = uncertain_->next;
-    last_ = uncertain_;
-  }
-  uncertain_.reset();
+  const std::optional<StepOutcome> committed = settle_step();
   cursor_.step = arena_.step();
   return committed;
+}
+
+std::optional<StepOutcome> SharedSyncStrategy::settle_step() {
+  const std::optional<LastStep> step = std::exchange(uncertain_, std::nullopt);
+  if (!step || arena_.committed().step <= step->step) return {};
+  cursor_ = step->next;
+  last_ = step;
+  return step->outcome;
 }
 
 void SharedSyncStrategy::restore(const CommittedState& state) {
@@ -275,6 +278,8 @@ StepOutcome SharedSyncStrategy::commit(const compute::UpdateRule& rule, Deadline
   MUSTER_CHECK(!held_, "commit() with a lane that is not finished");
   const std::size_t count = step_->lanes.size();
   timed([&] { wait_own_lanes(deadline); });
+  // From here on other hosts are waited for, and links: at most all lanes go each way.
+  if (exchange_) deadline = Deadline::after(options_.step_timeout + time_on_link(2 * count * lane_bytes(options_)));
 
   const std::uint64_t buffer = arena_.committed().buffer;
   timed([&] { arena_.next_version(deadline); });

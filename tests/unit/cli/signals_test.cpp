@@ -31,6 +31,17 @@ bool wait_for(const SignalWatch& watch) {
   return testing::eventually([&] { return watch.stop_requested(); }, Deadline::after(std::chrono::seconds(20)));
 }
 
+TEST(SignalWatch, TellsHowMuchOfTheGracePeriodIsOver) {
+  EXPECT_EQ(exit_code_of([] {
+              const SignalWatch watch(std::chrono::seconds(60), [](const std::string&) {});
+              if (watch.grace_used() != 0) return 1;
+              ::kill(::getpid(), SIGTERM);
+              if (!wait_for(watch) || !testing::eventually([&] { return watch.grace_used() > 0; })) return 2;
+              return watch.grace_used() < 1 ? 0 : 3;
+            }),
+            0);
+}
+
 TEST(SignalWatch, TheFirstSignalIsARequest) {
   for (const int signal : {SIGINT, SIGTERM}) {
     EXPECT_EQ(exit_code_of([signal] {

@@ -196,6 +196,38 @@ TEST_P(StoreTest, AValueThatComesWhileAnInterruptibleGetWaitsIsFound) {
   writer.join();
 }
 
+// One whose values are with somebody who is away for a while.
+class StoreAway final : public Store {
+ public:
+  explicit StoreAway(int tries) : tries_(tries) {}
+  void set(std::string_view key, std::string_view value) override {
+    if (tries_-- > 0) throw Error(ErrorKind::kTimeout, "nobody is there");
+    store_->set(key, value);
+  }
+  std::string get(std::string_view key, const Deadline& deadline) override { return store_->get(key, deadline); }
+
+ private:
+  const std::shared_ptr<Store> store_ = make_memory_store();
+  int tries_;
+};
+
+TEST(InterruptibleStore, SetsAgainWhileNobodyIsThere) {
+  int calls = 0;
+  const auto store = with_interruption(std::make_shared<StoreAway>(3), [&] { ++calls; });
+  store->set("key", "value");
+  EXPECT_EQ(calls, 3) << "once after each try";
+  EXPECT_EQ(store->get("key", passed()), "value");
+  EXPECT_EQ(kind_of([&] { store->set("key", "other"); }), ErrorKind::kMismatch) << "said at once";
+}
+
+TEST(InterruptibleStore, GivesUpSettingWhenItIsInterrupted) {
+  int calls = 0;
+  const auto store = with_interruption(std::make_shared<StoreAway>(1000), [&] {
+    if (++calls == 3) throw Error(ErrorKind::kPeerLost, "somebody was lost");
+  });
+  EXPECT_EQ(kind_of([&] { store->set("key", "value"); }), ErrorKind::kPeerLost);
+}
+
 TEST(FileStore, LeavesOnlyValuesAndOnlyForItsOwner) {
   const TemporaryFolder folder;
   const auto store = make_file_store(folder / "store");

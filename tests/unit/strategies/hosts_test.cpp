@@ -89,6 +89,7 @@ struct WorkerPlace {
   std::optional<std::uint64_t> breaks_at{};
   bool waits_for_sums = false;  // in backward: some leave for other hosts when the first gradient is there
   bool holds = false;           // goes no further than half-way before those who come late are there
+  std::chrono::seconds step_timeout = kHostPatience;
 };
 
 // A worker's life in its process.
@@ -108,7 +109,7 @@ class HostWorker {
     supervised.host = HostPlace{comm::make_file_store(place.cluster), place.host, "lo", place.backend};
     options_.supervised = supervised;
     options_.claims = training.claims;
-    options_.step_timeout = 60s;
+    options_.step_timeout = place.step_timeout;
     strategy_ = training.strategy.make(options_);
     for (const model::TensorSlot& slot : options_.layout.tensors())
       rules_.push_back({compute::weight_decay(training_.optimizer), true, slot.trainable});
@@ -184,7 +185,7 @@ class HostWorker {
     losses_.push_back(
         strategy_
             ->commit({optimizer_.get(), compute::base_lr(training_.optimizer), training_.clip_norm, rules_},
-                     Deadline::after(kHostPatience))
+                     Deadline::after(place_.step_timeout))
             .loss);
   }
   template <typename Condition>
@@ -224,6 +225,7 @@ struct HostPlan {
   std::uint64_t joins_at = 0;  // the committed step of the first host
   std::optional<std::uint64_t> breaks_at{};  // the step in which its connections end
   bool waits_for_sums = false;               // as of a WorkerPlace
+  std::chrono::seconds step_timeout = kHostPatience;
 };
 
 // The agents of all hosts and the coordinator.
@@ -301,6 +303,7 @@ class HostsJob {
     place.waits_for_sums = host.plan.waits_for_sums;
     place.holds = host.plan.joins_at == 0 &&
                   std::ranges::any_of(hosts_, [](const Host& other) { return other.plan.joins_at > 0; });
+    place.step_timeout = host.plan.step_timeout;
     if (host.arena) place.arena = host.address.text();
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -624,6 +627,26 @@ TEST_F(SharedSyncHosts, OneThatJoinsLaterTakesPartWithTheStateOfTheOthers) {
   job.run();
   EXPECT_EQ(job.deaths(), 0);
   EXPECT_NE(job.file("lanes").find(" 3\n"), std::string::npos) << "it computed nothing";
+}
+
+// On a link on which all of it takes longer than a step may: what is under way is waited for.
+TEST_F(SharedSyncHosts, AStateThatTakesLongerThanAStepIsWaitedFor) {
+  // Both of the others get it from the first before the first step.
+  std::vector<HostPlan> hosts{{1, 2}, {1, 1}, {1, 2, "hosts.state.receiving=delay=1500"}};
+  for (HostPlan& host : hosts)
+    host.step_timeout = 4s;
+  HostsJob job(hosts, training_, expected_);
+  job.run();
+  EXPECT_EQ(job.deaths(), 0);
+}
+
+TEST_F(SharedSyncHosts, SumsThatTakeLongerThanTheLanesOfAStepAreWaitedFor) {
+  std::vector<HostPlan> hosts{{1, 2}, {1, 3, "hosts.sums.sent=delay=2500@step=3"}};
+  for (HostPlan& host : hosts)
+    host.step_timeout = 4s;
+  HostsJob job(hosts, training_, expected_);
+  job.run();
+  EXPECT_EQ(job.deaths(), 0);
 }
 
 TEST_F(SharedSyncHosts, OneThatDiesWhileItJoinsDoesNoHarm) {

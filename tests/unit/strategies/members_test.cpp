@@ -1,5 +1,7 @@
 // The bodies of Membership by themselves, without a strategy: on clocks that are turned by hand.
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/process.h"
+#include "muster/control/job_generation.h"
 #include "muster/strategies/members/fixed_members.h"
 #include "muster/strategies/members/host_members.h"
 #include "support/errors.h"
@@ -74,6 +77,111 @@ TEST(HostMembers, CountsForHowLongNobodyIsInCharge) {
   EXPECT_EQ(members.abandoned_for(), before) << "the clock has not moved";
   ASSERT_TRUE(members.arena().take_charge(this_process()));
   EXPECT_TRUE(testing::eventually([&] { return members.abandoned_for() == 0ns; }));
+}
+
+// The store of all hosts while their coordinator is away: the first calls to set a value end without an answer.
+class ClusterAway final : public comm::Store {
+ public:
+  int tries = 0;                                  // that find nobody
+  std::function<void(std::string_view)> was_set;  // of a key
+
+  void set(std::string_view key, std::string_view value) override {
+    if (tries > 0) {
+      --tries;
+      throw Error(ErrorKind::kTimeout, "the coordinator does not answer");
+    }
+    store_->set(key, value);
+    if (was_set) was_set(key);
+  }
+  std::string get(std::string_view key, const Deadline& deadline) override { return store_->get(key, deadline); }
+
+ private:
+  const std::shared_ptr<comm::Store> store_ = comm::make_memory_store();
+};
+
+// The one worker of the one host of a job that may have several; the test is its agent and the coordinator.
+class MemberOfHosts : public ::testing::Test {
+ protected:
+  MemberOfHosts() {
+    supervised_.store = comm::make_file_store(folder_ / "store");
+    supervised_.founder = true;
+    supervised_.host = HostPlace{cluster_, 1};
+  }
+  void make() {
+    members_ = std::make_unique<HostMembers>(supervised_, comm::Group(), comm::ArenaOptions{});
+    ASSERT_TRUE(members_->arena().take_charge(this_process()));
+  }
+  void begin(std::uint64_t generation) {
+    const control::JobGeneration job{generation, 1, {{1, "a", 0b1, 0, 1}}};
+    supervised_.store->set(control::hosts_key(generation), job.to_text());
+    members_->arena().begin_generation(generation, 0b1);
+  }
+
+  const testing::TemporaryFolder folder_;
+  const std::shared_ptr<ClusterAway> cluster_ = std::make_shared<ClusterAway>();
+  Supervised supervised_;
+  std::unique_ptr<HostMembers> members_;
+};
+
+TEST_F(MemberOfHosts, MeetsTheOthersAlthoughTheCoordinatorIsAwayForAWhile) {
+  make();
+  begin(1);
+  cluster_->tries = 3;
+  members_->meet();
+  EXPECT_EQ(members_->members().generation, 1U);
+}
+
+TEST_F(MemberOfHosts, TellsACoordinatorThatComesBackThatTheOthersWereLost) {
+  supervised_.patience = 10s;
+  make();
+  begin(1);
+  members_->meet();
+  cluster_->tries = 3;
+  cluster_->was_set = [&](std::string_view key) {
+    if (key == control::broken_key(1)) begin(2);
+  };
+  members_->rejoin();
+  EXPECT_EQ(members_->members().generation, 2U);
+}
+
+// What it holds can be saved then, and nobody else would decide.
+TEST_F(MemberOfHosts, EndsItsWaitForAGenerationWhenItIsToldToEnd) {
+  double grace_used = 0;
+  supervised_.grace_used = [&] { return grace_used; };
+  make();
+  begin(1);
+  members_->meet();
+  cluster_->tries = 1'000'000;  // the coordinator is gone
+  grace_used = kGraceForGeneration;
+  testing::expect_error(ErrorKind::kTimeout, "told to end", [&] { members_->rejoin(); });
+}
+
+TEST_F(MemberOfHosts, AGenerationThatBeginsInTimeCountsAlthoughItIsToldToEnd) {
+  double grace_used = 0;
+  supervised_.grace_used = [&] { return grace_used; };
+  make();
+  begin(1);
+  members_->meet();
+  begin(2);
+  grace_used = kGraceForGeneration / 2;
+  members_->rejoin();
+  EXPECT_EQ(members_->members().generation, 2U);
+}
+
+// Others who do not come are not waited for until the time is over.
+TEST_F(MemberOfHosts, EndsItsWaitForTheOthersWhenItIsToldToEnd) {
+  double grace_used = 0;
+  supervised_.grace_used = [&] { return grace_used; };
+  make();
+  begin(1);
+  members_->meet();
+  const control::JobGeneration both{2, 2, {{1, "a", 0b1, 0, 1}, {2, "b", 0b1, 1, 2}}};
+  supervised_.store->set(control::hosts_key(2), both.to_text());
+  members_->arena().begin_generation(2, 0b1);
+  cluster_->was_set = [&](std::string_view key) {
+    if (key.find("came") != std::string_view::npos) grace_used = kGraceForOthers;
+  };
+  testing::expect_error(ErrorKind::kTimeout, "told to end", [&] { members_->rejoin(); });
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "muster/base/error.h"
+#include "muster/comm/supervisor_sign.h"
+#include "muster/data/piece_door.h"
 #include "support/errors.h"
 #include "support/sandbox.h"
 
@@ -84,6 +88,33 @@ TEST_F(DataAgreement, AnEntryThatIsNoneIsNotBelieved) {
   store_->set("agreement/files", R"({"host": "1", "print": [["data.path", 7]]})");
   testing::expect_error(ErrorKind::kDamaged, "three strings",
                         [&] { compare_data(*store_, "2", {}, [](const Error&) {}); });
+}
+
+// Of a job in which no host has the data yet.
+class NoData final : public data::PieceDoor {
+ public:
+  int asked = 0;
+  int comes_after = 3;
+
+  data::DepotView open(const Deadline&) override {
+    if (++asked < comes_after) throw Error(ErrorKind::kNotFound, "no host of this job has the shards");
+    return {.catalog = {}, .cache = "cache", .piece_bytes = 7};
+  }
+  std::vector<std::byte> fetch(const data::PieceId&, const Deadline&) override { return {}; }
+  void expect(std::span<const data::PieceId>) override {}
+};
+
+TEST_F(DataAgreement, DataOfAHostThatComesLaterIsWaitedForWhileSomebodySupervises) {
+  const auto door = std::make_shared<NoData>();
+  std::vector<std::string> told;
+  const auto waiting = wait_for_data(door, folder_ / "store", [&](const std::string& news) { told.push_back(news); });
+  const auto open = [&] { return waiting->open(Deadline::after(std::chrono::milliseconds(10))); };
+  EXPECT_EQ(testing::error_of(open).kind(), ErrorKind::kNotFound) << "nobody supervises: it ends with its time";
+  comm::leave_supervisor_sign(*store_, std::chrono::seconds(2));
+  door->asked = 0;
+  EXPECT_EQ(open().piece_bytes, 7U);
+  EXPECT_EQ(door->asked, 3);
+  EXPECT_THAT(told, ::testing::ElementsAre(HasSubstr("no host of this job has the shards")));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "muster/strategies/all_reduce/all_reduce.h"
 #include "muster/strategies/local_sgd/local_sgd.h"
 #include "muster/strategies/parameter_server/parameter_server.h"
+#include "support/errors.h"
 
 namespace muster::trainer {
 namespace {
@@ -145,6 +146,32 @@ TEST(SessionAgreement, DataIsDescribedByItsSizeItsFormAndTheOrderOfItsSamples) {
   EXPECT_NE(described(41, {6}, 1), first);
   EXPECT_NE(described(40, {2, 3}, 1), first);
   EXPECT_NE(described(40, {6}, 2), first);
+}
+
+// Of a store of all hosts whose coordinator goes away at the wrong moment.
+class StoreAway final : public comm::Store {
+ public:
+  int tries = 0;  // to read that find nobody
+  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
+  std::string get(std::string_view key, const Deadline& deadline) override {
+    if (tries-- > 0) throw Error(ErrorKind::kTimeout, "the coordinator does not answer");
+    return store_->get(key, deadline);
+  }
+
+ private:
+  const std::shared_ptr<comm::Store> store_ = comm::make_memory_store();
+};
+
+TEST(SessionAgreement, IsReadWhenTheStoreAnswersAgain) {
+  StoreAway store;
+  agree(store, "session", "1-0", describe({}), [] {});
+  store.tries = 3;
+  EXPECT_NO_THROW(agree(store, "session", "2-0", describe({}), [] {}));
+  SessionOptions other;
+  other.seed = 7;
+  store.tries = 3;
+  EXPECT_EQ(testing::error_of([&] { agree(store, "session", "3-0", describe(other), [] {}); }).kind(),
+            ErrorKind::kMismatch);
 }
 
 }  // namespace
