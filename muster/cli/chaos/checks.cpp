@@ -15,6 +15,7 @@ constexpr double kUsualStartUp = 5;     // seconds, when none was seen
 constexpr double kMargin = 2;           // seconds
 constexpr double kValidationTime = 60;  // seconds more while the job validates
 constexpr double kSteps = 10;           // steps that may be redone or slow after a fault
+constexpr double kOldLook = 1;          // seconds that what is seen of several hosts may be old
 constexpr std::size_t kMostNamed = 5;
 
 Finding passed(Finding finding, std::string reason) {
@@ -233,6 +234,18 @@ Finding check_leftovers(const Observations& seen) {
   return passed(finding, "no process, socket, folder or shared memory");
 }
 
+std::optional<double> next_commit(const std::vector<ChaosSample>& samples, double at) {
+  const std::vector<Pause> all = pauses(samples);
+  const Pause* longest = nullptr;
+  for (const Pause& pause : all)
+    if (pause.begin <= at + kOldLook && pause.begin + pause.seconds >= at &&
+        (longest == nullptr || pause.seconds > longest->seconds))
+      longest = &pause;
+  // The last one has no commit at its end.
+  if (longest == nullptr || longest == &all.back()) return std::nullopt;
+  return longest->begin + longest->seconds;
+}
+
 double commit_allowed(const Observations& seen, const MadeFault& fault) {
   return slowness(seen) * (seen.liveness + kSteps * seen.step_seconds + kMargin) + fault.hopeless;
 }
@@ -240,7 +253,7 @@ double commit_allowed(const Observations& seen, const MadeFault& fault) {
 std::vector<double> times_to_commit(const std::vector<MadeFault>& faults) {
   std::vector<double> times;
   for (const MadeFault& fault : faults)
-    if (fault.commit) times.push_back(std::max(0.0, *fault.commit - fault.at - fault.hopeless));
+    if (fault.commit) times.push_back(std::max(0.0, *fault.commit - fault.at));
   std::ranges::sort(times);
   return times;
 }
@@ -264,8 +277,10 @@ Finding check_recovery(const Observations& seen) {
   if (!wrong.empty()) return failed(finding, some_of(wrong));
   const std::vector<double> times = times_to_commit(seen.faults);
   if (times.empty()) return finding;
-  return passed(finding, fmt::format("to the next commit: median {:.1f} s, longest {:.1f} s, allowed {:.1f} s",
-                                     times[times.size() / 2], times.back(), commit_allowed(seen, {})));
+  return passed(finding,
+                fmt::format("to the next commit: median {:.1f} s, longest {:.1f} s; allowed {:.1f} s, and what "
+                            "was hopeless",
+                            times[times.size() / 2], times.back(), commit_allowed(seen, {})));
 }
 
 Finding check_parts(const Observations& seen) {

@@ -115,10 +115,13 @@ std::optional<double> median_start_up(const std::vector<MadeFault>& faults);
 // much as the usual step took longer than a calm one, + 2 of the longest start-ups (of workers that die one after the
 // other).
 double longest_pause_allowed(const Observations& seen);
+// When a fault at that moment was over for the job: at the end of the longest time without a commit that had begun by
+// then, or within a second, because what is seen of a job is as old. Nothing: it never was, as far as was seen.
+std::optional<double> next_commit(const std::vector<ChaosSample>& samples, double at);
 // Longest time from a fault of hosts to the next commit: liveness + 10 steps + 2 s, longer by as much as the usual step
 // took longer than a calm one, + what was hopeless.
 double commit_allowed(const Observations& seen, const MadeFault& fault);
-// Seconds from faults to the next commit, rising; those that were hopeless for a while without that.
+// Seconds from faults to the next commit, rising.
 std::vector<double> times_to_commit(const std::vector<MadeFault>& faults);
 
 }  // namespace muster::cli

@@ -162,6 +162,8 @@ class HostsChaos {
     seen.hosts = flags_.hosts;
     seen.samples = samples_;
     seen.faults = maker_->faults();
+    for (MadeFault& fault : seen.faults)
+      fault.commit = next_commit(samples_, fault.at);
     seen.parts = maker_->parts();
     seen.went_on = maker_->went_on();
     seen.deserters = job_->deserters();

@@ -12,7 +12,7 @@ namespace muster::cli {
 namespace {
 
 // Seconds. What was under way when a fault came may still be committed, and a look may be as old.
-constexpr double kUnderWay = 0.25;
+constexpr double kUnderWay = 0.6;
 constexpr double kShortestRest = 0.2;
 constexpr double kLongestRest = 1.7;
 constexpr double kAttachTime = 5;  // for somebody's muster attach to start
@@ -48,8 +48,7 @@ void HostFaultMaker::look(const Look& look) {
     if (!back(open, look)) return false;
     made(open).replaced = look.at;
     settled_at_ = look.at;
-    options_.tell(fmt::format("all hosts train again, {:.1f} s after the fault; the next commit came after {:.1f} s",
-                              look.at - made(open).at, made(open).commit.value_or(look.at) - made(open).at));
+    options_.tell(fmt::format("all hosts train again, {:.1f} s after the fault", look.at - made(open).at));
     return true;
   });
 }
@@ -127,6 +126,12 @@ void HostFaultMaker::make(const PlannedFault& planned, double now) {
   fault.brief = open.what.brief && open_.empty();
   if (planned.fault == Fault::kFreeze && open.what.victim == job_.coordinator()) fault.hopeless = open.what.seconds;
   if (planned.fault == Fault::kCoordinator) fault.hopeless = options_.detection + kAttachTime;
+  // Nobody is given up whom the coordinator hears: two others that do not hear each other are waited for.
+  const auto coordinates = [&](const std::pair<int, int>& cut) {
+    return cut.first == job_.coordinator() || cut.second == job_.coordinator();
+  };
+  if (planned.fault == Fault::kOneWay && std::ranges::none_of(open.what.cuts, coordinates))
+    fault.hopeless = open.what.seconds;
   for (const Open& earlier : open_)
     faults_[earlier.fault].hit_again = true;
   options_.tell(fmt::format("{}, at step {}", fault.whom, newest_.step));

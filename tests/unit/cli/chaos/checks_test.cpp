@@ -219,6 +219,16 @@ TEST(ChaosHostChecksTest, I2FailsWhenHostsDiffer) {
   EXPECT_EQ(check_copies(seen).verdict, Verdict::kNotChecked);
 }
 
+TEST(ChaosHostChecksTest, TheNextCommitIsTheOneBehindTheLongestPauseOfTheFault) {
+  const std::vector<ChaosSample> samples = honest().samples;  // nothing from 20 s to 22 s, nor from 30 s to 31 s
+  EXPECT_THAT(next_commit(samples, 19.5).value(), DoubleNear(22, 1e-6)) << "what was seen then was old";
+  EXPECT_THAT(next_commit(samples, 20.5).value(), DoubleNear(22, 1e-6));
+  EXPECT_THAT(next_commit(samples, 30.2).value(), DoubleNear(31, 1e-6));
+  EXPECT_LT(next_commit(samples, 12).value(), 13.2) << "nothing stood still";
+  EXPECT_FALSE(next_commit(samples, 45)) << "nothing was seen after that";
+  EXPECT_FALSE(next_commit({}, 1));
+}
+
 TEST(ChaosHostChecksTest, I6FailsForACommitThatComesLateAndForAHostThatDoesNotComeBack) {
   // 2 s to give it up, 10 steps, 2 s.
   EXPECT_THAT(commit_allowed(honest_hosts(), honest_hosts().faults[0]), DoubleNear(5, 1e-6));
