@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "muster/base/clock.h"
 #include "muster/base/error.h"
 #include "muster/base/eventually.h"
 #include "muster/base/files.h"
@@ -34,6 +34,7 @@ constexpr std::chrono::seconds kHostCommandTime{20};
 constexpr int kHostWaitSeconds = 300;  // for a coordinator that is not there yet
 constexpr int kRefused = 2;            // exit code
 constexpr double kAttachPause = 0.5;
+constexpr std::chrono::milliseconds kReferencePause{100};
 
 std::string end_words(const launch::Finished& end) {
   return end.signal != 0 ? fmt::format("signal {}", end.signal) : fmt::format("exit code {}", end.exit_code);
@@ -108,6 +109,8 @@ void HostJob::start_agent(int host) {
 void HostJob::start_looking(int host) {
   Place& there = place(host);
   if (!there.reader) there.reader.emplace(hosts_[host].file(kLooks));
+  // Of an earlier time at which it coordinated, the last looks were read by nobody.
+  there.reader->next();
   there.looker = hosts_[host].start({own_program(), "chaos", name_, "--role", "look"});
 }
 
@@ -258,9 +261,12 @@ StoredWeights HostJob::undisturbed(std::uint64_t step, std::chrono::seconds limi
     const std::vector<std::filesystem::path> found = list_runs(runs);
     return !found.empty() && has_checkpoint(found.front(), step);
   };
-  const bool came = eventually([&] { return has_it() || program.ended(); }, Deadline::after(limit));
+  // Rarely: whoever waits takes the processor from what is waited for.
+  const Deadline deadline = Deadline::after(limit);
+  while (!has_it() && !program.ended() && !deadline.passed())
+    system_clock().sleep_for(kReferencePause);
   if (!has_it()) {
-    throw Error(came ? ErrorKind::kPeerLost : ErrorKind::kTimeout,
+    throw Error(program.ended() ? ErrorKind::kPeerLost : ErrorKind::kTimeout,
                 fmt::format("the undisturbed run has not come to step {}", step), {}, program.err());
   }
   return stored_weights(list_runs(runs).front(), step);

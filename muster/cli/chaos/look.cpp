@@ -1,4 +1,5 @@
-// A client is kept as long as it finds a coordinator: who takes over on the same host has a record of its own.
+// A client is kept as long as it finds a coordinator: who takes over on the same host has a record of its own. Lines
+// are written whole or, by a process that is killed, not to their end: the reader passes over those.
 #include "muster/cli/chaos/look.h"
 
 #include <algorithm>
