@@ -30,7 +30,6 @@
 namespace muster::cli {
 namespace {
 
-constexpr const char* kAgentFolderPrefix = "muster-host-";
 constexpr std::chrono::hours kAgentGrace{24};  // a second signal ends it at once; the first has times of its own
 constexpr std::chrono::milliseconds kLongestAgentKill{3000};
 

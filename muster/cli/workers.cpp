@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/memory.h"
 #include "muster/base/process.h"
+#include "muster/base/temporary_folder.h"
 #include "muster/base/text.h"
 #include "muster/cli/job_training.h"
 #include "muster/cli/signals.h"
@@ -109,9 +110,10 @@ void end_agent(const control::JobRecord& record, const std::filesystem::path& ru
   }
 }
 
-// This host becomes the coordinator's: its agent goes, its workers stay.
-void move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags, coordinator::JobHosts& hosts,
-                     coordinator::RecordedJob& recorded) {
+// This host becomes the coordinator's: its agent goes, its workers stay. The agent's folder is the caller's then, to be
+// removed with the job: the agent cannot do it any more.
+std::optional<TemporaryFolder> move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags,
+                                               coordinator::JobHosts& hosts, coordinator::RecordedJob& recorded) {
   if (flags.listen.empty())
     throw Error(ErrorKind::kInvalidInput, "this host has an agent of the job; where should the others find it?",
                 run.string(), "Add --listen ADDRESS:PORT, one that the agents were given by --join.");
@@ -131,9 +133,15 @@ void move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags
     if (control::coordinator_answers(target, Deadline::after(kCoordinatorAnswer))) refuse(target.address);
   control::require_can_listen(hosts.listen);
   end_agent(client.record(), run);
-  // The file of the agent goes with it; the run has the same.
+  // The file of the agent goes with its folder; the run has the same.
   std::vector<std::string>& arguments = recorded.job.command.arguments;
-  if (arguments.size() > 1) arguments[1] = std::filesystem::absolute(run / "job.toml").string();
+  if (arguments.size() < 2) return std::nullopt;
+  const std::filesystem::path file = std::exchange(arguments[1], std::filesystem::absolute(run / "job.toml").string());
+  std::error_code code;
+  const std::filesystem::path folder = file.parent_path();
+  const bool of_an_agent = folder.filename().string().starts_with(kAgentFolderPrefix);
+  if (!of_an_agent || !std::filesystem::exists(folder, code)) return std::nullopt;
+  return TemporaryFolder::adopt(folder);
 }
 
 }  // namespace
@@ -233,10 +241,14 @@ int take_over_workers(const std::filesystem::path& run, ClusterFlags flags) {
         run.string(),
         hosts ? "Its workers write a checkpoint and end by themselves (parallel.orphan_seconds); then resume it."
               : "End its workers on this host, and its agents; what the program has kept is where it left it.");
+  std::optional<TemporaryFolder> agents;
   if (recorded.cluster) {
     control::LedCluster& cluster = *recorded.cluster;
     ++cluster.term;
-    if (recorded.moves) move_from_agent(run, flags, *hosts, recorded);
+    if (recorded.moves) {
+      std::optional<TemporaryFolder> left = move_from_agent(run, flags, *hosts, recorded);
+      if (left) agents.emplace(std::move(*left));
+    }
     if (flags.listen.empty()) flags.listen = cluster.listen;
     if (!recorded.moves) hosts->listen = listen_by(flags);
     hosts->interface = flags.interface.empty() ? cluster.interface : flags.interface;

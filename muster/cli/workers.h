@@ -32,6 +32,9 @@ int supervise_workers(coordinator::CoordinatedJob job);
 constexpr const char* kMemoryVariable = "MUSTER_MEMORY";
 std::string memory_for_workers();
 
+// What the temporary folder of an agent is called at first.
+constexpr const char* kAgentFolderPrefix = "muster-host-";
+
 // Says `message` to people, on a line of its own.
 void tell(const std::string& message);
 

@@ -1,7 +1,9 @@
-// A folder of this host's agent that is not there leaves the run's own. Where both are there, the coordinator's record
-// says on which host it was served last.
+// A folder of this host's agent that is not there leaves the run's own. Where both are there, and both were served here
+// (a coordinator's host that was lost and came back with an agent, or an agent's that took over), whoever lives counts,
+// and of the dead the one of the later term.
 #include "muster/control/commands_folder.h"
 
+#include <optional>
 #include <system_error>
 
 #include "muster/base/process.h"
@@ -9,6 +11,14 @@
 #include "muster/control/job_record.h"
 
 namespace muster::control {
+namespace {
+
+bool lives(const JobRecord& record) {
+  const std::optional<Lease> lease = record.lease();
+  return lease && lease->holder.pid != 0 && state_of(lease->holder) != ProcessState::kGone;
+}
+
+}  // namespace
 
 std::filesystem::path host_folder(const std::filesystem::path& run) {
   return run / "hosts" / process_space();
@@ -20,7 +30,14 @@ std::filesystem::path commands_folder(const std::filesystem::path& run) {
   if (!std::filesystem::exists(store_file(own), code)) return run;
   if (!std::filesystem::exists(store_file(run), code)) return own;
   const JobRecord coordinators(make_sqlite_store(store_file(run), {.create = false}));
-  return coordinators.served_in() == process_space() ? run : own;
+  if (coordinators.served_in() != process_space()) return own;
+  if (lives(coordinators)) return run;
+  const JobRecord agents(make_sqlite_store(store_file(own), {.create = false}));
+  if (lives(agents)) return own;
+  const std::optional<LedCluster> led = coordinators.cluster();
+  const std::optional<LedCluster> followed = agents.cluster();
+  const bool comparable = led && followed && led->identity == followed->identity;
+  return comparable && followed->term > led->term ? own : run;
 }
 
 }  // namespace muster::control

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,14 +81,14 @@ Agent::Agent(control::ClusterCalls& calls, AgentOptions options, const Clock& cl
 }
 
 std::optional<control::Welcome> Agent::join(HostReporter& reporter, const Audience& audience) {
-  std::string told;
+  std::set<std::string> told;  // of several addresses each may have a reason of its own
   for (const Deadline deadline = Deadline::after(options_.patience, clock_);;) {
     try {
       return reporter.join();
     } catch (const Error& error) {
       if (!may_join_later(error) || deadline.passed()) throw;
-      if (told != error.message()) options_.tell(fmt::format("waiting for the coordinator: {}", error.message()));
-      told = error.message();
+      if (told.insert(error.message()).second)
+        options_.tell(fmt::format("waiting for the coordinator: {}", error.message()));
     }
     if (audience.requested_signal() != 0) return std::nullopt;
     clock_.sleep_for(kJoinPause);

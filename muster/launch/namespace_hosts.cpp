@@ -474,6 +474,13 @@ struct Hosts::Parts {
   static std::string neighbour(int host, const std::string& hardware_address) {
     return fmt::format("neigh replace {} lladdr {} dev eth0 nud permanent\n", address_of(host), hardware_address);
   }
+  // All others, as they are when nothing is cut.
+  std::string neighbours(int host) const {
+    std::string lines;
+    for (int other = 0; other < static_cast<int>(hosts.size()); ++other)
+      if (other != host) lines += neighbour(other, hardware_address_of(other));
+    return lines;
+  }
   void point(int from, int to, const std::string& hardware_address) const {
     run_tool(hosts[static_cast<std::size_t>(from)].pid(), "ip", neighbour(to, hardware_address));
   }
@@ -526,8 +533,7 @@ Hosts::Hosts(int count) : parts_(std::make_unique<Parts>()) {
         "link set lo up\nlink set eth0 addrgenmode none\naddress add {}/24 dev eth0\n"
         "link set eth0 up\n",
         address_of(host));
-    for (int other = 0; other < count; ++other)
-      if (other != host) own += Parts::neighbour(other, hardware_address_of(other));
+    own += parts_->neighbours(host);
     run_tool((*this)[host].pid(), "ip", own);
   }
 }
@@ -555,12 +561,15 @@ void Hosts::cut_one_way(int from, int to) {
   parts_->point(from, to, kNobodysAddress);
 }
 void Hosts::heal() {
-  for (int from = 0; from < size(); ++from) {
-    std::string lines;
-    for (int to = 0; to < size(); ++to)
-      if (from != to) lines += Parts::neighbour(to, hardware_address_of(to));
-    run_tool((*this)[from].pid(), "ip", lines);
-  }
+  for (int from = 0; from < size(); ++from)
+    run_tool((*this)[from].pid(), "ip", parts_->neighbours(from));
+}
+void Hosts::link_down(int host) {
+  run_tool((*this)[host].pid(), "ip", "link set eth0 down\n");
+}
+void Hosts::link_up(int host) {
+  // What an interface knows of its neighbours goes when it goes down.
+  run_tool((*this)[host].pid(), "ip", "link set eth0 up\n" + parts_->neighbours(host));
 }
 void Hosts::shape(const std::string& rate) {
   std::string hub;

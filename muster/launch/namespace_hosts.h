@@ -101,6 +101,9 @@ class Hosts {
   void cut(int host);                  // from and to all others
   void cut_one_way(int from, int to);  // only packets from `from` to `to`
   void heal();                         // everything that was cut
+  // The host's interface is down, as its own programs are told, and up again.
+  void link_down(int host);
+  void link_up(int host);
   // Each link carries at most `rate` (link_bits) in each direction. Empty: no limit.
   void shape(const std::string& rate);
 

@@ -197,6 +197,9 @@ TEST_F(HostsCommandsTest, AJobWhoseCoordinatorsHostIsLostIsTakenOverOnAnotherHos
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_EQ(third.wait().exit_code, 0) << third.err();
   EXPECT_THAT(third.err(), HasSubstr("(term 2)"));
+  for (const auto& entry : std::filesystem::directory_iterator((*hosts_)[1].file("/tmp")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("muster-"))
+        << "left by the agent that was ended: " << entry;
   const Json made = end_of(1).is_null() ? end_of(2) : end_of(1);
   EXPECT_EQ(made.at("weights"), expected.at("weights")) << end.err;
   EXPECT_EQ(made.at("step"), expected.at("step"));

@@ -149,6 +149,24 @@ TEST_F(HostsTest, AOneWayCutLetsTheOtherWayThrough) {
   EXPECT_THAT(first.out(), HasSubstr("heard heard")) << "only the answer is lost";
 }
 
+TEST_F(HostsTest, ALinkThatIsDownIsToldOfOnItsHostAndComesUpAgain) {
+  Hosts hosts(3);
+  const HostProgram first = start_echo(hosts[0]);
+  const HostProgram second = start_echo(hosts[1]);
+  hosts.link_down(1);
+  const Finished told = hosts[1].run({"python3", "-c",
+                                      "import socket, sys\n"
+                                      "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                                      "s.sendto(b'x', (sys.argv[1], 7000))\n",
+                                      hosts[0].address()});
+  EXPECT_THAT(told.err, HasSubstr("Network is unreachable"));
+  EXPECT_FALSE(answers(hosts[0], hosts[1]));
+  EXPECT_TRUE(answers(hosts[2], hosts[0]));
+  hosts.link_up(1);
+  EXPECT_TRUE(answers(hosts[1], hosts[0]));
+  EXPECT_TRUE(answers(hosts[0], hosts[1]));
+}
+
 TEST_F(HostsTest, AShapedLinkCarriesNoMoreThanItsRate) {
   Hosts hosts(2);
   const std::string kBytes = "2500000";  // one second

@@ -115,6 +115,15 @@ TEST_F(HostsProgramTest, AnAgentWithoutACoordinatorSaysSoAndEnds) {
   EXPECT_THAT(end.err, AllOf(HasSubstr("waiting for the coordinator"), HasSubstr("127.0.0.1:1")));
 }
 
+TEST_F(HostsProgramTest, AnAgentWithSeveralAddressesSaysOfEachOnceWhatItWaitsFor) {
+  const Finished end = run_program(folder_.path(), {"agent", "--join", "127.0.0.1:1,127.0.0.1:2", "--wait", "3"});
+  EXPECT_EQ(end.exit_code, 1);
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = end.err.find("waiting for the coordinator", at)) != std::string::npos; ++at)
+    ++lines;
+  EXPECT_LE(lines, 4U) << end.err;  // what went wrong at an address may be told in two ways
+}
+
 TEST_F(HostsProgramTest, HelpTells) {
   EXPECT_THAT(run_program(folder_.path(), {"agent", "--help"}).out,
               AllOf(HasSubstr("--join"), HasSubstr("--interface"), HasSubstr("--workers"), HasSubstr("exit code")));

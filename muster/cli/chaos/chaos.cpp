@@ -1,7 +1,5 @@
 // muster chaos: disturbs a job that trains, and checks in the end that nothing was lost by it. The parts are beside it:
 // plan (when), faults (how), watch (what is seen), checks (what it proves), report.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -14,10 +12,13 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/cli/chaos/chaos.h"
 #include "muster/cli/chaos/faults.h"
 #include "muster/cli/chaos/job.h"
+#include "muster/cli/chaos/look.h"
 #include "muster/cli/chaos/plan.h"
 #include "muster/cli/chaos/report.h"
+#include "muster/cli/chaos/teller.h"
 #include "muster/cli/chaos/throughput.h"
 #include "muster/cli/chaos/watch.h"
 #include "muster/cli/command.h"
@@ -34,65 +35,13 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 constexpr std::chrono::seconds kCommandTime{10};
 constexpr std::chrono::seconds kEndTime{60};
 constexpr std::chrono::minutes kStartTime{2};
-constexpr double kRest = 60;         // seconds after the last fault in which all should train again
-constexpr double kStuck = 120;       // seconds without a commit after which nobody waits any longer
-constexpr double kSummaryTime = 30;  // seconds between summaries where there is no terminal
+constexpr double kRest = 60;    // seconds after the last fault in which all should train again
+constexpr double kStuck = 120;  // seconds without a commit after which nobody waits any longer
 
-struct ChaosFlags {
-  std::string job;
-  std::string runs = "runs";
-  std::vector<std::string> assignments;
-  std::string faults = "kill,stop";
-  double rate = 6;
-  std::uint64_t seed = 1;
-  double minutes = 5;
-  double calm_seconds = 20;
-  std::string then = "wait";
-  bool compare = false;
-  std::string reference;
-  std::optional<double> goal;
-  bool json = false;
-};
-
-// On a terminal the line of the summary stands last, and is cleared for what is told.
-class Teller {
- public:
-  void tell(double at, const std::string& text) const {
-    fmt::print(stderr, "{}{:7.1f} s  {}\n", terminal_ ? "\r\033[K" : "", at, text);
-  }
-  void summary(double at, const control::JobStatus& status, std::size_t faults) {
-    if (!terminal_ && at < next_) return;
-    next_ = at + kSummaryTime;
-    const std::string text =
-        fmt::format("{:7.1f} s  step {} of {}, {:.0f} samples/s, {} worker{}, generation {}; {} fault{}", at,
-                    status.step, status.total_steps, status.samples_per_second, status.members.size(),
-                    status.members.size() == 1 ? "" : "s", status.generation, faults, faults == 1 ? "" : "s");
-    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", text, terminal_ ? "" : "\n");
-  }
-  void end() const {
-    if (terminal_) fmt::print(stderr, "\r\033[K");
-  }
-
- private:
-  const bool terminal_ = ::isatty(STDERR_FILENO) != 0;
-  double next_ = 0;
-};
-
-// `compares`: the weights are to be those of an undisturbed run.
-void require_supervised(const trainer::Job& job, bool compares) {
-  const strategies::StrategyChoice& strategy = job.parallel.chosen();
-  if (compares && !strategy.traits().keeps_bits)
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("no two runs of a job with strategy {} end with the same weights, with these options",
-                            strategy.name()),
-                {},
-                fmt::format("Leave --compare and --reference, or choose what keeps the bits: {}, with their defaults.",
-                            strategies::strategies_with(&strategies::Traits::keeps_bits)));
-  if (strategy.traits().replaces_workers) return;
-  throw Error(ErrorKind::kInvalidInput, fmt::format("a job with strategy {} does not outlive a fault", strategy.name()),
-              {},
-              fmt::format("Chaos is for strategies that replace lost workers: {}.",
-                          strategies::strategies_with(&strategies::Traits::replaces_workers)));
+std::string summary_of(const control::JobStatus& status, std::size_t faults) {
+  return fmt::format("step {} of {}, {:.0f} samples/s, {} worker{}, generation {}; {} fault{}", status.step,
+                     status.total_steps, status.samples_per_second, status.members.size(),
+                     status.members.size() == 1 ? "" : "s", status.generation, faults, faults == 1 ? "" : "s");
 }
 
 bool is_job_file(const std::string& job) {
@@ -166,7 +115,7 @@ class Chaos {
       const double now = watch_->now();
       maker_->look(status, now);
       if (watch_->over()) break;
-      if (status.live) teller_.summary(now, status, maker_->faults().size());
+      if (status.live) teller_.summary(now, summary_of(status, maker_->faults().size()));
       if (!calm_ && all_train(status)) calm_ = now;
       if (calm_ && !begin_ && now - *calm_ >= flags_.calm_seconds) begin_ = now;
       const bool late = begin_ && now - *begin_ >= 60 * flags_.minutes;
@@ -261,7 +210,7 @@ class Chaos {
     std::optional<double> begin;
     while (!watch.over() && !has_checkpoint(watch.run(), step) && !interrupted()) {
       const control::JobStatus& status = watch.look();
-      if (status.live) teller_.summary(watch_->now(), status, 0);
+      if (status.live) teller_.summary(watch_->now(), summary_of(status, 0));
       if (!begin && all_train(status)) begin = watch.now();
       if (watch.now() - watch.last_commit() > kStuck)
         throw Error(ErrorKind::kTimeout, "the undisturbed run does not get on", watch.run().string());
@@ -292,8 +241,22 @@ class Chaos {
   std::optional<double> told_to_stop_;
 };
 
+void print(const ChaosFlags& flags, const ChaosReport& report) {
+  if (flags.json)
+    fmt::print("{}\n", to_json(report).dump());
+  else
+    fmt::print("{}", to_text(report));
+}
+
 void run_chaos(const ChaosFlags& flags, Outcome& outcome) {
-  const FaultRates rates = parse_faults(flags.faults, flags.rate);
+  if (flags.role == kLookRole) keep_looking(flags.job, flags.runs, kLooksFile);
+  if (flags.hosts > 0) {
+    const HostsChaosEnd end = disturb_hosts(flags);
+    print(flags, end.report);
+    outcome.exit_code = end.interruption != 0 ? end.interruption : end.report.good() ? 0 : 1;
+    return;
+  }
+  const FaultRates rates = parse_faults(flags.faults.empty() ? kUsualFaults : flags.faults, flags.rate);
   if (rates.contains(Fault::kOom)) {
     if (const std::optional<std::string> obstacle = FaultMaker::oom_obstacle())
       throw Error(ErrorKind::kInvalidInput, fmt::format("oom is not possible here: {}", *obstacle), "--faults",
@@ -301,14 +264,27 @@ void run_chaos(const ChaosFlags& flags, Outcome& outcome) {
   }
   Chaos chaos(flags, rates);
   const ChaosReport report = chaos.run();
-  if (flags.json)
-    fmt::print("{}\n", to_json(report).dump());
-  else
-    fmt::print("{}", to_text(report));
+  print(flags, report);
   outcome.exit_code = chaos.exit_code() != 0 ? chaos.exit_code() : report.good() ? 0 : 1;
 }
 
 }  // namespace
+
+void require_supervised(const trainer::Job& job, bool compares) {
+  const strategies::StrategyChoice& strategy = job.parallel.chosen();
+  if (compares && !strategy.traits().keeps_bits)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("no two runs of a job with strategy {} end with the same weights, with these options",
+                            strategy.name()),
+                {},
+                fmt::format("Leave --compare and --reference, or choose what keeps the bits: {}, with their defaults.",
+                            strategies::strategies_with(&strategies::Traits::keeps_bits)));
+  if (strategy.traits().replaces_workers) return;
+  throw Error(ErrorKind::kInvalidInput, fmt::format("a job with strategy {} does not outlive a fault", strategy.name()),
+              {},
+              fmt::format("Chaos is for strategies that replace lost workers: {}.",
+                          strategies::strategies_with(&strategies::Traits::replaces_workers)));
+}
 
 void add_chaos(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("chaos", "Kill and stop a job's processes, and check that nothing is lost.");
@@ -317,14 +293,22 @@ void add_chaos(CLI::App& app, Outcome& outcome) {
       ->required();
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   command->add_option("--set", flags->assignments, "With a job file: as for muster train")->allow_extra_args(false);
-  command
-      ->add_option("--faults", flags->faults,
-                   "Of kill, stop, oom, coordinator; with a rate for each (kill=12,stop=2) or --rate for all")
-      ->capture_default_str();
+  command->add_option(
+      "--faults", flags->faults,
+      "Of kill, stop, oom, coordinator; with --hosts of host, freeze, link, oneway, split, coordinator; "
+      "with a rate for each (kill=12,stop=2) or --rate for all [kill,stop; with --hosts all but the last]");
   command->add_option("--rate", flags->rate, "Faults a minute, of all kinds together")
       ->check(CLI::Range(0.1, 600.0))
       ->capture_default_str();
   command->add_option("--seed", flags->seed, "Decides when, what and whom")->capture_default_str();
+  command
+      ->add_option("--hosts", flags->hosts,
+                   "With a job file: train on so many hosts, which are made for it (network namespaces; as root), and "
+                   "disturb these")
+      ->check(CLI::Range(2, 16));
+  command->add_option("--count", flags->count, "With --hosts: no more faults than these")
+      ->check(CLI::Range(1, 1000000));
+  command->add_option("--role", flags->role)->check(CLI::IsMember({kLookRole}))->group("");  // of its own processes
   command->add_option("--minutes", flags->minutes, "Longest time with faults")
       ->check(CLI::Range(0.01, 1e5))
       ->capture_default_str();
@@ -348,7 +332,8 @@ void add_chaos(CLI::App& app, Outcome& outcome) {
       "\nExamples:\n"
       "  muster chaos fashion                                  the job that runs, 6 faults a minute for 5 minutes\n"
       "  muster chaos job.toml --faults kill=12,stop=2 --minutes 30 --then stop --compare\n"
-      "  muster chaos job.toml --faults kill,stop,oom,coordinator --rate 20 --seed 7 --json | jq .good");
+      "  muster chaos job.toml --faults kill,stop,oom,coordinator --rate 20 --seed 7 --json | jq .good\n"
+      "  muster chaos job.toml --hosts 3 --faults host,coordinator,split --count 10 --then stop --compare");
   command->callback([flags, &outcome] { run_chaos(*flags, outcome); });
 }
 

@@ -3,6 +3,7 @@
 #include "muster/cli/chaos/checks.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,6 +15,7 @@ constexpr double kUsualStartUp = 5;     // seconds, when none was seen
 constexpr double kMargin = 2;           // seconds
 constexpr double kValidationTime = 60;  // seconds more while the job validates
 constexpr double kSteps = 10;           // steps that may be redone or slow after a fault
+constexpr double kOldLook = 1;          // seconds that what is seen of several hosts may be old
 constexpr std::size_t kMostNamed = 5;
 
 Finding passed(Finding finding, std::string reason) {
@@ -58,6 +60,7 @@ std::vector<Pause> pauses(const std::vector<ChaosSample>& samples) {
 Finding check_end(const Observations& seen) {
   const Finding finding{"end", "the job ends as it should", Verdict::kNotChecked, "the job still runs"};
   if (!seen.over) return finding;
+  if (!seen.deserters.empty()) return failed(finding, some_of(seen.deserters));
   return seen.ended_well ? passed(finding, seen.end) : failed(finding, seen.end);
 }
 
@@ -84,7 +87,22 @@ Finding check_ledger_exact(const Observations& seen) {
                                      report.whole_epochs, report.epoch_samples, report.repeated_lanes));
 }
 
-Finding check_copies(const Observations&) {
+Finding check_copies(const Observations& seen) {
+  if (seen.hosts > 0) {
+    const Finding finding{"I2", "the hosts have the same state", Verdict::kNotChecked, "no checkpoint was left"};
+    std::set<std::uint64_t> steps;
+    for (const HostCopy& one : seen.copies) {
+      steps.insert(one.weights.step);
+      for (const HostCopy& other : seen.copies)
+        if (one.weights.step == other.weights.step && one.weights.hash != other.weights.hash)
+          return failed(finding, fmt::format("at step {} {} has {}, {} has {}", one.weights.step, one.host,
+                                             one.weights.hash, other.host, other.weights.hash));
+    }
+    if (steps.size() > 1)
+      return failed(finding, fmt::format("they ended at different steps: {}", fmt::join(steps, ", ")));
+    if (steps.empty()) return finding;
+    return passed(finding, fmt::format("step {} on {} hosts, hashes verified", *steps.begin(), seen.copies.size()));
+  }
   return {"I2", "copies of the state agree", Verdict::kNotChecked,
           "the workers have one state, shared or with servers: there is nothing to compare"};
 }
@@ -216,7 +234,69 @@ Finding check_leftovers(const Observations& seen) {
   return passed(finding, "no process, socket, folder or shared memory");
 }
 
+std::optional<double> next_commit(const std::vector<ChaosSample>& samples, double at) {
+  const std::vector<Pause> all = pauses(samples);
+  const Pause* longest = nullptr;
+  for (const Pause& pause : all)
+    if (pause.begin <= at + kOldLook && pause.begin + pause.seconds >= at &&
+        (longest == nullptr || pause.seconds > longest->seconds))
+      longest = &pause;
+  // The last one has no commit at its end.
+  if (longest == nullptr || longest == &all.back()) return std::nullopt;
+  return longest->begin + longest->seconds;
+}
+
+double commit_allowed(const Observations& seen, const MadeFault& fault) {
+  return slowness(seen) * (seen.liveness + kSteps * seen.step_seconds + kMargin) + fault.hopeless;
+}
+
+std::vector<double> times_to_commit(const std::vector<MadeFault>& faults) {
+  std::vector<double> times;
+  for (const MadeFault& fault : faults)
+    if (fault.commit) times.push_back(std::max(0.0, *fault.commit - fault.at));
+  std::ranges::sort(times);
+  return times;
+}
+
+Finding check_recovery(const Observations& seen) {
+  const Finding finding{"I6", "the next commit within detection + 10 steps of every fault, and all hosts back",
+                        Verdict::kNotChecked, "there was none"};
+  std::vector<std::string> wrong;
+  for (const MadeFault& fault : seen.faults) {
+    const double allowed = commit_allowed(seen, fault);
+    const std::string what = fmt::format("at {:.1f} s {}", fault.at, fault.whom);
+    const bool ends = seen.told_to_stop && !fault.commit;
+    if (!fault.commit && !ends)
+      wrong.push_back(what + ": nothing was committed after that");
+    else if (fault.commit && *fault.commit - fault.at > allowed)
+      wrong.push_back(fmt::format("{}: {:.1f} s to the next commit, allowed are {:.1f} s", what,
+                                  *fault.commit - fault.at, allowed));
+    if (!fault.replaced && !fault.hit_again) wrong.push_back(what + ": not all hosts came back");
+    if (fault.brief && fault.given_up) wrong.push_back(what + ": so briefly, and it was given up for it");
+  }
+  if (!wrong.empty()) return failed(finding, some_of(wrong));
+  const std::vector<double> times = times_to_commit(seen.faults);
+  if (times.empty()) return finding;
+  return passed(finding,
+                fmt::format("to the next commit: median {:.1f} s, longest {:.1f} s; allowed {:.1f} s, and what "
+                            "was hopeless",
+                            times[times.size() / 2], times.back(), commit_allowed(seen, {})));
+}
+
+Finding check_parts(const Observations& seen) {
+  const Finding finding{"cut", "no part without the coordinator goes on", Verdict::kNotChecked,
+                        "no part was cut off for long enough, or job.ledger is off"};
+  if (!seen.went_on.empty()) return failed(finding, some_of(seen.went_on));
+  if (seen.parts == 0) return finding;
+  return passed(finding, fmt::format("{} times hosts were cut off and given up; none recorded a lane until it was back",
+                                     seen.parts));
+}
+
 std::vector<Finding> check_invariants(const Observations& seen) {
+  if (seen.hosts > 0)
+    return {check_end(seen),      check_ledger_exact(seen), check_copies(seen),
+            check_weights(seen),  check_monotonic(seen),    check_checkpoint(seen),
+            check_recovery(seen), check_leftovers(seen),    check_parts(seen)};
   return {check_end(seen),       check_ledger_exact(seen), check_copies(seen),   check_weights(seen),
           check_monotonic(seen), check_checkpoint(seen),   check_progress(seen), check_leftovers(seen)};
 }

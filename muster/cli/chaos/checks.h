@@ -2,7 +2,8 @@
 //
 // I1 every sample exactly once, I2 copies of the state agree, I3 the weights of an undisturbed run, I4 step, generation
 // and fencing token never go back, I5 the newest checkpoint is whole and not older than one that was there, I6 nothing
-// stands still for long, I7 nothing is left. docs/fault-tolerance.md says how each is checked.
+// stands still for long, I7 nothing is left; of several hosts also: no part without the coordinator goes on.
+// docs/fault-tolerance.md says how each is checked.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +38,23 @@ struct MadeFault {
   std::optional<double> gone = {};       // when it was seen dead
   std::optional<double> replaced = {};   // when another process trained in its place
   bool hit_again = false;                // by a later fault
+  // Of several hosts; `continued` is when the fault itself was over, `replaced` when all trained again.
+  std::string whom = {};
+  double hopeless = 0;                // seconds in which nobody could have committed, whatever was done
+  std::optional<double> commit = {};  // when the next one was seen
+  bool brief = false;                 // too short for anybody to be given up,
+  bool given_up = false;              // and somebody was
 };
 
 struct StoredWeights {
   std::uint64_t step = 0;
   std::string hash;
+};
+
+// The newest checkpoint of a host.
+struct HostCopy {
+  std::string host;
+  StoredWeights weights;
 };
 
 struct Observations {
@@ -63,6 +76,12 @@ struct Observations {
   std::optional<StoredWeights> reference = {};             // undisturbed, at the same step
   std::string no_reference = {};                           // why there is none
   std::optional<std::vector<std::string>> leftovers = {};  // nothing: the job still runs
+  // Of a job of several hosts; `liveness` is parallel.host_seconds then.
+  int hosts = 0;                          // 0: it has one
+  std::vector<HostCopy> copies = {};      // of all of them in the end
+  int parts = 0;                          // that were cut off from the coordinator for so long that they were given up
+  std::vector<std::string> went_on = {};  // which of them went on by themselves
+  std::vector<std::string> deserters = {};  // agents that ended though nobody had ended them
 };
 
 enum class Verdict { kPass, kFailed, kNotChecked };
@@ -83,6 +102,9 @@ Finding check_monotonic(const Observations& seen);
 Finding check_checkpoint(const Observations& seen);
 Finding check_progress(const Observations& seen);
 Finding check_leftovers(const Observations& seen);
+// Of several hosts, in the place of check_progress: from every fault to the next commit, and to all hosts being back.
+Finding check_recovery(const Observations& seen);
+Finding check_parts(const Observations& seen);
 
 // All of them, behind one that says how the job ended.
 std::vector<Finding> check_invariants(const Observations& seen);
@@ -93,5 +115,13 @@ std::optional<double> median_start_up(const std::vector<MadeFault>& faults);
 // much as the usual step took longer than a calm one, + 2 of the longest start-ups (of workers that die one after the
 // other).
 double longest_pause_allowed(const Observations& seen);
+// When a fault at that moment was over for the job: at the end of the longest time without a commit that had begun by
+// then, or within a second, because what is seen of a job is as old. Nothing: it never was, as far as was seen.
+std::optional<double> next_commit(const std::vector<ChaosSample>& samples, double at);
+// Longest time from a fault of hosts to the next commit: liveness + 10 steps + 2 s, longer by as much as the usual step
+// took longer than a calm one, + what was hopeless.
+double commit_allowed(const Observations& seen, const MadeFault& fault);
+// Seconds from faults to the next commit, rising.
+std::vector<double> times_to_commit(const std::vector<MadeFault>& faults);
 
 }  // namespace muster::cli

@@ -3,7 +3,6 @@
 #include "muster/cli/chaos/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -18,12 +17,11 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::array kFaults{Fault::kKill, Fault::kStop, Fault::kOom, Fault::kCoordinator};
 constexpr double kMostAMinute = 600;
 
-Fault fault_named(const std::string& name) {
+Fault fault_named(const std::string& name, std::span<const Fault> allowed) {
   std::vector<std::string> names;
-  for (const Fault fault : kFaults) {
+  for (const Fault fault : allowed) {
     if (name == to_string(fault)) return fault;
     names.emplace_back(to_string(fault));
   }
@@ -52,18 +50,28 @@ std::string_view to_string(Fault fault) {
       return "oom";
     case Fault::kCoordinator:
       return "coordinator";
+    case Fault::kHost:
+      return "host";
+    case Fault::kFreeze:
+      return "freeze";
+    case Fault::kLink:
+      return "link";
+    case Fault::kOneWay:
+      return "oneway";
+    case Fault::kSplit:
+      return "split";
   }
   return "unknown";
 }
 
-FaultRates parse_faults(std::string_view text, double rate) {
+FaultRates parse_faults(std::string_view text, double rate, std::span<const Fault> allowed) {
   FaultRates rates;
   std::size_t shared = 0;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view word = text.substr(begin, end - begin);
     const std::size_t equals = word.find('=');
-    const Fault fault = fault_named(std::string(word.substr(0, equals)));
+    const Fault fault = fault_named(std::string(word.substr(0, equals)), allowed);
     const bool own = equals != std::string_view::npos;
     if (!rates.emplace(fault, own ? rate_in(word.substr(equals + 1)) : 0).second)
       throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" stands twice", to_string(fault)), "--faults");

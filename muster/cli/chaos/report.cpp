@@ -3,31 +3,53 @@
 #include "muster/cli/chaos/report.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace muster::cli {
 namespace {
 
-struct Counts {
-  int kill = 0;
-  int stop = 0;
-  int woken = 0;
-  int oom = 0;
-  int coordinator = 0;
-};
+std::span<const Fault> kinds_of(const ChaosReport& report) {
+  return report.hosts > 0 ? std::span<const Fault>(kHostFaults) : std::span<const Fault>(kWorkerFaults);
+}
 
-Counts count(const std::vector<MadeFault>& faults) {
-  Counts counts;
-  for (const MadeFault& fault : faults) {
-    counts.kill += fault.fault == Fault::kKill ? 1 : 0;
-    counts.stop += fault.fault == Fault::kStop ? 1 : 0;
-    counts.woken += fault.continued ? 1 : 0;
-    // One that was let go, because the kernel had no reason to kill it, is counted apart.
-    counts.oom += fault.fault == Fault::kOom && fault.gone ? 1 : 0;
-    counts.coordinator += fault.fault == Fault::kCoordinator ? 1 : 0;
+// Of those that came to something: memory that never ran out is counted apart.
+int count(const std::vector<MadeFault>& faults, Fault kind) {
+  return static_cast<int>(std::ranges::count_if(
+      faults, [&](const MadeFault& fault) { return fault.fault == kind && (kind != Fault::kOom || fault.gone); }));
+}
+
+int woken(const std::vector<MadeFault>& faults) {
+  return static_cast<int>(
+      std::ranges::count_if(faults, [](const MadeFault& fault) { return fault.continued.has_value(); }));
+}
+
+std::string faults_text(const ChaosReport& report) {
+  int sum = 0;
+  std::vector<std::string> kinds;
+  for (const Fault kind : kinds_of(report)) {
+    const int made = count(report.faults, kind);
+    sum += made;
+    kinds.push_back(fmt::format("{} {}", made, to_string(kind)));
+    if (kind == Fault::kStop) kinds.back() += fmt::format(" ({} woken in time)", woken(report.faults));
   }
-  return counts;
+  return fmt::format("faults      {} in {:.0f} s (seed {}): {}\n", sum, report.seconds, report.seed,
+                     fmt::join(kinds, ", "));
+}
+
+std::string recovery_text(const ChaosReport& report) {
+  std::string text = fmt::format("hosts       {}\n", report.hosts);
+  if (const std::vector<double> times = times_to_commit(report.faults); !times.empty())
+    text += fmt::format("recovery    from a fault to the next commit: median {:.1f} s, longest {:.1f} s\n",
+                        times[times.size() / 2], times.back());
+  for (const MadeFault& fault : report.faults)
+    text += fmt::format(
+        "            {:7.1f} s  {}: {}\n", fault.at, fault.whom,
+        fault.commit ? fmt::format("{:.1f} s to the next commit", *fault.commit - fault.at) : "no commit after it");
+  return text;
 }
 
 std::string throughput_text(const ChaosReport& report) {
@@ -53,25 +75,25 @@ bool ChaosReport::good() const {
 }
 
 Json to_json(const ChaosReport& report) {
-  const Counts counts = count(report.faults);
   Json findings = Json::array();
   for (const Finding& finding : report.findings)
     findings.push_back({{"name", finding.name},
                         {"what", finding.what},
                         {"verdict", to_string(finding.verdict)},
                         {"reason", finding.reason}});
-  Json row{{"run", report.run},
-           {"good", report.good()},
-           {"seed", report.seed},
-           {"seconds", report.seconds},
-           {"faults",
-            {{"kill", counts.kill},
-             {"stop", counts.stop},
-             {"stop_woken", counts.woken},
-             {"oom", counts.oom},
-             {"coordinator", counts.coordinator},
-             {"failed", report.failed_faults}}},
-           {"invariants", findings}};
+  Json faults = Json::object();
+  for (const Fault kind : kinds_of(report)) {
+    faults[std::string(to_string(kind))] = count(report.faults, kind);
+    if (kind == Fault::kStop) faults["stop_woken"] = woken(report.faults);
+  }
+  faults["failed"] = report.failed_faults;
+  Json row{{"run", report.run},         {"good", report.good()}, {"seed", report.seed},
+           {"seconds", report.seconds}, {"faults", faults},      {"invariants", findings}};
+  if (report.hosts > 0) {
+    row["hosts"] = report.hosts;
+    row["seconds_to_commit"] = times_to_commit(report.faults);
+    return row;
+  }
   row["throughput"] = nullptr;
   if (report.throughput) {
     const Throughput& made = *report.throughput;
@@ -89,13 +111,9 @@ Json to_json(const ChaosReport& report) {
 }
 
 std::string to_text(const ChaosReport& report) {
-  const Counts counts = count(report.faults);
   std::string text = fmt::format("run         {}\n", report.run);
-  text +=
-      fmt::format("faults      {} in {:.0f} s (seed {}): {} kill, {} stop ({} woken in time), {} oom, {} coordinator\n",
-                  counts.kill + counts.stop + counts.oom + counts.coordinator, report.seconds, report.seed, counts.kill,
-                  counts.stop, counts.woken, counts.oom, counts.coordinator);
-  text += throughput_text(report) + "\n";
+  text += faults_text(report);
+  text += (report.hosts > 0 ? recovery_text(report) : throughput_text(report)) + "\n";
   for (const Finding& finding : report.findings)
     text += fmt::format("{:<4}{:<13}{}\n{:17}{}\n", finding.name, to_string(finding.verdict), finding.what, "",
                         finding.reason);

@@ -15,6 +15,7 @@ namespace muster::cli {
 struct ChaosReport {
   std::string run;
   std::uint64_t seed = 0;
+  int hosts = 0;       // of a job of several; 0: it has one
   double seconds = 0;  // of the disturbed time
   std::vector<MadeFault> faults = {};
   int failed_faults = 0;

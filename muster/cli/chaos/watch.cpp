@@ -112,9 +112,9 @@ const control::JobStatus& JobWatch::look() {
   return status_;
 }
 
-void JobWatch::read_metrics(Observations& seen) const {
-  std::ifstream file(run_ / "metrics.jsonl");
-  file.seekg(static_cast<std::streamoff>(metrics_before_));
+void read_metrics(const std::filesystem::path& run, Observations& seen, std::uintmax_t from) {
+  std::ifstream file(run / "metrics.jsonl");
+  file.seekg(static_cast<std::streamoff>(from));
   for (std::string line; std::getline(file, line);) {
     const Json row = Json::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("step") || !row.at("step").is_number_unsigned()) continue;
@@ -123,12 +123,30 @@ void JobWatch::read_metrics(Observations& seen) const {
   }
 }
 
+void read_checkpoints(const std::filesystem::path& run, Observations& seen) {
+  std::vector<model::RejectedCheckpoint> rejected;
+  if (const auto newest = model::CheckpointStore(checkpoints_of(run)).load_newest(rejected))
+    seen.newest = weights_of(*newest);
+  for (const model::RejectedCheckpoint& one : rejected)
+    seen.rejected.push_back(fmt::format("{}: {}", one.path.filename().string(), one.reason));
+}
+
+data::LedgerReport read_ledger(const std::filesystem::path& run, std::optional<std::uint64_t> step) {
+  try {
+    return data::check_ledger(trainer::RunFolder::open(run).ledger(), step);
+  } catch (const Error& error) {
+    data::LedgerReport report;
+    report.violation = error.what();
+    return report;
+  }
+}
+
 Observations JobWatch::conclude(bool ledger) {
   Observations seen;
   seen.samples = samples_;
   seen.acknowledged = acknowledged_;
   seen.over = over_;
-  read_metrics(seen);
+  read_metrics(run_, seen, metrics_before_);
   if (!over_) return seen;
   const Deadline deadline = Deadline::after(kLeavingTime);
   seen.leftovers = footprints_.left();
@@ -140,19 +158,8 @@ Observations JobWatch::conclude(bool ledger) {
   seen.ended_well = standing.phase == control::JobPhase::kFinished || standing.phase == control::JobPhase::kStopped;
   seen.end = fmt::format("{} at step {}{}", to_string(standing.phase), standing.step,
                          standing.reason.empty() ? "" : ": " + standing.reason);
-  std::vector<model::RejectedCheckpoint> rejected;
-  if (const auto newest = model::CheckpointStore(checkpoints_of(run_)).load_newest(rejected))
-    seen.newest = weights_of(*newest);
-  for (const model::RejectedCheckpoint& one : rejected)
-    seen.rejected.push_back(fmt::format("{}: {}", one.path.filename().string(), one.reason));
-  if (ledger) {
-    try {
-      const std::optional<std::uint64_t> step = seen.newest ? std::optional(seen.newest->step) : std::nullopt;
-      seen.ledger = data::check_ledger(trainer::RunFolder::open(run_).ledger(), step);
-    } catch (const Error& error) {
-      seen.ledger.emplace().violation = error.what();
-    }
-  }
+  read_checkpoints(run_, seen);
+  if (ledger) seen.ledger = read_ledger(run_, seen.newest ? std::optional(seen.newest->step) : std::nullopt);
   return seen;
 }
 

@@ -21,6 +21,12 @@ StoredWeights stored_weights(const std::filesystem::path& run, std::uint64_t ste
 // Whether there is a checkpoint of that step, unverified.
 bool has_checkpoint(const std::filesystem::path& run, std::uint64_t step);
 
+// What the files of a run tell: rows of metrics behind the first bytes; the newest checkpoint that is whole, and what
+// is wrong with newer ones; whether the ledger is exact up to that step.
+void read_metrics(const std::filesystem::path& run, Observations& seen, std::uintmax_t from = 0);
+void read_checkpoints(const std::filesystem::path& run, Observations& seen);
+data::LedgerReport read_ledger(const std::filesystem::path& run, std::optional<std::uint64_t> step);
+
 class JobWatch {
  public:
   // Throws as ControlClient.
@@ -43,8 +49,6 @@ class JobWatch {
   Observations conclude(bool ledger);
 
  private:
-  void read_metrics(Observations& seen) const;
-
   const std::filesystem::path run_;
   const control::ControlClient client_;
   const Clock::Instant start_;

@@ -177,6 +177,94 @@ TEST(ChaosChecksTest, I7FailsForWhatIsLeft) {
   EXPECT_EQ(check_leftovers(seen).verdict, Verdict::kNotChecked);
 }
 
+// Three hosts, of which one is killed at 20 s, given up 2 s later and back at 30 s; one is frozen briefly at 35 s.
+Observations honest_hosts() {
+  Observations seen = honest();
+  seen.hosts = 3;
+  seen.faults = {
+      {.fault = Fault::kHost, .at = 20, .continued = 25, .replaced = 30, .whom = "host-1 is killed", .commit = 22.1},
+      {.fault = Fault::kFreeze,
+       .at = 35,
+       .continued = 35.8,
+       .replaced = 36,
+       .whom = "host-2 stands still",
+       .commit = 35.9,
+       .brief = true}};
+  for (const char* host : {"host-0", "host-1", "host-2"})
+    seen.copies.push_back({host, *seen.newest});
+  seen.parts = 1;
+  return seen;
+}
+
+template <typename Spoil>
+std::string host_failures(const Spoil& spoil) {
+  Observations seen = honest_hosts();
+  spoil(seen);
+  std::string names;
+  for (const Finding& finding : check_invariants(seen))
+    if (finding.verdict == Verdict::kFailed) names += finding.name + " ";
+  return names;
+}
+
+TEST(ChaosHostChecksTest, HonestHostsPass) {
+  for (const Finding& finding : check_invariants(honest_hosts()))
+    EXPECT_EQ(finding.verdict, Verdict::kPass) << finding.name << ": " << finding.reason;
+}
+
+TEST(ChaosHostChecksTest, I2FailsWhenHostsDiffer) {
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.copies[1].weights.hash = "abd"; }), "I2 ");
+  EXPECT_EQ(host_failures([](Observations& seen) { --seen.copies[2].weights.step; }), "I2 ");
+  Observations seen = honest_hosts();
+  seen.copies.clear();
+  EXPECT_EQ(check_copies(seen).verdict, Verdict::kNotChecked);
+}
+
+TEST(ChaosHostChecksTest, TheNextCommitIsTheOneBehindTheLongestPauseOfTheFault) {
+  const std::vector<ChaosSample> samples = honest().samples;  // nothing from 20 s to 22 s, nor from 30 s to 31 s
+  EXPECT_THAT(next_commit(samples, 19.5).value(), DoubleNear(22, 1e-6)) << "what was seen then was old";
+  EXPECT_THAT(next_commit(samples, 20.5).value(), DoubleNear(22, 1e-6));
+  EXPECT_THAT(next_commit(samples, 30.2).value(), DoubleNear(31, 1e-6));
+  EXPECT_LT(next_commit(samples, 12).value(), 13.2) << "nothing stood still";
+  EXPECT_FALSE(next_commit(samples, 45)) << "nothing was seen after that";
+  EXPECT_FALSE(next_commit({}, 1));
+}
+
+TEST(ChaosHostChecksTest, I6FailsForACommitThatComesLateAndForAHostThatDoesNotComeBack) {
+  // 2 s to give it up, 10 steps, 2 s.
+  EXPECT_THAT(commit_allowed(honest_hosts(), honest_hosts().faults[0]), DoubleNear(5, 1e-6));
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.faults[0].commit = 24.9; }), "");
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.faults[0].commit = 25.1; }), "I6 ");
+  EXPECT_EQ(host_failures([](Observations& seen) {
+              seen.faults[0].commit = 27;
+              seen.faults[0].hopeless = 3;
+            }),
+            "")
+      << "who coordinates stood still";
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.faults[0].commit.reset(); }), "I6 ");
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.faults[0].replaced.reset(); }), "I6 ");
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.faults[1].given_up = true; }), "I6 ");
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.faults[0].given_up = true; }), "") << "it was away for long";
+}
+
+TEST(ChaosHostChecksTest, APartThatWentOnAndAnAgentThatEndedFail) {
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.went_on.push_back("host-1"); }), "cut ");
+  EXPECT_EQ(host_failures([](Observations& seen) { seen.deserters.push_back("the agent of host-1"); }), "end ");
+  Observations seen = honest_hosts();
+  seen.parts = 0;
+  EXPECT_EQ(check_parts(seen).verdict, Verdict::kNotChecked);
+}
+
+TEST(ChaosHostChecksTest, TheReportHasTheTimesOfEveryFault) {
+  ChaosReport report;
+  report.hosts = 3;
+  report.faults = honest_hosts().faults;
+  report.findings = check_invariants(honest_hosts());
+  EXPECT_THAT(to_text(report), HasSubstr("host-1 is killed: 2.1 s to the next commit"));
+  EXPECT_EQ(to_json(report).at("faults").at("host"), 1);
+  EXPECT_EQ(to_json(report).at("seconds_to_commit").size(), 2U);
+  EXPECT_TRUE(report.good());
+}
+
 TEST(ChaosThroughputTest, TheIdealPaysForDetectionAndForStartUp) {
   const Observations seen = honest();
   const auto made = throughput(seen.samples, seen.faults, 5, 40, 10, 2, 2);

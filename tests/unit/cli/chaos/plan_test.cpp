@@ -21,6 +21,13 @@ TEST(FaultRatesTest, OneRateIsSharedOrEachHasItsOwn) {
   EXPECT_THAT(parse_faults("coordinator", 2), ElementsAre(Pair(Fault::kCoordinator, 2)));
 }
 
+TEST(FaultRatesTest, HostsHaveFaultsOfTheirOwn) {
+  EXPECT_THAT(parse_faults("host=2,split=1", 6, kHostFaults),
+              ElementsAre(Pair(Fault::kHost, 2), Pair(Fault::kSplit, 1)));
+  EXPECT_THROW(parse_faults("host", 6), Error) << "of one host";
+  EXPECT_THROW(parse_faults("kill", 6, kHostFaults), Error);
+}
+
 TEST(FaultRatesTest, MistakesAreNamed) {
   const auto told = [](const char* text) {
     try {
