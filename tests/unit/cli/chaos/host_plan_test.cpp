@@ -63,7 +63,9 @@ TEST(HostPlanTest, ABriefFreezeIsOverBeforeAnybodyIsGivenUp) {
   int brief = 0;
   for (const Disturbance& made : many(Fault::kFreeze, 3, 0)) {
     brief += made.brief ? 1 : 0;
-    if (made.brief) EXPECT_LT(made.seconds, 0.5 * kDetection);
+    if (made.brief) {
+      EXPECT_LT(made.seconds, 0.5 * kDetection);
+    }
   }
   EXPECT_THAT(brief, AllOf(Ge(30), Le(110)));
 }
@@ -103,10 +105,11 @@ TEST(HostPlanTest, OneWayIsOneWay) {
 
 TEST(HostPlanTest, WithoutALinkTheOthersAreApartFromACoordinatorThatHasNone) {
   for (const Disturbance& made : many(Fault::kLink, 3, 0)) {
-    if (made.victim == 0)
+    if (made.victim == 0) {
       EXPECT_THAT(made.apart, ElementsAre(1, 2));
-    else
+    } else {
       EXPECT_THAT(made.apart, ElementsAre(made.victim));
+    }
   }
 }
 
