@@ -27,6 +27,7 @@ constexpr std::size_t kFlights = 64;
 
 // How often what is under way is looked at while nobody waits for it. Asking Gloo wakes a thread.
 constexpr std::chrono::milliseconds kLook{1};
+constexpr std::chrono::milliseconds kStandstill{100};
 
 enum ExchangeTag : std::uint32_t { kHeadsTag = 1, kSumsTag = 2, kResultTag = 3, kRecordsTag = 4 };
 
@@ -222,11 +223,14 @@ void HostExchange::wait(comm::Pending& transfer, const Deadline& deadline) {
   waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
 }
 
+// Who only looks is not told of a loss: when nothing has moved for a while it waits for the head alone.
 void HostExchange::wait_for_head(comm::Pending& transfer, const Deadline& deadline) {
   const auto start = system_clock().now();
-  while (passage_ && !deadline.passed() && !transfer.test()) {
-    advance(*passage_);
-    std::this_thread::sleep_for(kLook);
+  for (auto moved = start; passage_ && system_clock().now() - moved < kStandstill && !transfer.test();) {
+    if (advance(*passage_))
+      moved = system_clock().now();
+    else
+      std::this_thread::sleep_for(kLook);
   }
   waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
   wait(transfer, deadline);
@@ -540,18 +544,26 @@ void HostExchange::count_gradient(Passage& passage, std::size_t tensor) const {
   }
 }
 
-void HostExchange::advance(Passage& passage) {
+bool HostExchange::advance(Passage& passage) {
+  bool moved = false;
   while (passage.next < share_.last && passage.missing[passage.next] == 0 && passage.flying.size() < kFlights &&
-         passage.landing.size() < kFlights)
+         passage.landing.size() < kFlights) {
     start_next(passage);
+    moved = true;
+  }
   for (const bool reduced_here : {true, false}) {
     for (auto first = passage.first(*this, reduced_here);
          first != passage.flying.end() && passage.landing.size() < kFlights && done(first->arriving);
-         first = passage.first(*this, reduced_here))
+         first = passage.first(*this, reduced_here)) {
       finish_first(passage, reduced_here, Deadline::after({}));
+      moved = true;
+    }
   }
-  while (!passage.landing.empty() && done(passage.landing.front().leaving))
+  while (!passage.landing.empty() && done(passage.landing.front().leaving)) {
     passage.summed.push_back(land_first(passage, Deadline::after({})));
+    moved = true;
+  }
+  return moved;
 }
 
 }  // namespace muster::strategies

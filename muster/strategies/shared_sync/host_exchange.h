@@ -107,8 +107,8 @@ class HostExchange {
   // The first that is reduced here, or elsewhere. REQUIRES: there is one.
   void finish_first(Passage& passage, bool reduced_here, const Deadline& deadline);
   std::size_t land_first(Passage& passage, const Deadline& deadline);
-  // As far as it goes without waiting.
-  void advance(Passage& passage);
+  // As far as it goes without waiting; whether it went anywhere.
+  bool advance(Passage& passage);
   void count_gradient(Passage& passage, std::size_t tensor) const;
   // The passage is this thread's again. Throws what its driver has met.
   void take_back();
