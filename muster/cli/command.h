@@ -29,6 +29,7 @@ void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
 void add_certs(CLI::App& app);
 void add_chaos(CLI::App& app, Outcome& outcome);
+void add_federated(CLI::App& app, Outcome& outcome);
 void add_data(CLI::App& app);
 void add_model(CLI::App& app);
 void add_model_list(CLI::App& model);  // a part of add_model, in a file of its own

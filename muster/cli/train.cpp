@@ -202,6 +202,9 @@ std::optional<std::filesystem::path> living_run(const TrainFlags& flags, const t
 
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  if (resolved.job.federated.chosen())
+    throw resolved.invalid("federated.clients", "clients train this job, not workers",
+                           fmt::format("Use: muster federated simulate {}.", flags.job));
   const launch::World world = launch::detect_world();
   if (world.size > 1 && world.launcher != "muster")
     throw Error(ErrorKind::kUnsupported,

@@ -463,7 +463,9 @@ ResolvedJob parse_job(std::string_view text, const std::string& name, std::span<
 
 bool may_differ_when_resumed(const std::string& key) {
   // What may differ: length, early stopping, where and how often things are written, who computes, how data is fetched.
-  static const std::set<std::string> kFree{"job.name",
+  static const std::set<std::string> kFree{"federated.rounds",
+                                           "federated.evaluate_every",
+                                           "job.name",
                                            "job.epochs",
                                            "job.steps",
                                            "job.patience",

@@ -20,6 +20,7 @@
 #include "muster/compute/tuning.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/sources.h"
+#include "muster/federated/options.h"
 #include "muster/model/registry.h"
 #include "muster/strategies/registry.h"
 
@@ -157,6 +158,8 @@ struct Job {
     std::int64_t keep = 3;
     double grace_seconds = 20;
   } checkpoint;
+
+  federated::Options federated;
 };
 
 // The description of the job file, bound to `job`.

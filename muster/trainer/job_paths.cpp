@@ -12,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What stands before the path in data.partition.
+// What stands before the path in data.partition and federated.split.
 constexpr std::string_view kFile = "file:";
 
-std::array<std::pair<const char*, std::string*>, 9> paths_of(Job& job) {
+std::array<std::pair<const char*, std::string*>, 10> paths_of(Job& job) {
   return {{{"data.path", &job.data.path},
            {"data.test_path", &job.data.test_path},
            {"data.validation_path", &job.data.validation_path},
@@ -24,7 +24,8 @@ std::array<std::pair<const char*, std::string*>, 9> paths_of(Job& job) {
            {"model.script", &job.model.script},
            {"model.library", &job.model.library},
            {"model.init", &job.model.init},
-           {"optimizer.init", &job.optimizer.init}}};
+           {"optimizer.init", &job.optimizer.init},
+           {"federated.split", &job.federated.split}}};
 }
 
 }  // namespace
@@ -32,7 +33,7 @@ std::array<std::pair<const char*, std::string*>, 9> paths_of(Job& job) {
 void complete_paths(const Schema& schema, Job& job, const fs::path& file) {
   for (const auto& [key, value] : paths_of(job)) {
     std::string before;
-    if (value == &job.data.partition) {
+    if (value == &job.data.partition || value == &job.federated.split) {
       if (!value->starts_with(kFile)) continue;
       before = kFile;
     }
@@ -46,7 +47,8 @@ void complete_paths(const Schema& schema, Job& job, const fs::path& file) {
 
 bool same_value(std::string_view key, const Json& a, const Json& b) {
   if (a == b) return true;
-  const bool path = key == "model.script" || key == "model.init" || key == "optimizer.init" || key == "data.partition";
+  const bool path = key == "model.script" || key == "model.init" || key == "optimizer.init" || key == "data.partition" ||
+                    key == "federated.split";
   if (!path || !a.is_string() || !b.is_string()) return false;
   return fs::path(a.get<std::string>()).filename() == fs::path(b.get<std::string>()).filename();
 }

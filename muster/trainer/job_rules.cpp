@@ -144,6 +144,23 @@ void check_optimizer(const Schema& schema, const Job& job) {
     throw schema.invalid("optimizer.dampening", "has no effect without optimizer.momentum", "Set a momentum above 0.");
 }
 
+// What has a meaning for steps of a whole job, and none for those of clients, which begin anew in every round.
+void check_federated(const Schema& schema, const Job& job) {
+  job.federated.check(schema);
+  if (!job.federated.chosen()) return;
+  const auto refuse = [&](const char* key, const char* instead) {
+    if (schema.chosen(key)) throw schema.invalid(key, "has no effect on federated training", instead);
+  };
+  for (const char* key : {"optimizer.schedule", "optimizer.warmup_epochs"})
+    refuse(key, "Use federated.lr_decay, or remove it.");
+  refuse("parallel.workers", "The result does not depend on it: muster federated simulate --workers N.");
+  for (const char* key : {"job.epochs", "job.steps"})
+    refuse(key, "Use federated.rounds and federated.local_epochs.");
+  for (const char* key : {"job.ledger", "job.patience", "data.validation", "data.validation_path", "data.placement",
+                          "model.unfreeze", "optimizer.init", "parallel.hosts", "parallel.strategy"})
+    refuse(key, "Remove it.");
+}
+
 }  // namespace
 
 void check_rules(const Schema& schema, const Job& job) {
@@ -152,6 +169,7 @@ void check_rules(const Schema& schema, const Job& job) {
   check_columns(schema, job);
   check_samples(schema, job);
   check_optimizer(schema, job);
+  check_federated(schema, job);
 }
 
 }  // namespace muster::trainer

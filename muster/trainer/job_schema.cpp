@@ -291,6 +291,9 @@ Schema job_schema(Job& job) {
   c.field("grace_seconds", &job.checkpoint.grace_seconds,
           "After Ctrl-C or SIGTERM: longest time until the process ends, with or without its checkpoint.")
       .range(0.1, 3600);
+
+  job.federated.add_keys(schema.section(
+      "federated", "Training by clients that keep their data, with muster federated (docs/federated.md)."));
   return schema;
 }
 

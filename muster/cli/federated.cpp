@@ -1,0 +1,308 @@
+// muster federated: rounds of clients that keep their data. `simulate` has all of them as virtual ones in this process
+// and its workers; a run's folder holds the job, a row for each round, the state to go on from and the model.
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/cores.h"
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/log.h"
+#include "muster/base/process_memory.h"
+#include "muster/cli/command.h"
+#include "muster/data/partition/partition.h"
+#include "muster/federated/accountant.h"
+#include "muster/federated/run_state.h"
+#include "muster/federated/simulation.h"
+#include "muster/launch/stop_signal.h"
+#include "muster/observe/metrics_log.h"
+#include "muster/trainer/client_training.h"
+#include "muster/trainer/datasets.h"
+#include "muster/trainer/job.h"
+#include "muster/trainer/job_fit.h"
+#include "muster/trainer/run_folder.h"
+#include "muster/trainer/run_lock.h"
+
+namespace muster::cli {
+namespace {
+
+struct SimulateFlags {
+  std::string job;
+  std::vector<std::string> assignments;
+  std::optional<std::uint64_t> clients;
+  std::optional<std::uint64_t> per_round;
+  std::optional<std::uint64_t> rounds;
+  int workers = 0;
+  bool resume = false;
+  std::string run;
+  bool json = false;
+  bool quiet = false;
+};
+
+constexpr std::chrono::seconds kLockPatience{5};
+
+// Flags are short ways of saying --set.
+std::vector<std::string> assignments_of(const SimulateFlags& flags) {
+  std::vector<std::string> assignments = flags.assignments;
+  const auto add = [&](const char* key, const std::optional<std::uint64_t>& value) {
+    if (value) assignments.push_back(fmt::format("federated.{}={}", key, *value));
+  };
+  add("clients", flags.clients);
+  add("per_round", flags.per_round);
+  add("rounds", flags.rounds);
+  return assignments;
+}
+
+Json row_of(const federated::RoundReport& report) {
+  Json row{{"event", "round"},
+           {"round", report.round},
+           {"asked", report.plan.asked},
+           {"counted", report.plan.counts.size() - report.refused},
+           {"dropped", report.plan.dropped},
+           {"late", report.plan.late},
+           {"refused", report.refused},
+           {"client_loss", report.client_loss},
+           {"change_norm", report.change_norm},
+           {"seconds", report.seconds},
+           {"virtual_seconds", report.virtual_seconds}};
+  if (report.epsilon) row["epsilon"] = *report.epsilon;
+  if (report.test) {
+    row["test_loss"] = report.test->loss;
+    for (const auto& [name, value] : report.test->metrics)
+      row[name] = value;
+  }
+  return row;
+}
+
+std::string line_of(const federated::RoundReport& report, std::int64_t rounds) {
+  std::string line = fmt::format("round {}/{}: {} clients, their loss {:.4f}", report.round, rounds,
+                                 report.plan.counts.size() - report.refused, report.client_loss);
+  if (report.plan.counts.empty()) line = fmt::format("round {}/{}: {}", report.round, rounds, report.plan.reason);
+  if (report.refused > 0)
+    line += fmt::format(", {} refused (client {} the first: not finite)", report.refused, *report.refused_client);
+  if (report.test) {
+    line += fmt::format("; test loss {:.4f}", report.test->loss);
+    for (const auto& [name, value] : report.test->metrics)
+      line += fmt::format(", {} {:.4f}", name, value);
+  }
+  if (report.epsilon) line += fmt::format("; epsilon {:.3f}", *report.epsilon);
+  return line + fmt::format(" ({:.1f} s)", report.seconds);
+}
+
+// A folder to begin in, or the one of the run to go on with.
+trainer::RunFolder open_run(const SimulateFlags& flags, const trainer::ResolvedJob& resolved) {
+  const trainer::Job& job = resolved.job;
+  std::optional<trainer::RunFolder> run;
+  if (!flags.run.empty())
+    run = trainer::RunFolder::open(flags.run);
+  else if (flags.resume)
+    run = trainer::RunFolder::newest(job.runs, job.name);
+  else
+    return trainer::RunFolder::create(job.runs, job.name, resolved.text);
+  if (!run)
+    throw Error(ErrorKind::kNotFound, fmt::format("there is no run of {} to go on with", job.name), job.runs,
+                "Start it without --resume.");
+  if (const auto obstacle = trainer::resume_obstacle(run->job(), resolved)) throw *obstacle;
+  return *run;
+}
+
+class SimulatedRun {
+ public:
+  SimulatedRun(const SimulateFlags& flags, const trainer::ResolvedJob& resolved)
+      : flags_(flags), resolved_(resolved), options_(resolved.job.federated) {}
+
+  int run() {
+    const trainer::Datasets sets = trainer::open_data(resolved_);
+    const federated::ClientSplit split = make_split(*sets.train);
+    const trainer::RunFolder folder = open_run(flags_, resolved_);
+    const trainer::RunLock lock(folder.path(), Deadline::after(kLockPatience));
+    Log log(LogLevel::kOff);
+    log.open_file(folder.log_file());
+    federated::Simulation simulation(simulation_options(sets, folder), split, keep_on_);
+    const federated::StateFile state(folder.path() / "state.safetensors");
+    if (flags_.resume || !flags_.run.empty()) {
+      if (const auto kept = state.read()) simulation.restore(*kept);
+    }
+    observe::MetricsLog metrics(folder.metrics_file());
+    tell_start(simulation, folder, log);
+    try {
+      go_through_rounds(simulation, state, metrics, log);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInterrupted) {
+        log.error(error.what());
+        throw;
+      }
+    }
+    if (signal_.number() != 0) return stopped(simulation, folder);
+    simulation.save(folder.path() / "model.safetensors", [] { return true; });
+    tell_end(simulation, folder, metrics);
+    return 0;
+  }
+
+ private:
+  federated::ClientSplit make_split(const data::Dataset& train) const {
+    return trainer::about_key(resolved_, "federated.split", [&] {
+      return federated::ClientSplit({.split = federated::parse_split(options_.split),
+                                     .clients = static_cast<std::uint64_t>(options_.clients),
+                                     .seed = static_cast<std::uint64_t>(resolved_.job.seed),
+                                     .drawn = static_cast<std::uint64_t>(options_.client_samples.value_or(0))},
+                                    train.size(), [&] { return data::read_labels(train); });
+    });
+  }
+
+  federated::SimulationOptions simulation_options(const trainer::Datasets& sets,
+                                                  const trainer::RunFolder& folder) const {
+    federated::SimulationOptions options;
+    options.federated = options_;
+    options.seed = static_cast<std::uint64_t>(resolved_.job.seed);
+    options.workers = flags_.workers;
+    options.client_states = folder.path() / "clients";
+    options.make_training = [this, &sets] { return trainer::make_client_training(resolved_, sets); };
+    return options;
+  }
+
+  void go_through_rounds(federated::Simulation& simulation, const federated::StateFile& state,
+                         observe::MetricsLog& metrics, Log& log) {
+    while (simulation.rounds() < static_cast<std::uint64_t>(options_.rounds)) {
+      if (!simulation.may_go_on()) {
+        tell(fmt::format("the privacy budget is spent: another round would exceed epsilon {} at delta {}",
+                         *options_.epsilon, options_.delta),
+             log);
+        spent_ = true;
+        return;
+      }
+      last_ = simulation.round(keep_on_);
+      state.write(simulation.state());
+      metrics.write(row_of(last_));
+      client_rounds_ += last_.plan.counts.size();
+      seconds_ += last_.seconds;
+      const std::string line = line_of(last_, options_.rounds);
+      log.info(line);
+      if (flags_.json)
+        print(row_of(last_).dump());
+      else if (!flags_.quiet)
+        print(line);
+      if (signal_.number() != 0) return;
+    }
+  }
+
+  void tell_start(const federated::Simulation& simulation, const trainer::RunFolder& folder, Log& log) const {
+    tell(fmt::format("{} clients ({}), {} a round, {}, {} workers; run {}", options_.clients, options_.split,
+                     options_.per_round, options_.algorithm, flags_.workers, folder.path().string()),
+         log);
+    if (simulation.rounds() > 0) tell(fmt::format("goes on after round {}", simulation.rounds()), log);
+    if (options_.noise > 0 && options_.epsilon) {
+      const double part = static_cast<double>(options_.per_round) / static_cast<double>(options_.clients);
+      tell(fmt::format("epsilon {} allows {} rounds", *options_.epsilon,
+                       federated::rounds_within({options_.noise, part}, *options_.epsilon, options_.delta)),
+           log);
+    }
+  }
+
+  void tell_end(const federated::Simulation& simulation, const trainer::RunFolder& folder,
+                observe::MetricsLog& metrics) const {
+    Json row{{"event", "finished"},
+             {"rounds", simulation.rounds()},
+             {"clients", options_.clients},
+             {"client_rounds", client_rounds_},
+             {"seconds", seconds_},
+             {"client_rounds_per_second", seconds_ > 0 ? static_cast<double>(client_rounds_) / seconds_ : 0},
+             {"virtual_seconds", last_.virtual_seconds},
+             {"budget_spent", spent_},
+             {"run", folder.path().string()}};
+    if (last_.epsilon) row["epsilon"] = *last_.epsilon;
+    if (last_.test) {
+      row["test_loss"] = last_.test->loss;
+      for (const auto& [name, value] : last_.test->metrics)
+        row[name] = value;
+    }
+    metrics.write(row);
+    if (flags_.json) {
+      print(row.dump());
+    } else if (!flags_.quiet) {
+      print(fmt::format("{} rounds, {:.1f} client rounds/s, model in {}", simulation.rounds(),
+                        row["client_rounds_per_second"].get<double>(), (folder.path() / "model.safetensors").string()));
+    }
+  }
+
+  int stopped(const federated::Simulation& simulation, const trainer::RunFolder& folder) const {
+    if (!flags_.quiet && !flags_.json)
+      print(fmt::format("stopped after round {}; go on with: muster federated simulate {} --run {}",
+                        simulation.rounds(), flags_.job, folder.path().string()));
+    return 128 + signal_.number();
+  }
+
+  void tell(const std::string& line, Log& log) const {
+    log.info(line);
+    if (!flags_.json && !flags_.quiet) print(line);
+  }
+  static void print(const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+
+  const SimulateFlags& flags_;
+  const trainer::ResolvedJob& resolved_;
+  const federated::Options& options_;
+  const launch::StopSignal signal_;
+  const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0; };
+  federated::RoundReport last_;
+  std::uint64_t client_rounds_ = 0;
+  double seconds_ = 0;
+  bool spent_ = false;
+};
+
+int run_simulate(SimulateFlags& flags) {
+  const trainer::ResolvedJob resolved = trainer::load_job(flags.job, assignments_of(flags));
+  if (!resolved.job.federated.chosen())
+    throw resolved.invalid("federated.clients", "the job does not say how many clients there are",
+                           "Set [federated] clients = 100, or give --clients 100.");
+  if (flags.workers == 0) flags.workers = usable_cores().count;
+  return SimulatedRun(flags, resolved).run();
+}
+
+void add_simulate(CLI::App& federated, Outcome& outcome) {
+  CLI::App* command = federated.add_subcommand("simulate", "Rounds of virtual clients on this machine.");
+  auto flags = std::make_shared<SimulateFlags>();
+  command->add_option("job", flags->job, "The job file (TOML), with a section [federated]")->required();
+  command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--clients", flags->clients, "How many clients there are (federated.clients)");
+  command->add_option("--per-round", flags->per_round, "Clients of a round (federated.per_round)");
+  command->add_option("--rounds", flags->rounds, "Rounds (federated.rounds)");
+  command->add_option("--workers", flags->workers, "Processes that train; the result is the same. Default: the cores")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--resume", flags->resume, "Go on after the last whole round of the job's newest run");
+  command->add_option("--run", flags->run, "Like --resume, of the run in this folder");
+  command->add_flag("--json", flags->json, "One JSON object a round, and one at the end");
+  command->add_flag("--quiet,-q", flags->quiet, "Errors only");
+  command->footer(
+      "A run's folder has job.toml, metrics.jsonl (a row a round), state.safetensors (to go on from) and, at the end,\n"
+      "model.safetensors. Ctrl-C ends it after the last whole round. Keys of [federated]: docs/job-file.md.\n"
+      "\nExamples:\n"
+      "  muster federated simulate examples/federated.toml\n"
+      "  muster federated simulate examples/federated.toml --set federated.split=dirichlet:0.1 "
+      "--set federated.algorithm=scaffold\n"
+      "  muster federated simulate examples/federated.toml --clients 1000000 --per-round 1000 --rounds 3 "
+      "--set federated.client_samples=60");
+  command->callback([flags, &outcome] { outcome.exit_code = run_simulate(*flags); });
+}
+
+}  // namespace
+
+void add_federated(CLI::App& app, Outcome& outcome) {
+  CLI::App* command = app.add_subcommand("federated", "Train with clients that keep their data.");
+  command->require_subcommand(1);
+  add_simulate(*command, outcome);
+  command->footer("What is protected from whom, the algorithms, and a first hour: docs/federated.md.");
+}
+
+}  // namespace muster::cli

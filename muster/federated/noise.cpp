@@ -1,0 +1,74 @@
+// Pairs by Box and Muller from 53 bits each: two numbers for 16 bytes of the stream.
+#include "muster/federated/noise.h"
+
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+
+namespace muster::federated {
+namespace {
+
+using Cipher = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
+
+[[noreturn]] void fail(const char* what) {
+  throw Error(ErrorKind::kResource, fmt::format("OpenSSL cannot {}", what), "noise");
+}
+
+// (0, 1]: its logarithm is finite.
+double uniform(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 11U) + 1) / 9007199254740992.0;
+}
+
+}  // namespace
+
+NoiseKey random_key() {
+  NoiseKey key;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(key.data()), static_cast<int>(key.size())) != 1)
+    fail("draw a key");
+  return key;
+}
+
+NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round) {
+  const std::string text = fmt::format("muster simulated noise {} {}", seed, round);
+  NoiseKey key;
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(key.data()), &size, EVP_sha256(),
+                 nullptr) != 1)
+    fail("make a key");
+  return key;
+}
+
+void add_noise(const NoiseKey& key, double deviation, std::span<float> values) {
+  const Cipher cipher(EVP_CIPHER_CTX_new(), EVP_CIPHER_CTX_free);
+  const std::array<unsigned char, 16> start{};
+  if (!cipher || EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_ctr(), nullptr,
+                                    reinterpret_cast<const unsigned char*>(key.data()), start.data()) != 1)
+    fail("begin a stream");
+  constexpr std::size_t kBlock = 4096;  // numbers at a time
+  const std::vector<unsigned char> zeros(kBlock * sizeof(std::uint64_t));
+  std::vector<unsigned char> stream(zeros.size());
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    int written = 0;
+    if (EVP_EncryptUpdate(cipher.get(), stream.data(), &written, zeros.data(), static_cast<int>(zeros.size())) != 1)
+      fail("go on with a stream");
+    const std::size_t count = std::min(kBlock, values.size() - begin);
+    for (std::size_t i = 0; i < count; i += 2) {
+      std::array<std::uint64_t, 2> bits;
+      std::memcpy(bits.data(), &stream[i * sizeof(std::uint64_t)], sizeof bits);
+      const double radius = deviation * std::sqrt(-2 * std::log(uniform(bits[0])));
+      const double angle = 2 * M_PI * uniform(bits[1]);
+      values[begin + i] += static_cast<float>(radius * std::cos(angle));
+      if (i + 1 < count) values[begin + i + 1] += static_cast<float>(radius * std::sin(angle));
+    }
+  }
+}
+
+}  // namespace muster::federated

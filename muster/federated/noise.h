@@ -1,0 +1,25 @@
+// Normal noise from a cryptographic generator: AES-256 in counter mode over a key, as OpenSSL has it.
+//
+// Whoever knows the key knows the noise. A server draws a random key and forgets it; a simulation derives one from the
+// job's seed, so that its result can be had again, and protects nobody. No torch here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace muster::federated {
+
+using NoiseKey = std::array<std::byte, 32>;
+
+// From the system's generator. Throws Error{kResource}.
+NoiseKey random_key();
+// Of (seed, round): for simulations.
+NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round);
+
+// Adds normal numbers of deviation `deviation` to `values`, in their order. Throws Error{kResource}.
+void add_noise(const NoiseKey& key, double deviation, std::span<float> values);
+
+}  // namespace muster::federated

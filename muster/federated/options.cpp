@@ -1,0 +1,156 @@
+// Keys, limits and help of [federated]; what stands here becomes docs/job-file.md. Keys that nothing would look at
+// beside the others are refused, as in the rest of the job file.
+#include "muster/federated/options.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "muster/base/config.h"
+#include "muster/federated/client_split.h"
+
+namespace muster::federated {
+namespace {
+
+// A key that only counts with one value of another.
+struct Belongs {
+  const char* key;
+  bool counts;
+  const char* to;
+};
+
+}  // namespace
+
+void Options::add_keys(Section& s) {
+  constexpr double kMany = 1e12;
+  s.field("clients", &clients, "How many clients there are. 0: the job is not federated.").range(0, kMany);
+  s.field("per_round", &per_round, "Clients whose updates make a round.").range(1, 1e6);
+  s.field("rounds", &rounds, "Rounds of the job.").range(1, 1e9);
+  s.field("local_epochs", &local_epochs, "Passes of a client over its own samples in a round.").range(1, 1e6);
+  s.field("split", &split,
+          "Which samples a client has. iid, dirichlet:ALPHA (labels in unequal parts; 0.1 gives a client few of them), "
+          "or file:PATH (line i: the client of sample i).");
+  s.field("client_samples", &client_samples,
+          "Every client draws so many samples, with repetition, instead of sharing the data set out: for more clients "
+          "than samples. Not set: every sample belongs to one client.")
+      .range(1, 1e9);
+  s.field("algorithm", &algorithm,
+          "What clients do. fedavg: train. fedprox: with a pull back to the round's model. scaffold: with controls "
+          "against the drift of clients, which they keep.")
+      .one_of({"fedavg", "fedprox", "scaffold"});
+  s.field("prox", &prox, "fedprox: how strong the pull is.").range(0, 1e6);
+  s.field("lr_decay", &lr_decay, "The clients' rate is multiplied by this after every round.").above(0).range(0, 1);
+  s.field("server", &server,
+          "What the server does with the clients' mean change. average: adds it. momentum, adam, yogi, adagrad: takes "
+          "it as a gradient (FedAvgM, FedAdam, FedYogi, FedAdagrad).")
+      .one_of({"average", "momentum", "adam", "yogi", "adagrad"});
+  s.field("server_lr", &server_lr, "Rate of the server.").above(0).range(0, 1e3);
+  s.field("server_momentum", &server_momentum, "momentum, adam, yogi, adagrad: of the mean change.").range(0, 0.9999);
+  s.field("server_beta2", &server_beta2, "adam, yogi: of its squares.").range(0, 0.99999);
+  s.field("server_tau", &server_tau, "adam, yogi, adagrad: added to the root of the squares.").above(0).range(0, 1);
+  s.field("aggregate", &aggregate,
+          "How updates become one. mean: by samples. median, trimmed_mean: of each number by itself. krum, multi_krum: "
+          "those that lie nearest to the others.")
+      .one_of({"mean", "median", "trimmed_mean", "krum", "multi_krum"});
+  s.field("trim", &trim, "trimmed_mean: part of the updates that is left out at each end.").range(0, 0.49);
+  s.field("byzantine", &byzantine, "krum, multi_krum: how many updates of a round may be false.").range(0, 1e6);
+  s.field("krum_keep", &krum_keep, "multi_krum: how many updates are averaged.").range(1, 1e6);
+  s.field("clip", &clip, "Largest norm of an update; longer ones are shortened to it. Not set: as they are.").above(0);
+  s.field("noise", &noise,
+          "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
+          "0: none.")
+      .range(0, 1e3);
+  s.field("delta", &delta, "noise: the delta of (epsilon, delta).").above(0).range(0, 0.1);
+  s.field("epsilon", &epsilon, "noise: the budget; training ends before the round that would exceed it.").above(0);
+  s.field("sampling", &sampling,
+          "Which clients are asked. uniform; size: by their samples; available: those that answer (availability).")
+      .one_of({"uniform", "size", "available"});
+  s.field("over_select", &over_select, "So many times per_round clients are asked; the first to answer count.")
+      .range(1, 100);
+  s.field("least", &least, "With fewer updates than this a round changes nothing.").range(1, 1e6);
+  s.field("availability", &availability, "Mean part of the rounds in which a client can be asked.")
+      .above(0)
+      .range(0, 1);
+  s.field("speed_spread", &speed_spread,
+          "How much clients differ in speed: deviation of the logarithm, of a client's speed and of a round's.")
+      .range(0, 10);
+  s.field("drop", &drop, "Part of those asked that begin and never answer.").range(0, 0.999);
+  s.field("deadline_seconds", &deadline_seconds,
+          "Virtual seconds after which a round ends; a client of mean speed trains 1,000 samples a second. Not set: it "
+          "ends with the last update.")
+      .above(0);
+  s.field("attack", &attack,
+          "What false clients send, to try what holds against them. sign_flip: their update times -4. noise, huge, nan.")
+      .one_of({"none", "sign_flip", "noise", "huge", "nan"});
+  s.field("attackers", &attackers, "Part of the clients that are false.").range(0, 1);
+  s.field("evaluate_every", &evaluate_every, "Rounds from evaluation to evaluation; the last round has one.")
+      .range(1, 1e9);
+}
+
+void Options::check(const Schema& schema) const {
+  if (!chosen()) {
+    for (const Section& section : schema.sections()) {
+      if (section.name() != "federated") continue;
+      for (const Field& field : section.fields()) {
+        const std::string key = "federated." + field.key();
+        if (field.key() != "clients" && schema.chosen(key))
+          throw schema.invalid(key, "has no effect without federated.clients", "Set how many clients there are.");
+      }
+    }
+    return;
+  }
+  check_value(schema, "federated.split", [&] { parse_split(split); });
+  if (per_round > clients)
+    throw schema.invalid("federated.per_round", fmt::format("{} of {} clients", per_round, clients),
+                         "Ask for at most as many as there are.");
+  const auto asked = static_cast<std::int64_t>(std::ceil(static_cast<double>(per_round) * over_select));
+  if (asked > clients)
+    throw schema.invalid("federated.over_select", fmt::format("asks {} of {} clients", asked, clients),
+                         "Lower it, or per_round.");
+  if (least > per_round)
+    throw schema.invalid("federated.least", fmt::format("{} updates of the {} of a round", least, per_round),
+                         "Set it to per_round at most.");
+  const bool adaptive = server == "adam" || server == "yogi" || server == "adagrad";
+  const Belongs rules[] = {
+      {"prox", algorithm == "fedprox", "algorithm = \"fedprox\""},
+      {"server_momentum", server != "average", "another server than \"average\""},
+      {"server_beta2", server == "adam" || server == "yogi", "server = \"adam\" or \"yogi\""},
+      {"server_tau", adaptive, "server = \"adam\", \"yogi\" or \"adagrad\""},
+      {"trim", aggregate == "trimmed_mean", "aggregate = \"trimmed_mean\""},
+      {"byzantine", aggregate == "krum" || aggregate == "multi_krum", "aggregate = \"krum\" or \"multi_krum\""},
+      {"krum_keep", aggregate == "multi_krum", "aggregate = \"multi_krum\""},
+      {"delta", noise > 0, "noise"},
+      {"epsilon", noise > 0, "noise"},
+      {"attackers", attack != "none", "attack"},
+  };
+  for (const Belongs& rule : rules) {
+    const std::string key = fmt::format("federated.{}", rule.key);
+    if (!rule.counts && schema.chosen(key))
+      throw schema.invalid(key, fmt::format("has no effect without {}", rule.to), "Set that, or remove this.");
+  }
+  if (aggregate == "krum" || aggregate == "multi_krum") {
+    // Blanchard et al. 2017: n >= 2 f + 3.
+    if (per_round < 2 * byzantine + 3)
+      throw schema.invalid("federated.byzantine",
+                           fmt::format("krum needs at least {} updates a round against {} false ones",
+                                       2 * byzantine + 3, byzantine),
+                           "Raise federated.per_round.");
+    if (krum_keep > per_round - byzantine)
+      throw schema.invalid("federated.krum_keep",
+                           fmt::format("{} of the {} that may be true", krum_keep, per_round - byzantine),
+                           "Keep fewer.");
+  }
+  if (controls() && needs_all_updates())
+    throw schema.invalid("federated.aggregate", "scaffold's controls are means", "Use aggregate = \"mean\".");
+  if (noise > 0 && !clip)
+    throw schema.invalid("federated.noise", "noise without a bound of what a client can change protects nobody",
+                         "Set federated.clip.");
+  if (noise > 0 && (sampling != "uniform" || aggregate != "mean" || controls()))
+    throw schema.invalid("federated.noise",
+                         "what is known of its privacy holds for uniform sampling and the mean, without controls",
+                         "Set sampling = \"uniform\", aggregate = \"mean\" and algorithm = \"fedavg\" or \"fedprox\".");
+  if (epsilon && !(noise > 0))
+    throw schema.invalid("federated.epsilon", "a budget without noise", "Set federated.noise.");
+}
+
+}  // namespace muster::federated

@@ -1,0 +1,62 @@
+// What a job file says of federated training: [federated].
+//
+// A client's own training is what the other sections say: data.batch, [model], [loss] and [optimizer] are the client's,
+// with fresh state of the optimizer in every round. No torch here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace muster {
+class Section;  // base/config.h
+class Schema;
+}  // namespace muster
+
+namespace muster::federated {
+
+struct Options {
+  std::int64_t clients = 0;  // 0: the job is not federated
+  std::int64_t per_round = 10;
+  std::int64_t rounds = 50;
+  std::int64_t local_epochs = 1;
+  std::string split = "iid";
+  std::optional<std::int64_t> client_samples;
+  std::string algorithm = "fedavg";
+  double prox = 0.01;
+  double lr_decay = 1;
+  std::string server = "average";
+  double server_lr = 1;
+  double server_momentum = 0.9;
+  double server_beta2 = 0.99;
+  double server_tau = 1e-3;
+  std::string aggregate = "mean";
+  double trim = 0.1;
+  std::int64_t byzantine = 0;
+  std::int64_t krum_keep = 1;
+  std::optional<double> clip;
+  double noise = 0;
+  double delta = 1e-5;
+  std::optional<double> epsilon;
+  std::string sampling = "uniform";
+  double over_select = 1;
+  std::int64_t least = 1;
+  double availability = 1;
+  double speed_spread = 0;
+  double drop = 0;
+  std::optional<double> deadline_seconds;
+  std::string attack = "none";
+  double attackers = 0;
+  std::int64_t evaluate_every = 1;
+
+  bool chosen() const { return clients > 0; }
+  bool controls() const { return algorithm == "scaffold"; }
+  // Whether every update has to be there at once: the others are summed as they come.
+  bool needs_all_updates() const { return aggregate != "mean"; }
+
+  void add_keys(Section& section);
+  // Conditions over several keys, where the job is federated; and keys that would do nothing.
+  void check(const Schema& schema) const;
+};
+
+}  // namespace muster::federated

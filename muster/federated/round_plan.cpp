@@ -1,0 +1,161 @@
+// Draws are keyed, one stream for each question: who is asked, who can be asked, how fast a client is, who drops out.
+#include "muster/federated/round_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/random.h"
+#include "muster/data/permutation.h"
+
+namespace muster::federated {
+namespace {
+
+constexpr double kSamplesPerSecond = 1000;
+
+// What is drawn of a client: values of StreamKey::lane, never renumbered.
+enum class Draw : std::uint64_t { kAsked = 1, kAvailable, kOwnSpeed, kRoundSpeed, kDrop, kFalse };
+
+class Chances {
+ public:
+  Chances(const Options& options, std::uint64_t seed, std::uint64_t round)
+      : options_(options), seed_(seed), round_(round) {}
+
+  RandomStream stream(Draw what, std::uint64_t client, bool of_round = true) const {
+    return RandomStream({.seed = seed_,
+                         .purpose = Purpose::kFederated,
+                         .epoch = of_round ? round_ + 1 : 0,
+                         .lane = static_cast<std::uint64_t>(what),
+                         .sample = client});
+  }
+  // Clients are there for unequal parts of the time, as far below the mean as above it.
+  bool available(std::uint64_t client) const {
+    const double mean = options_.availability;
+    if (mean >= 1) return true;
+    const double width = std::min(mean, 1 - mean);
+    const double own = mean + width * (2 * stream(Draw::kAvailable, client, false).uniform() - 1);
+    return stream(Draw::kAvailable, client).uniform() < own;
+  }
+  double seconds(std::uint64_t client, double samples) const {
+    const double own = stream(Draw::kOwnSpeed, client, false).normal();
+    const double now = stream(Draw::kRoundSpeed, client).normal();
+    const double speed = kSamplesPerSecond * std::exp(options_.speed_spread * (own + 0.25 * now));
+    return samples * static_cast<double>(options_.local_epochs) / speed;
+  }
+  bool drops(std::uint64_t client) const {
+    return options_.drop > 0 && stream(Draw::kDrop, client).uniform() < options_.drop;
+  }
+  bool is_false(std::uint64_t client) const {
+    return options_.attack != "none" && stream(Draw::kFalse, client, false).uniform() < options_.attackers;
+  }
+
+ private:
+  const Options& options_;
+  std::uint64_t seed_;
+  std::uint64_t round_;
+};
+
+// The `count` clients with the largest u^(1 / samples), u uniform: without repetition, by size (Efraimidis, Spirakis).
+std::vector<std::uint64_t> ask_by_size(const ClientSplit& split, const Chances& chances, std::uint64_t count) {
+  using Key = std::pair<double, std::uint64_t>;
+  std::priority_queue<Key, std::vector<Key>, std::greater<>> best;
+  for (std::uint64_t client = 0; client < split.clients(); ++client) {
+    const std::uint64_t samples = split.size(client);
+    if (samples == 0 || !chances.available(client)) continue;
+    const double key = std::log1p(-chances.stream(Draw::kAsked, client).uniform()) / static_cast<double>(samples);
+    best.emplace(key, client);
+    if (best.size() > count) best.pop();
+  }
+  std::vector<std::uint64_t> asked;
+  for (; !best.empty(); best.pop())
+    asked.push_back(best.top().second);
+  std::ranges::sort(asked);
+  return asked;
+}
+
+std::vector<std::uint64_t> ask(const Options& options, const ClientSplit& split, const Chances& chances,
+                               std::uint64_t seed, std::uint64_t round) {
+  const auto count =
+      static_cast<std::uint64_t>(std::ceil(static_cast<double>(options.per_round) * options.over_select));
+  std::vector<std::uint64_t> asked;
+  if (options.noise > 0) {
+    const double part = static_cast<double>(options.per_round) / static_cast<double>(options.clients);
+    for (std::uint64_t client = 0; client < split.clients(); ++client) {
+      if (chances.stream(Draw::kAsked, client).uniform() < part) asked.push_back(client);
+    }
+    return asked;
+  }
+  if (options.sampling == "size") return ask_by_size(split, chances, count);
+  const data::Permutation order(split.clients(),
+                                StreamKey{.seed = seed, .purpose = Purpose::kFederated, .epoch = round + 1});
+  for (std::uint64_t i = 0; i < split.clients() && asked.size() < count; ++i) {
+    const std::uint64_t client = order(i);
+    if (options.sampling == "uniform" || chances.available(client)) asked.push_back(client);
+  }
+  return asked;
+}
+
+// The first `most` to answer, in the order in which they were asked; how many came too late.
+std::uint64_t keep_first(std::vector<Participant>& answers, std::uint64_t most) {
+  if (answers.size() <= most) return 0;
+  std::vector<std::size_t> order(answers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return answers[i].seconds; });
+  order.resize(most);
+  std::ranges::sort(order);
+  std::vector<Participant> kept;
+  for (const std::size_t i : order)
+    kept.push_back(answers[i]);
+  const std::uint64_t late = answers.size() - most;
+  answers = std::move(kept);
+  return late;
+}
+
+}  // namespace
+
+RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round) {
+  const Chances chances(options, seed, round);
+  RoundPlan plan{.round = round};
+  const std::vector<std::uint64_t> asked = ask(options, split, chances, seed, round);
+  plan.asked = asked.size();
+  for (const std::uint64_t client : asked) {
+    const std::uint64_t samples = split.size(client);
+    // Uniform sampling asks without knowing who is there; available sampling has seen to it.
+    if (samples == 0) {
+      ++plan.empty;
+    } else if (chances.drops(client) || !chances.available(client)) {
+      ++plan.dropped;
+    } else {
+      const double seconds = chances.seconds(client, static_cast<double>(samples));
+      if (options.deadline_seconds && seconds > *options.deadline_seconds)
+        ++plan.late;
+      else
+        plan.counts.push_back({client, samples, options.noise > 0 ? 1 : static_cast<double>(samples), seconds,
+                               chances.is_false(client)});
+    }
+  }
+  // With noise it is chance how many are asked, and leaving out some of them would be no chance any more.
+  if (!(options.noise > 0)) plan.late += keep_first(plan.counts, static_cast<std::uint64_t>(options.per_round));
+  if (options.deadline_seconds && plan.counts.size() < asked.size() && plan.late == 0 && plan.dropped > 0)
+    plan.seconds = *options.deadline_seconds;  // nobody knows that those who dropped out will not answer
+  for (const Participant& participant : plan.counts) {
+    plan.seconds = std::max(plan.seconds, participant.seconds);
+    plan.denominator += participant.weight;
+  }
+  if (options.noise > 0) {
+    plan.denominator = static_cast<double>(options.per_round);
+  } else if (plan.counts.size() < static_cast<std::uint64_t>(options.least)) {
+    plan.reason = fmt::format("{} of {} clients answered, and federated.least is {}: nothing changes",
+                              plan.counts.size(), plan.asked, options.least);
+    plan.counts.clear();
+    return plan;
+  }
+  plan.reason = fmt::format("{} clients asked, {} count", plan.asked, plan.counts.size());
+  return plan;
+}
+
+}  // namespace muster::federated

@@ -1,0 +1,67 @@
+// safetensors: "model", "momentum", "squares" and "control" as far as they are there, and the numbers as metadata.
+#include "muster/federated/run_state.h"
+
+#include <charconv>
+#include <cstring>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/model/safetensors.h"
+
+namespace muster::federated {
+namespace {
+
+template <typename Number>
+Number number_in(const model::Metadata& metadata, const char* key, const std::string& where) {
+  const auto found = metadata.find(key);
+  Number number{};
+  if (found != metadata.end()) {
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc() && end == text.data() + text.size()) return number;
+  }
+  throw Error(ErrorKind::kDamaged, fmt::format("says no {}", key), where, "Begin a new run.");
+}
+
+}  // namespace
+
+void StateFile::write(const State& state) const {
+  std::vector<model::TensorView> tensors;
+  const auto add = [&](const char* name, const std::vector<float>& values) {
+    if (!values.empty())
+      tensors.push_back({name, model::Dtype::kF32, {static_cast<std::int64_t>(values.size())},
+                         std::as_bytes(std::span(values))});
+  };
+  add("model", state.model);
+  add("momentum", state.momentum);
+  add("squares", state.squares);
+  add("control", state.control);
+  model::write_safetensors(path_, tensors,
+                           {{"rounds", std::to_string(state.rounds)},
+                            {"virtual_seconds", fmt::format("{}", state.virtual_seconds)}});
+}
+
+std::optional<State> StateFile::read() const {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path_, ignored)) return std::nullopt;
+  const model::SafetensorsFile file(path_);
+  const auto values_of = [&](const char* name) {
+    const model::TensorEntry* const entry = file.header().find(name);
+    std::vector<float> values(entry == nullptr ? 0 : entry->bytes() / sizeof(float));
+    if (entry != nullptr) file.read(name, std::as_writable_bytes(std::span(values)));
+    return values;
+  };
+  const model::Metadata& metadata = file.header().metadata;
+  return State{.rounds = number_in<std::uint64_t>(metadata, "rounds", path_.string()),
+               .virtual_seconds = number_in<double>(metadata, "virtual_seconds", path_.string()),
+               .model = values_of("model"),
+               .momentum = values_of("momentum"),
+               .squares = values_of("squares"),
+               .control = values_of("control")};
+}
+
+}  // namespace muster::federated

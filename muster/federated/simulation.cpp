@@ -1,0 +1,458 @@
+// The parent plans, adds up and applies; workers train, measure and save. What they share is one region of memory,
+// whose size the first worker tells, because only it knows the model.
+#include "muster/federated/simulation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/random.h"
+#include "muster/compute/reduce.h"
+#include "muster/federated/accountant.h"
+#include "muster/federated/aggregate.h"
+#include "muster/federated/client_states.h"
+#include "muster/federated/noise.h"
+
+namespace muster::federated {
+namespace {
+
+enum What : std::uint32_t { kProbe, kFirstValues, kTrain, kMeasure, kJudge, kSave };
+
+struct Sizes {
+  std::size_t model = 0;
+  std::size_t parameters = 0;
+  std::size_t evaluation_pieces = 0;
+  std::size_t figures = 0;  // of one
+};
+
+Sizes sizes_of(const LocalTraining& training) {
+  return {training.size(), training.parameters(), training.evaluation_pieces(), training.figures_of_piece()};
+}
+
+Answer told(const Order& order, const Json& json) {
+  Answer answer{.piece = order.piece};
+  put_text(answer.text, json.dump());
+  return answer;
+}
+
+Json to_json(const Figures& figures) {
+  Json json{{"loss", figures.loss}, {"samples", figures.samples}, {"metrics", Json::object()}};
+  for (const auto& [name, value] : figures.metrics)
+    json["metrics"][name] = value;
+  return json;
+}
+
+Figures figures_from(const Json& json) {
+  const auto number = [](const Json& value) {
+    return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  };
+  Figures figures{.loss = number(json.at("loss")), .samples = json.at("samples").get<std::uint64_t>()};
+  for (const auto& [name, value] : json.at("metrics").items())
+    figures.metrics.emplace_back(name, number(value));
+  return figures;
+}
+
+Mechanism mechanism_of(const Options& options) {
+  return {options.noise, static_cast<double>(options.per_round) / static_cast<double>(options.clients)};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// What false clients send instead of `update`.
+void falsify(const std::string& attack, RandomStream draws, std::span<float> update) {
+  constexpr float kFlip = -4;
+  constexpr float kHuge = 1e6F;
+  for (float& value : update) {
+    if (attack == "sign_flip") value *= kFlip;
+    if (attack == "noise") value = static_cast<float>(draws.normal());
+    if (attack == "huge") value *= kHuge;
+    if (attack == "nan") value = std::numeric_limits<float>::quiet_NaN();
+  }
+}
+
+}  // namespace
+
+// The model, scaffold's control, a piece's sum of updates (and of controls) for each piece, and the figures of an
+// evaluation.
+struct Simulation::Memory {
+  Memory(const Options& options, const Sizes& given)
+      : sizes(given),
+        pieces(options.needs_all_updates() ? static_cast<std::size_t>(options.per_round)
+                                           : std::min<std::size_t>(compute::kMaxLanes,
+                                                                   static_cast<std::size_t>(options.per_round))),
+        controls(options.controls() ? given.parameters : 0),
+        region(make_region()) {}
+
+  comm::SharedRegion make_region() const {
+    const std::size_t floats = padded(sizes.model) * (pieces + 1) + padded(controls) * (pieces + 1);
+    try {
+      return comm::SharedRegion::create(floats * sizeof(float) + doubles() * sizeof(double));
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{} updates of {:.1f} MB at once: {}", pieces,
+                                            static_cast<double>(sizes.model) * sizeof(float) / 1e6, error.message()),
+                  "federated.per_round", "Fewer clients a round, a smaller model, or aggregate = \"mean\".");
+    }
+  }
+
+  static std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16; }
+  std::size_t doubles() const { return sizes.evaluation_pieces * sizes.figures; }
+  float* floats() const { return reinterpret_cast<float*>(region.bytes().data() + doubles() * sizeof(double)); }
+
+  std::span<double> figures() const { return {reinterpret_cast<double*>(region.bytes().data()), doubles()}; }
+  std::span<double> figures(std::size_t piece) const { return figures().subspan(piece * sizes.figures, sizes.figures); }
+  std::span<float> model() const { return {floats(), sizes.model}; }
+  std::span<float> update(std::size_t piece) const {
+    return {floats() + padded(sizes.model) * (piece + 1), sizes.model};
+  }
+  std::span<float> control() const { return {floats() + padded(sizes.model) * (pieces + 1), controls}; }
+  std::span<float> control_change(std::size_t piece) const {
+    return {control().data() + padded(controls) * (piece + 1), controls};
+  }
+
+  const Sizes sizes;
+  const std::size_t pieces;
+  const std::size_t controls;
+  const comm::SharedRegion region;
+};
+
+// In a process of its own. What it does follows from the order and from what is shared.
+class Simulation::Worker {
+ public:
+  Worker(const SimulationOptions& options, const ClientSplit& split, const Memory& memory)
+      : options_(options),
+        federated_(options.federated),
+        split_(split),
+        memory_(memory),
+        training_(options.make_training()) {
+    if (federated_.controls()) {
+      states_.emplace(options.client_states);
+      own_control_.resize(memory_.controls);
+      correction_.resize(memory_.controls);
+    }
+    update_.resize(memory_.sizes.model);
+  }
+
+  Answer carry_out(const Order& order) {
+    Answer answer{.piece = order.piece};
+    switch (static_cast<What>(order.what)) {
+      case kProbe:
+        break;
+      case kFirstValues:
+        training_->first_values(memory_.model());
+        break;
+      case kTrain:
+        return train(order);
+      case kMeasure:
+        training_->measure(memory_.model(), order.piece, memory_.figures(order.piece));
+        break;
+      case kJudge:
+        return told(order, to_json(training_->judge(memory_.figures())));
+      case kSave:
+        training_->save(memory_.model(), order.text.data());
+        break;
+    }
+    return answer;
+  }
+
+ private:
+  Answer train(const Order& order) {
+    if (!plan_ || plan_->round != order.round) plan_ = plan_round(federated_, split_, options_.seed, order.round);
+    const std::size_t count = plan_->counts.size();
+    Answer answer{.piece = order.piece};
+    const std::span<float> sum = memory_.update(order.piece);
+    std::ranges::fill(sum, 0.0F);
+    std::ranges::fill(memory_.control_change(order.piece), 0.0F);
+    const std::size_t last = count * (order.piece + 1) / memory_.pieces;
+    for (std::size_t i = count * order.piece / memory_.pieces; i < last; ++i)
+      add_client(plan_->counts[i], order, answer, sum);
+    return answer;
+  }
+
+  void add_client(const Participant& who, const Order& order, Answer& answer, std::span<float> sum) {
+    const LocalResult result = train_client(who, order.round);
+    if (who.false_one)
+      falsify(federated_.attack,
+              RandomStream({.seed = options_.seed, .purpose = Purpose::kFederated, .epoch = order.round + 1,
+                            .step = 1, .sample = who.client}),
+              update_);
+    if (!std::isfinite(norm(update_))) {
+      if (answer.refused++ == 0) answer.refused_client = who.client;
+      return;
+    }
+    if (federated_.clip) clip_to(update_, *federated_.clip);
+    ++answer.count;
+    answer.weight += who.weight;
+    answer.loss += result.loss * static_cast<double>(who.samples);
+    if (federated_.needs_all_updates()) {
+      std::ranges::copy(update_, sum.begin());
+      return;
+    }
+    const auto weight = static_cast<float>(who.weight);
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += weight * update_[i];
+    if (federated_.controls()) add_control(who, order, result);
+  }
+
+  LocalResult train_client(const Participant& who, std::uint64_t round) {
+    LocalTask task{.round = round,
+                   .client = who.client,
+                   .samples = split_.samples(who.client),
+                   .epochs = federated_.local_epochs,
+                   .rate = std::pow(federated_.lr_decay, static_cast<double>(round)),
+                   .prox = federated_.algorithm == "fedprox" ? federated_.prox : 0};
+    if (federated_.controls()) {
+      states_->read(who.client, round, own_control_);
+      const std::span<const float> control = memory_.control();
+      for (std::size_t i = 0; i < control.size(); ++i)
+        correction_[i] = control[i] - own_control_[i];
+      task.correction = correction_;
+    }
+    return training_->train(task, memory_.model(), update_);
+  }
+
+  // Option II of the paper: c_i' = c_i - c + (x - y_i) / (K lr), of which c_i' - c_i goes to the server.
+  void add_control(const Participant& who, const Order& order, const LocalResult& result) {
+    const float scale = -1.0F / static_cast<float>(static_cast<double>(result.steps) * result.lr);
+    const std::span<const float> control = memory_.control();
+    const std::span<float> change = memory_.control_change(order.piece);
+    for (std::size_t i = 0; i < control.size(); ++i) {
+      const float difference = scale * update_[i] - control[i];
+      own_control_[i] += difference;
+      change[i] += difference;
+    }
+    states_->write(who.client, order.round, own_control_);
+  }
+
+  const SimulationOptions& options_;
+  const Options& federated_;
+  const ClientSplit& split_;
+  const Memory& memory_;
+  const std::unique_ptr<LocalTraining> training_;
+  std::optional<ClientStates> states_;
+  std::optional<RoundPlan> plan_;
+  std::vector<float> update_;
+  std::vector<float> own_control_;
+  std::vector<float> correction_;
+};
+
+namespace {
+
+// Asks a process that makes the model how large everything is: this one must not.
+Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_on) {
+  WorkerPool pool({.workers = 1}, [&options]() -> WorkerPool::Work {
+    const std::shared_ptr<LocalTraining> training = options.make_training();
+    return [training](const Order& order) {
+      const Sizes sizes = sizes_of(*training);
+      return told(order, {{"model", sizes.model},
+                          {"parameters", sizes.parameters},
+                          {"evaluation_pieces", sizes.evaluation_pieces},
+                          {"figures", sizes.figures}});
+    };
+  });
+  Sizes sizes;
+  const Order order{.what = kProbe};
+  pool.run(std::span(&order, 1),
+           [&](const Answer& answer) {
+             const Json json = parse_json(answer.text.data(), "a worker's answer");
+             sizes = {json.at("model"), json.at("parameters"), json.at("evaluation_pieces"), json.at("figures")};
+           },
+           keep_on);
+  return sizes;
+}
+
+std::vector<Order> orders_of(What what, std::uint64_t round, std::size_t pieces) {
+  std::vector<Order> orders(pieces);
+  for (std::size_t piece = 0; piece < pieces; ++piece)
+    orders[piece] = {.what = what, .round = round, .piece = piece};
+  return orders;
+}
+
+}  // namespace
+
+Simulation::Simulation(SimulationOptions options, const ClientSplit& split, const std::function<bool()>& keep_on)
+    : options_(std::move(options)),
+      split_(split),
+      memory_(std::make_unique<Memory>(options_.federated, probe(options_, keep_on))),
+      pool_({.workers = options_.workers},
+            [this]() -> WorkerPool::Work {
+              const auto worker = std::make_shared<Worker>(options_, split_, *memory_);
+              return [worker](const Order& order) { return worker->carry_out(order); };
+            }),
+      server_(std::in_place, options_.federated, memory_->sizes.parameters) {
+  const std::vector<Order> first = orders_of(kFirstValues, 0, 1);
+  pool_.run(first, [](const Answer&) {}, keep_on);
+}
+
+Simulation::~Simulation() = default;
+
+void Simulation::restore(const State& state) {
+  if (state.model.size() != memory_->sizes.model || state.momentum.size() != server_->momentum().size() ||
+      state.squares.size() != server_->squares().size() || state.control.size() != memory_->controls)
+    throw Error(ErrorKind::kMismatch, "the state of the run is of another model or another server", {},
+                "Begin a new run, or go on with the job that it was made by.");
+  rounds_ = state.rounds;
+  virtual_seconds_ = state.virtual_seconds;
+  std::ranges::copy(state.model, memory_->model().begin());
+  server_->momentum() = state.momentum;
+  server_->squares() = state.squares;
+  std::ranges::copy(state.control, memory_->control().begin());
+}
+
+State Simulation::state() {
+  const std::span<const float> model = memory_->model();
+  const std::span<const float> control = memory_->control();
+  return {.rounds = rounds_,
+          .virtual_seconds = virtual_seconds_,
+          .model = {model.begin(), model.end()},
+          .momentum = server_->momentum(),
+          .squares = server_->squares(),
+          .control = {control.begin(), control.end()}};
+}
+
+bool Simulation::may_go_on() const {
+  const Options& o = options_.federated;
+  if (!o.epsilon) return true;
+  return spent_after(mechanism_of(o), rounds_ + 1, o.delta).epsilon <= *o.epsilon;
+}
+
+RoundReport Simulation::round(const std::function<bool()>& keep_on) {
+  const auto start = std::chrono::steady_clock::now();
+  const Options& o = options_.federated;
+  RoundReport report{.round = rounds_ + 1, .plan = plan_round(o, split_, options_.seed, rounds_)};
+  const RoundPlan& plan = report.plan;
+  std::vector<Answer> answers(memory_->pieces);
+  if (!plan.counts.empty()) {
+    const std::vector<Order> orders = orders_of(kTrain, rounds_, memory_->pieces);
+    pool_.run(orders, [&](const Answer& answer) { answers[answer.piece] = answer; }, keep_on);
+  }
+  // From here on nothing asks whether to go on: the round counts whole.
+  if (!plan.counts.empty() || o.noise > 0) {
+    if (const auto change = aggregate(plan, report, answers)) {
+      const std::size_t parameters = memory_->sizes.parameters;
+      report.change_norm = norm(change->first(parameters));
+      server_->apply(change->first(parameters), memory_->model().first(parameters));
+      const std::span<float> buffers = memory_->model().subspan(parameters);
+      for (std::size_t i = 0; i < buffers.size(); ++i)
+        buffers[i] += (*change)[parameters + i];
+    }
+  }
+  ++rounds_;
+  virtual_seconds_ += plan.seconds;
+  if (o.noise > 0) report.epsilon = spent_after(mechanism_of(o), rounds_, o.delta).epsilon;
+  const bool last = rounds_ == static_cast<std::uint64_t>(o.rounds) || !may_go_on();
+  if (rounds_ % static_cast<std::uint64_t>(o.evaluate_every) == 0 || last) {
+    try {
+      report.test = evaluate(keep_on);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInterrupted) throw;  // the round counts all the same
+    }
+  }
+  report.virtual_seconds = virtual_seconds_;
+  report.workers_replaced = pool_.replaced();
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+std::optional<std::span<float>> Simulation::aggregate(const RoundPlan& plan, RoundReport& report,
+                                                      const std::vector<Answer>& answers) {
+  double samples = 0;
+  for (const Answer& answer : answers) {
+    report.refused += answer.refused;
+    if (answer.refused > 0 && !report.refused_client) report.refused_client = answer.refused_client;
+    report.client_loss += answer.loss;
+  }
+  for (const Participant& participant : plan.counts)
+    samples += static_cast<double>(participant.samples);
+  if (samples > 0) report.client_loss /= samples;
+  return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(plan, answers);
+}
+
+std::optional<std::span<float>> Simulation::mean_of_pieces(const RoundPlan& plan, const std::vector<Answer>& answers) {
+  const Options& o = options_.federated;
+  double weight = 0;
+  std::vector<const float*> sums(memory_->pieces, nullptr);
+  std::vector<const float*> controls(memory_->pieces, nullptr);
+  for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
+    weight += answers[piece].weight;
+    if (answers[piece].count == 0) continue;
+    sums[piece] = memory_->update(piece).data();
+    controls[piece] = memory_->control_change(piece).data();
+  }
+  const std::span<float> change = memory_->update(0);
+  std::vector<float> scratch(memory_->sizes.model);
+  const std::span<const float> sum = compute::reduce_lanes(sums, 0, scratch);
+  if (sum.empty() && !(o.noise > 0)) return std::nullopt;
+  if (sum.empty())
+    std::ranges::fill(change, 0.0F);
+  else if (sum.data() != change.data())
+    std::ranges::copy(sum, change.begin());
+  if (o.noise > 0) add_noise(simulated_key(options_.seed, rounds_), o.noise * *o.clip, change);
+  // What was refused does not count; with noise the number of clients that is expected does, whoever came.
+  const auto factor = static_cast<float>(1 / (o.noise > 0 ? plan.denominator : weight));
+  for (float& value : change)
+    value *= factor;
+  if (o.controls()) {
+    std::vector<float> room(memory_->controls);
+    const std::span<const float> all = compute::reduce_lanes(controls, 0, room);
+    const auto part = static_cast<float>(1.0 / static_cast<double>(o.clients));
+    const std::span<float> control = memory_->control();
+    for (std::size_t i = 0; i < all.size(); ++i)
+      control[i] += part * all[i];
+  }
+  return change;
+}
+
+std::optional<std::span<float>> Simulation::robust_change(const std::vector<Answer>& answers) {
+  const Options& o = options_.federated;
+  std::vector<std::span<const float>> updates;
+  for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
+    if (answers[piece].count > 0) updates.emplace_back(memory_->update(piece));
+  }
+  if (updates.empty()) return std::nullopt;
+  std::vector<float> change(memory_->sizes.model);
+  if (o.aggregate == "median") {
+    coordinate_median(updates, change, options_.workers);
+  } else if (o.aggregate == "trimmed_mean") {
+    trimmed_mean(updates, o.trim, change, options_.workers);
+  } else {
+    const auto false_ones = static_cast<std::size_t>(o.byzantine);
+    // With too few to tell true from false the round changes nothing.
+    if (updates.size() < 2 * false_ones + 3) return std::nullopt;
+    const std::size_t keep =
+        o.aggregate == "krum" ? 1 : std::min(static_cast<std::size_t>(o.krum_keep), updates.size() - false_ones);
+    mean_of(updates, choose_by_krum(updates, false_ones, keep, options_.workers), change);
+  }
+  std::ranges::copy(change, memory_->update(0).begin());
+  return memory_->update(0);
+}
+
+Figures Simulation::evaluate(const std::function<bool()>& keep_on) {
+  const std::vector<Order> pieces = orders_of(kMeasure, rounds_, memory_->sizes.evaluation_pieces);
+  pool_.run(pieces, [](const Answer&) {}, keep_on);
+  Figures figures;
+  const std::vector<Order> judge = orders_of(kJudge, rounds_, 1);
+  pool_.run(judge,
+            [&](const Answer& answer) {
+              figures = figures_from(parse_json(answer.text.data(), "a worker's answer"));
+            },
+            keep_on);
+  return figures;
+}
+
+void Simulation::save(const std::filesystem::path& path, const std::function<bool()>& keep_on) {
+  std::vector<Order> order = orders_of(kSave, rounds_, 1);
+  if (path.string().size() >= order[0].text.size())
+    throw Error(ErrorKind::kInvalidInput, "the path is too long", path.string(), "Choose a shorter one.");
+  put_text(order[0].text, path.string());
+  pool_.run(order, [](const Answer&) {}, keep_on);
+}
+
+}  // namespace muster::federated

@@ -1,0 +1,102 @@
+// Federated training with virtual clients in one process tree: who takes part, their updates, one model after another.
+//
+// The same bits for any number of workers: clients of a round stand in the order in which they were asked, consecutive
+// ones are summed by one worker (a piece), and pieces are added by the tree over their numbers (compute/reduce.h).
+// Where every update is needed (medians, krum) each has its own memory. A round that was broken off is done again; the
+// state after every round is written down by who listens (State), and a simulation goes on from one.
+//
+// Thread safety: one thread; REQUIRES, as worker_pool.h: no LibTorch in this process. No torch here.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/comm/region.h"
+#include "muster/federated/client_split.h"
+#include "muster/federated/local_training.h"
+#include "muster/federated/options.h"
+#include "muster/federated/round_plan.h"
+#include "muster/federated/server_optimizer.h"
+#include "muster/federated/worker_pool.h"
+
+namespace muster::federated {
+
+struct RoundReport {
+  std::uint64_t round = 0;  // counted from 1
+  RoundPlan plan{};
+  std::uint64_t refused = 0;  // updates that were not finite
+  std::optional<std::uint64_t> refused_client{};
+  double client_loss = 0;  // mean over the samples of the clients that took part
+  double change_norm = 0;
+  std::optional<Figures> test{};
+  std::optional<double> epsilon{};  // spent so far
+  double seconds = 0;               // of the round, on the clock
+  double virtual_seconds = 0;       // since the first round
+  std::uint64_t workers_replaced = 0;  // since the beginning
+};
+
+// What a simulation goes on from.
+struct State {
+  std::uint64_t rounds = 0;  // that are done
+  double virtual_seconds = 0;
+  std::vector<float> model{};
+  std::vector<float> momentum{};
+  std::vector<float> squares{};
+  std::vector<float> control{};  // scaffold's c
+};
+
+struct SimulationOptions {
+  Options federated;
+  std::uint64_t seed = 0;
+  int workers = 1;
+  std::filesystem::path client_states{};  // scaffold: a folder
+  // How a worker trains; called in each.
+  std::function<std::unique_ptr<LocalTraining>()> make_training;
+};
+
+class Simulation {
+ public:
+  // `split` must outlive it. Throws Error{kResource} when the updates of a round do not fit into memory, and what the
+  // first worker throws when it makes its model.
+  Simulation(SimulationOptions options, const ClientSplit& split, const std::function<bool()>& keep_on);
+  ~Simulation();
+
+  // From the first values of the job, or from a state. Throws Error{kMismatch} for a state of another model.
+  void restore(const State& state);
+  State state();
+
+  // False when the budget of privacy does not allow another round.
+  bool may_go_on() const;
+  // One round more. Throws Error{kInterrupted} when keep_on() says no: the state is that of before the round.
+  RoundReport round(const std::function<bool()>& keep_on);
+  std::uint64_t rounds() const { return rounds_; }
+
+  // The model as a file. Throws Error.
+  void save(const std::filesystem::path& path, const std::function<bool()>& keep_on);
+
+ private:
+  struct Memory;  // what all processes share
+  class Worker;   // one of them, at work
+
+  Figures evaluate(const std::function<bool()>& keep_on);
+  // The mean change of the round's clients, in the first piece's memory; nothing when there was none.
+  std::optional<std::span<float>> aggregate(const RoundPlan& plan, RoundReport& report,
+                                            const std::vector<Answer>& answers);
+  std::optional<std::span<float>> mean_of_pieces(const RoundPlan& plan, const std::vector<Answer>& answers);
+  std::optional<std::span<float>> robust_change(const std::vector<Answer>& answers);
+
+  const SimulationOptions options_;
+  const ClientSplit& split_;
+  std::unique_ptr<Memory> memory_;
+  WorkerPool pool_;
+  std::optional<ServerOptimizer> server_;
+  std::uint64_t rounds_ = 0;
+  double virtual_seconds_ = 0;
+};
+
+}  // namespace muster::federated
