@@ -1,0 +1,100 @@
+// muster federated simulate as a user meets it: rounds, the same bits for any number of workers, a stop, going on, and
+// what is refused.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using ::testing::AllOf;
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::rows;
+using testing::run_program;
+
+class Federated : public ::testing::Test {
+ protected:
+  Federated() {
+    std::ofstream(folder_ / "job.toml") << "[data]\nsource = \"synthetic\"\nshape = [12]\nclasses = 4\nsamples = 600\n"
+                                           "test_samples = 300\nbatch = 10\n[model]\nname = \"mlp\"\nhidden = [16]\n"
+                                           "dropout = 0.1\n[optimizer]\nlr = 0.1\n"
+                                           "[federated]\nclients = 12\nper_round = 5\nrounds = 4\nlocal_epochs = 2\n";
+  }
+  Finished simulate(std::vector<std::string> more) {
+    std::vector<std::string> arguments{"federated", "simulate", "job.toml", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(folder_.path(), arguments);
+  }
+  // The last row.
+  Json finish(std::vector<std::string> more) {
+    const Finished result = simulate(std::move(more));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.exit_code == 0 ? rows(result.out).back() : Json();
+  }
+  std::string model_of(const Json& finished) const {
+    return testing::slurp(folder_.path() / finished.at("run").get<std::string>() / "model.safetensors");
+  }
+
+  const testing::TemporaryFolder folder_;
+};
+
+TEST_F(Federated, TrainsWithTheSameBitsForAnyNumberOfWorkers) {
+  const Json one = finish({"--workers", "1", "--rounds", "8"});
+  EXPECT_EQ(one.at("event"), "finished");
+  EXPECT_EQ(one.at("rounds"), 8);
+  EXPECT_EQ(one.at("client_rounds"), 40);
+  EXPECT_GT(one.at("accuracy").get<double>(), 0.5);
+  const Json three = finish({"--workers", "3", "--rounds", "8"});
+  EXPECT_EQ(one.at("test_loss"), three.at("test_loss"));
+  EXPECT_EQ(model_of(one), model_of(three));
+  const Json scaffold = finish({"--workers", "2", "--set", "federated.algorithm=scaffold"});
+  EXPECT_EQ(model_of(scaffold), model_of(finish({"--workers", "1", "--set", "federated.algorithm=scaffold"})));
+}
+
+TEST_F(Federated, GoesOnAfterAStopWithTheSameBits) {
+  const Json whole = finish({"--rounds", "6"});
+  const Json begun = finish({"--rounds", "2"});
+  const std::string run = begun.at("run");
+  const Json resumed = finish({"--rounds", "6", "--run", run});
+  EXPECT_EQ(resumed.at("run"), run);
+  EXPECT_EQ(model_of(resumed), model_of(whole));
+  EXPECT_EQ(simulate({"--run", run, "--set", "optimizer.lr=0.2"}).exit_code, 2);
+}
+
+TEST_F(Federated, CtrlCEndsItWithWhatToType) {
+  testing::Program program(folder_.path(), {"federated", "simulate", "job.toml", "--rounds", "1000000"});
+  ASSERT_TRUE(testing::eventually([&] { return program.out().find("round 2/") != std::string::npos; }));
+  program.signal(SIGINT);
+  const Finished stopped = program.wait();
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_THAT(stopped.out, AllOf(HasSubstr("stopped after round"), HasSubstr("--run runs/job-")));
+}
+
+TEST_F(Federated, WhatCannotBeIsRefusedWithThePlace) {
+  const auto refused = [&](std::vector<std::string> more, const std::string& words) {
+    const Finished result = simulate(std::move(more));
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(words));
+  };
+  refused({"--per-round", "13"}, "13 of 12 clients");
+  refused({"--clients", "700"}, "federated.client_samples");
+  refused({"--set", "federated.prox=1"}, "has no effect without algorithm = \"fedprox\"");
+  refused({"--set", "federated.noise=1"}, "federated.clip");
+  refused({"--set", "federated.aggregate=krum", "--set", "federated.byzantine=2"}, "at least 7 updates");
+  refused({"--set", "optimizer.schedule=cosine"}, "federated.lr_decay");
+  refused({"--set", "federated.split=file:nothing"}, "nothing");
+  const Finished train = run_program(folder_.path(), {"train", "job.toml"});
+  EXPECT_EQ(train.exit_code, 2);
+  EXPECT_THAT(train.err, HasSubstr("muster federated simulate job.toml"));
+}
+
+}  // namespace
+}  // namespace muster

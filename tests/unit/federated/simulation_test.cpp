@@ -1,0 +1,328 @@
+// Rounds with a training that can be followed by hand: a client's model moves by a fixed part towards its own target,
+// which is the mean of its samples' numbers.
+#include "muster/federated/simulation.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/federated/accountant.h"
+#include "muster/federated/run_state.h"
+#include "support/errors.h"
+#include "support/sandbox.h"
+
+namespace muster::federated {
+namespace {
+
+using ::testing::FloatNear;
+using ::testing::SizeIs;
+using testing::expect_error;
+
+constexpr std::size_t kSize = 37;  // 32 parameters and 5 buffers
+constexpr std::size_t kParameters = 32;
+constexpr double kLr = 0.1;
+constexpr int kSteps = 4;
+constexpr auto kOn = [] { return true; };
+
+double target_of(const std::vector<std::uint64_t>& samples, std::size_t place) {
+  double sum = 0;
+  for (const std::uint64_t sample : samples)
+    sum += std::sin(static_cast<double>(sample * 31 + place));
+  return sum / static_cast<double>(samples.size());
+}
+
+// kSteps steps of gradient descent on (x - target)^2 / 2, with what the task adds to the gradient.
+class Quadratic final : public LocalTraining {
+ public:
+  explicit Quadratic(std::filesystem::path die_once = {}) : die_once_(std::move(die_once)) {}
+
+  std::size_t size() const override { return kSize; }
+  std::size_t parameters() const override { return kParameters; }
+  void first_values(std::span<float> model) override { std::ranges::fill(model, 0.5F); }
+  LocalResult train(const LocalTask& task, std::span<const float> model, std::span<float> update) override {
+    // The first worker that comes here in round 1 is killed.
+    if (task.round == 1 && !die_once_.empty() && std::filesystem::remove(die_once_)) ::raise(SIGKILL);
+    for (std::size_t i = 0; i < kSize; ++i) {
+      float x = model[i];
+      for (int step = 0; step < kSteps; ++step) {
+        float gradient = x - static_cast<float>(target_of(task.samples, i));
+        gradient += static_cast<float>(task.prox) * (x - model[i]);
+        if (i < task.correction.size()) gradient += task.correction[i];
+        x -= static_cast<float>(kLr * task.rate) * gradient;
+      }
+      update[i] = x - model[i];
+    }
+    return {.steps = kSteps, .lr = kLr * task.rate, .loss = 1.5};
+  }
+  std::size_t evaluation_pieces() const override { return 3; }
+  std::size_t figures_of_piece() const override { return 1; }
+  void measure(std::span<const float> model, std::size_t piece, std::span<double> figures) override {
+    figures[0] = model[piece];
+  }
+  Figures judge(std::span<const double> figures) override {
+    return {.loss = figures[0] + figures[1] + figures[2], .metrics = {{"nothing", std::nan("")}}, .samples = 3};
+  }
+  void save(std::span<const float> model, const std::filesystem::path& path) override {
+    std::ofstream(path) << model.size();
+  }
+
+ private:
+  std::filesystem::path die_once_;
+};
+
+Options options_of(std::int64_t clients, std::int64_t per_round) {
+  Options options;
+  options.clients = clients;
+  options.per_round = per_round;
+  options.rounds = 4;
+  return options;
+}
+
+ClientSplit split_of(const Options& options) {
+  return ClientSplit({.split = parse_split(options.split), .clients = static_cast<std::uint64_t>(options.clients),
+                      .seed = 3},
+                     static_cast<std::uint64_t>(options.clients) * 5, [&] {
+                       std::vector<std::int64_t> labels(static_cast<std::size_t>(options.clients) * 5);
+                       for (std::size_t i = 0; i < labels.size(); ++i)
+                         labels[i] = static_cast<std::int64_t>(i % 7);
+                       return labels;
+                     });
+}
+
+struct Ran {
+  State state;
+  std::vector<RoundReport> reports;
+};
+
+class SimulationTest : public ::testing::Test {
+ protected:
+  SimulationOptions simulation_options(const Options& options, int workers) const {
+    return {.federated = options,
+            .seed = 3,
+            .workers = workers,
+            .client_states = folder_ / "clients",
+            .make_training = [this] { return std::make_unique<Quadratic>(die_once_); }};
+  }
+  Ran run(const Options& options, int workers = 1) const {
+    std::filesystem::remove_all(folder_ / "clients");
+    const ClientSplit split = split_of(options);
+    Simulation simulation(simulation_options(options, workers), split, kOn);
+    Ran ran;
+    while (simulation.rounds() < static_cast<std::uint64_t>(options.rounds) && simulation.may_go_on())
+      ran.reports.push_back(simulation.round(kOn));
+    ran.state = simulation.state();
+    return ran;
+  }
+
+  const testing::TemporaryFolder folder_;
+  std::filesystem::path die_once_;
+};
+
+// The model after a round of averaging, from the definition: in double, and without pieces or trees.
+std::vector<double> averaged(const Options& options, std::uint64_t rounds) {
+  const ClientSplit split = split_of(options);
+  std::vector<double> model(kSize, 0.5);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    const RoundPlan plan = plan_round(options, split, 3, round);
+    std::vector<double> sum(kSize);
+    double weight = 0;
+    for (const Participant& who : plan.counts) {
+      const auto samples = split.samples(who.client);
+      weight += static_cast<double>(samples.size());
+      for (std::size_t i = 0; i < kSize; ++i)
+        sum[i] += static_cast<double>(samples.size()) * (1 - std::pow(1 - kLr, kSteps)) *
+                  (target_of(samples, i) - model[i]);
+    }
+    for (std::size_t i = 0; i < kSize; ++i)
+      model[i] += sum[i] / weight;
+  }
+  return model;
+}
+
+TEST_F(SimulationTest, AveragesAreTheMeanBySamples) {
+  Options options = options_of(90, 70);  // more clients a round than pieces
+  options.split = "dirichlet:1";
+  const Ran ran = run(options);
+  const std::vector<double> expected = averaged(options, 4);
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(expected[i]), 1e-5F)) << i;
+  EXPECT_DOUBLE_EQ(ran.reports[0].client_loss, 1.5);
+  ASSERT_TRUE(ran.reports[3].test);
+  EXPECT_NEAR(ran.reports[3].test->loss, expected[0] + expected[1] + expected[2], 1e-4);
+  EXPECT_TRUE(std::isnan(ran.reports[3].test->metrics[0].second)) << "a figure without a value has none";
+}
+
+TEST_F(SimulationTest, TheBitsAreThoseOfOneWorkerWhoeverDies) {
+  for (const char* algorithm : {"fedavg", "fedprox", "scaffold"}) {
+    Options options = options_of(40, 20);
+    options.algorithm = algorithm;
+    options.server = "adam";
+    const Ran one = run(options);
+    EXPECT_EQ(run(options, 3).state.model, one.state.model) << algorithm;
+    die_once_ = folder_ / "die";
+    std::ofstream(die_once_) << "once";
+    const Ran killed = run(options, 2);
+    EXPECT_EQ(killed.state.model, one.state.model) << algorithm;
+    EXPECT_EQ(killed.reports.back().workers_replaced, 1U) << algorithm;
+    die_once_.clear();
+  }
+  for (const char* aggregate : {"median", "trimmed_mean", "krum", "multi_krum"}) {
+    Options options = options_of(40, 11);
+    options.aggregate = aggregate;
+    options.byzantine = 2;
+    options.krum_keep = 3;
+    EXPECT_EQ(run(options, 3).state.model, run(options, 1).state.model) << aggregate;
+  }
+}
+
+TEST_F(SimulationTest, GoesOnFromAStateWithTheSameBits) {
+  Options options = options_of(40, 20);
+  options.algorithm = "scaffold";
+  options.server = "yogi";
+  const Ran whole = run(options);
+  std::filesystem::remove_all(folder_ / "clients");
+  const ClientSplit split = split_of(options);
+  const StateFile file(folder_ / "state.safetensors");
+  EXPECT_FALSE(file.read());
+  {
+    Simulation first(simulation_options(options, 2), split, kOn);
+    first.round(kOn);
+    first.round(kOn);
+    file.write(first.state());
+    first.round(kOn);  // is lost: what its clients wrote must not count
+  }
+  Simulation second(simulation_options(options, 1), split, kOn);
+  second.restore(*file.read());
+  EXPECT_EQ(second.rounds(), 2U);
+  second.round(kOn);
+  second.round(kOn);
+  EXPECT_EQ(second.state().model, whole.state.model);
+  EXPECT_EQ(second.state().control, whole.state.control);
+  State other = *file.read();
+  other.model.pop_back();
+  expect_error(ErrorKind::kMismatch, "another model", [&] { second.restore(other); });
+}
+
+// Karimireddy et al. 2020, option II, from the definition.
+TEST_F(SimulationTest, ScaffoldIsThatOfThePaper) {
+  Options options = options_of(6, 4);
+  options.algorithm = "scaffold";
+  options.rounds = 3;
+  const Ran ran = run(options);
+  const ClientSplit split = split_of(options);
+  std::vector<double> x(kSize, 0.5);
+  std::vector<double> c(kParameters);
+  std::vector<std::vector<double>> own(6, std::vector<double>(kParameters));
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const RoundPlan plan = plan_round(options, split, 3, round);
+    std::vector<double> moved(kSize);
+    std::vector<double> change(kParameters);
+    for (const Participant& who : plan.counts) {
+      for (std::size_t i = 0; i < kSize; ++i) {
+        const bool controlled = i < kParameters;
+        double y = x[i];
+        for (int step = 0; step < kSteps; ++step) {
+          const double correction = controlled ? c[i] - own[who.client][i] : 0;
+          y -= kLr * (y - target_of(split.samples(who.client), i) + correction);
+        }
+        moved[i] += (y - x[i]) / static_cast<double>(plan.counts.size());  // clients have equally many samples
+        if (!controlled) continue;
+        const double next = own[who.client][i] - c[i] + (x[i] - y) / (kSteps * kLr);
+        change[i] += next - own[who.client][i];
+        own[who.client][i] = next;
+      }
+    }
+    for (std::size_t i = 0; i < kSize; ++i)
+      x[i] += moved[i];
+    for (std::size_t i = 0; i < kParameters; ++i)
+      c[i] += change[i] / 6;
+  }
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(x[i]), 1e-5F)) << i;
+  for (std::size_t i = 0; i < kParameters; ++i)
+    EXPECT_THAT(ran.state.control[i], FloatNear(static_cast<float>(c[i]), 1e-4F)) << i;
+}
+
+TEST_F(SimulationTest, UpdatesThatAreNotFiniteAreRefusedAndNamed) {
+  Options options = options_of(30, 30);
+  options.attack = "nan";
+  options.attackers = 0.3;
+  const Ran ran = run(options);
+  EXPECT_GT(ran.reports[0].refused, 3U);
+  ASSERT_TRUE(ran.reports[0].refused_client);
+  for (const float value : ran.state.model)
+    EXPECT_TRUE(std::isfinite(value));
+  // What is left is the mean of those that are true.
+  const ClientSplit split = split_of(options);
+  const RoundPlan plan = plan_round(options, split, 3, 0);
+  double sum = 0;
+  double weight = 0;
+  for (const Participant& who : plan.counts) {
+    if (who.false_one) continue;
+    weight += 5;
+    sum += 5 * (1 - std::pow(1 - kLr, kSteps)) * (target_of(split.samples(who.client), 0) - 0.5);
+  }
+  options.rounds = 1;
+  EXPECT_THAT(run(options).state.model[0], FloatNear(static_cast<float>(0.5 + sum / weight), 1e-5F));
+}
+
+TEST_F(SimulationTest, FalseClientsMoveTheMeanAndNotTheMedian) {
+  Options options = options_of(40, 40);
+  options.rounds = 1;
+  const auto distance = [&](const Ran& ran, const Ran& other) {
+    double squares = 0;
+    for (std::size_t i = 0; i < kParameters; ++i)
+      squares += std::pow(ran.state.model[i] - other.state.model[i], 2);
+    return std::sqrt(squares);
+  };
+  const Ran clean = run(options);
+  options.attack = "huge";
+  options.attackers = 0.2;
+  EXPECT_GT(distance(run(options), clean), 1e4);
+  for (const char* robust : {"median", "trimmed_mean", "multi_krum"}) {
+    Options held = options;
+    held.aggregate = robust;
+    held.trim = 0.4;
+    held.byzantine = 16;
+    held.krum_keep = 10;
+    EXPECT_LT(distance(run(held), clean), 1) << robust;
+  }
+  options.clip = 0.1;
+  EXPECT_LT(distance(run(options), clean), 2) << "clipped";
+}
+
+TEST_F(SimulationTest, PrivacyStopsAtTheBudget) {
+  Options options = options_of(50, 5);
+  options.rounds = 1000;
+  options.clip = 1;
+  options.noise = 2;
+  options.delta = 1e-3;
+  options.epsilon = 3;
+  const Ran ran = run(options, 2);
+  const Mechanism mechanism{.noise = 2, .part = 0.1};
+  EXPECT_EQ(ran.reports.size(), rounds_within(mechanism, 3, 1e-3));
+  EXPECT_LE(*ran.reports.back().epsilon, 3);
+  EXPECT_EQ(run(options, 1).state.model, ran.state.model);
+}
+
+TEST_F(SimulationTest, ARoundThatIsBrokenOffIsAsIfItHadNotBeen) {
+  const Options options = options_of(20, 10);
+  const ClientSplit split = split_of(options);
+  Simulation simulation(simulation_options(options, 2), split, kOn);
+  simulation.round(kOn);
+  const State before = simulation.state();
+  expect_error(ErrorKind::kInterrupted, "stopped", [&] { simulation.round([] { return false; }); });
+  EXPECT_EQ(simulation.state().model, before.model);
+  EXPECT_EQ(simulation.rounds(), 1U);
+  simulation.save(folder_ / "model", kOn);
+  EXPECT_EQ(testing::slurp(folder_ / "model"), "37");
+}
+
+}  // namespace
+}  // namespace muster::federated
