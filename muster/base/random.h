@@ -20,9 +20,9 @@ enum class Purpose : std::uint64_t {
   kSplit = 6,   // which samples are held out for validation
   kVerify = 7,  // which lanes are computed once more; no part of the result
   kMixup = 8,
-  kPartition = 9,  // which shards go where
-  kGenerate = 10,  // text that a trained model writes
-  kBlock = 11,     // what a model draws inside one of its blocks
+  kPartition = 9,       // which shards go where
+  kGenerate = 10,       // text that a trained model writes
+  kBlock = 11,          // what a model draws inside one of its blocks
   kFederated = 12,      // who takes part in a round, how fast, and what false clients send
   kClientSamples = 13,  // which samples a client has
 };

@@ -39,8 +39,7 @@ double log_moment_of_whole(double q, double sigma, std::uint64_t order) {
   for (std::uint64_t i = 0; i <= order; ++i) {
     const auto k = static_cast<double>(i);
     const double log_binomial = std::lgamma(a + 1) - std::lgamma(k + 1) - std::lgamma(a - k + 1);
-    sum = log_add(sum,
-                  log_binomial + (a - k) * std::log1p(-q) + k * std::log(q) + (k * k - k) / (2 * sigma * sigma));
+    sum = log_add(sum, log_binomial + (a - k) * std::log1p(-q) + k * std::log(q) + (k * k - k) / (2 * sigma * sigma));
   }
   return sum;
 }
@@ -88,8 +87,8 @@ double renyi_divergence(const Mechanism& mechanism, double order) {
   const auto [sigma, q] = mechanism;
   if (q >= 1) return order / (2 * sigma * sigma);
   const bool whole = order == std::floor(order);
-  const double moment = whole ? log_moment_of_whole(q, sigma, static_cast<std::uint64_t>(order))
-                              : log_moment_of_any(q, sigma, order);
+  const double moment =
+      whole ? log_moment_of_whole(q, sigma, static_cast<std::uint64_t>(order)) : log_moment_of_any(q, sigma, order);
   return std::max(0.0, moment) / (order - 1);
 }
 
@@ -97,8 +96,7 @@ Spent spent_after(const Mechanism& mechanism, std::uint64_t rounds, double delta
   if (rounds == 0) return {};
   Spent best{std::numeric_limits<double>::infinity(), 0};
   for (const double order : orders()) {
-    const double epsilon =
-        epsilon_of(static_cast<double>(rounds) * renyi_divergence(mechanism, order), order, delta);
+    const double epsilon = epsilon_of(static_cast<double>(rounds) * renyi_divergence(mechanism, order), order, delta);
     if (epsilon < best.epsilon) best = {std::max(0.0, epsilon), order};
   }
   return best;

@@ -12,8 +12,8 @@
 namespace muster::federated {
 
 struct Mechanism {
-  double noise = 1;   // sigma; above 0
-  double part = 1;    // q, above 0 and at most 1
+  double noise = 1;  // sigma; above 0
+  double part = 1;   // q, above 0 and at most 1
 };
 
 // Divergence of order `order` (above 1) of one round.

@@ -60,9 +60,8 @@ data::Shards share_out(const SplitOptions& options, std::uint64_t samples,
                        const std::function<std::vector<std::int64_t>()>& labels) {
   if (options.drawn > 0) return data::Shards::consecutive(samples, 1);
   if (options.clients > samples && options.split.kind != Split::Kind::kFile)
-    throw Error(ErrorKind::kInvalidInput,
-                fmt::format("{} clients share {} samples", options.clients, samples), "federated.clients",
-                "Let every client draw its samples instead: federated.client_samples.");
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} clients share {} samples", options.clients, samples),
+                "federated.clients", "Let every client draw its samples instead: federated.client_samples.");
   switch (options.split.kind) {
     case Split::Kind::kIid:
       return random_shards(samples, options.clients, options.seed);

@@ -20,8 +20,8 @@ struct LocalTask {
   std::uint64_t client = 0;
   std::vector<std::uint64_t> samples{};  // of the training set; one at least
   std::int64_t epochs = 1;
-  double rate = 1;                        // of the job's learning rate
-  double prox = 0;                        // pull back to the round's model (FedProx); 0: none
+  double rate = 1;                         // of the job's learning rate
+  double prox = 0;                         // pull back to the round's model (FedProx); 0: none
   std::span<const float> correction = {};  // added to every gradient (SCAFFOLD: c - c_i); empty: nothing
 };
 

@@ -31,8 +31,7 @@ double uniform(std::uint64_t bits) {
 
 NoiseKey random_key() {
   NoiseKey key;
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(key.data()), static_cast<int>(key.size())) != 1)
-    fail("draw a key");
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(key.data()), static_cast<int>(key.size())) != 1) fail("draw a key");
   return key;
 }
 

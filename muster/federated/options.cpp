@@ -56,9 +56,10 @@ void Options::add_keys(Section& s) {
   s.field("byzantine", &byzantine, "krum, multi_krum: how many updates of a round may be false.").range(0, 1e6);
   s.field("krum_keep", &krum_keep, "multi_krum: how many updates are averaged.").range(1, 1e6);
   s.field("clip", &clip, "Largest norm of an update; longer ones are shortened to it. Not set: as they are.").above(0);
-  s.field("noise", &noise,
-          "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
-          "0: none.")
+  s.field(
+       "noise", &noise,
+       "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
+       "0: none.")
       .range(0, 1e3);
   s.field("delta", &delta, "noise: the delta of (epsilon, delta).").above(0).range(0, 0.1);
   s.field("epsilon", &epsilon, "noise: the budget; training ends before the round that would exceed it.").above(0);
@@ -79,8 +80,9 @@ void Options::add_keys(Section& s) {
           "Virtual seconds after which a round ends; a client of mean speed trains 1,000 samples a second. Not set: it "
           "ends with the last update.")
       .above(0);
-  s.field("attack", &attack,
-          "What false clients send, to try what holds against them. sign_flip: their update times -4. noise, huge, nan.")
+  s.field(
+       "attack", &attack,
+       "What false clients send, to try what holds against them. sign_flip: their update times -4. noise, huge, nan.")
       .one_of({"none", "sign_flip", "noise", "huge", "nan"});
   s.field("attackers", &attackers, "Part of the clients that are false.").range(0, 1);
   s.field("evaluate_every", &evaluate_every, "Rounds from evaluation to evaluation; the last round has one.")
@@ -131,10 +133,10 @@ void Options::check(const Schema& schema) const {
   if (aggregate == "krum" || aggregate == "multi_krum") {
     // Blanchard et al. 2017: n >= 2 f + 3.
     if (per_round < 2 * byzantine + 3)
-      throw schema.invalid("federated.byzantine",
-                           fmt::format("krum needs at least {} updates a round against {} false ones",
-                                       2 * byzantine + 3, byzantine),
-                           "Raise federated.per_round.");
+      throw schema.invalid(
+          "federated.byzantine",
+          fmt::format("krum needs at least {} updates a round against {} false ones", 2 * byzantine + 3, byzantine),
+          "Raise federated.per_round.");
     if (krum_keep > per_round - byzantine)
       throw schema.invalid("federated.krum_keep",
                            fmt::format("{} of the {} that may be true", krum_keep, per_round - byzantine),

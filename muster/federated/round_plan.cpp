@@ -134,8 +134,8 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
       if (options.deadline_seconds && seconds > *options.deadline_seconds)
         ++plan.late;
       else
-        plan.counts.push_back({client, samples, options.noise > 0 ? 1 : static_cast<double>(samples), seconds,
-                               chances.is_false(client)});
+        plan.counts.push_back(
+            {client, samples, options.noise > 0 ? 1 : static_cast<double>(samples), seconds, chances.is_false(client)});
     }
   }
   // With noise it is chance how many are asked, and leaving out some of them would be no chance any more.

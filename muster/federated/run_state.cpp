@@ -33,16 +33,16 @@ void StateFile::write(const State& state) const {
   std::vector<model::TensorView> tensors;
   const auto add = [&](const char* name, const std::vector<float>& values) {
     if (!values.empty())
-      tensors.push_back({name, model::Dtype::kF32, {static_cast<std::int64_t>(values.size())},
-                         std::as_bytes(std::span(values))});
+      tensors.push_back(
+          {name, model::Dtype::kF32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))});
   };
   add("model", state.model);
   add("momentum", state.momentum);
   add("squares", state.squares);
   add("control", state.control);
-  model::write_safetensors(path_, tensors,
-                           {{"rounds", std::to_string(state.rounds)},
-                            {"virtual_seconds", fmt::format("{}", state.virtual_seconds)}});
+  model::write_safetensors(
+      path_, tensors,
+      {{"rounds", std::to_string(state.rounds)}, {"virtual_seconds", fmt::format("{}", state.virtual_seconds)}});
 }
 
 std::optional<State> StateFile::read() const {

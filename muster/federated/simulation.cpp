@@ -85,9 +85,9 @@ void falsify(const std::string& attack, RandomStream draws, std::span<float> upd
 struct Simulation::Memory {
   Memory(const Options& options, const Sizes& given)
       : sizes(given),
-        pieces(options.needs_all_updates() ? static_cast<std::size_t>(options.per_round)
-                                           : std::min<std::size_t>(compute::kMaxLanes,
-                                                                   static_cast<std::size_t>(options.per_round))),
+        pieces(options.needs_all_updates()
+                   ? static_cast<std::size_t>(options.per_round)
+                   : std::min<std::size_t>(compute::kMaxLanes, static_cast<std::size_t>(options.per_round))),
         controls(options.controls() ? given.parameters : 0),
         region(make_region()) {}
 
@@ -96,8 +96,9 @@ struct Simulation::Memory {
     try {
       return comm::SharedRegion::create(floats * sizeof(float) + doubles() * sizeof(double));
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("{} updates of {:.1f} MB at once: {}", pieces,
-                                            static_cast<double>(sizes.model) * sizeof(float) / 1e6, error.message()),
+      throw Error(error.kind(),
+                  fmt::format("{} updates of {:.1f} MB at once: {}", pieces,
+                              static_cast<double>(sizes.model) * sizeof(float) / 1e6, error.message()),
                   "federated.per_round", "Fewer clients a round, a smaller model, or aggregate = \"mean\".");
     }
   }
@@ -180,8 +181,11 @@ class Simulation::Worker {
     const LocalResult result = train_client(who, order.round);
     if (who.false_one)
       falsify(federated_.attack,
-              RandomStream({.seed = options_.seed, .purpose = Purpose::kFederated, .epoch = order.round + 1,
-                            .step = 1, .sample = who.client}),
+              RandomStream({.seed = options_.seed,
+                            .purpose = Purpose::kFederated,
+                            .epoch = order.round + 1,
+                            .step = 1,
+                            .sample = who.client}),
               update_);
     if (!std::isfinite(norm(update_))) {
       if (answer.refused++ == 0) answer.refused_client = who.client;
@@ -259,12 +263,13 @@ Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_
   });
   Sizes sizes;
   const Order order{.what = kProbe};
-  pool.run(std::span(&order, 1),
-           [&](const Answer& answer) {
-             const Json json = parse_json(answer.text.data(), "a worker's answer");
-             sizes = {json.at("model"), json.at("parameters"), json.at("evaluation_pieces"), json.at("figures")};
-           },
-           keep_on);
+  pool.run(
+      std::span(&order, 1),
+      [&](const Answer& answer) {
+        const Json json = parse_json(answer.text.data(), "a worker's answer");
+        sizes = {json.at("model"), json.at("parameters"), json.at("evaluation_pieces"), json.at("figures")};
+      },
+      keep_on);
   return sizes;
 }
 
@@ -288,7 +293,8 @@ Simulation::Simulation(SimulationOptions options, const ClientSplit& split, cons
             }),
       server_(std::in_place, options_.federated, memory_->sizes.parameters) {
   const std::vector<Order> first = orders_of(kFirstValues, 0, 1);
-  pool_.run(first, [](const Answer&) {}, keep_on);
+  pool_.run(
+      first, [](const Answer&) {}, keep_on);
 }
 
 Simulation::~Simulation() = default;
@@ -331,7 +337,8 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   std::vector<Answer> answers(memory_->pieces);
   if (!plan.counts.empty()) {
     const std::vector<Order> orders = orders_of(kTrain, rounds_, memory_->pieces);
-    pool_.run(orders, [&](const Answer& answer) { answers[answer.piece] = answer; }, keep_on);
+    pool_.run(
+        orders, [&](const Answer& answer) { answers[answer.piece] = answer; }, keep_on);
   }
   // From here on nothing asks whether to go on: the round counts whole.
   if (!plan.counts.empty() || o.noise > 0) {
@@ -436,14 +443,13 @@ std::optional<std::span<float>> Simulation::robust_change(const std::vector<Answ
 
 Figures Simulation::evaluate(const std::function<bool()>& keep_on) {
   const std::vector<Order> pieces = orders_of(kMeasure, rounds_, memory_->sizes.evaluation_pieces);
-  pool_.run(pieces, [](const Answer&) {}, keep_on);
+  pool_.run(
+      pieces, [](const Answer&) {}, keep_on);
   Figures figures;
   const std::vector<Order> judge = orders_of(kJudge, rounds_, 1);
-  pool_.run(judge,
-            [&](const Answer& answer) {
-              figures = figures_from(parse_json(answer.text.data(), "a worker's answer"));
-            },
-            keep_on);
+  pool_.run(
+      judge, [&](const Answer& answer) { figures = figures_from(parse_json(answer.text.data(), "a worker's answer")); },
+      keep_on);
   return figures;
 }
 
@@ -452,7 +458,8 @@ void Simulation::save(const std::filesystem::path& path, const std::function<boo
   if (path.string().size() >= order[0].text.size())
     throw Error(ErrorKind::kInvalidInput, "the path is too long", path.string(), "Choose a shorter one.");
   put_text(order[0].text, path.string());
-  pool_.run(order, [](const Answer&) {}, keep_on);
+  pool_.run(
+      order, [](const Answer&) {}, keep_on);
 }
 
 }  // namespace muster::federated

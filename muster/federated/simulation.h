@@ -34,9 +34,9 @@ struct RoundReport {
   double client_loss = 0;  // mean over the samples of the clients that took part
   double change_norm = 0;
   std::optional<Figures> test{};
-  std::optional<double> epsilon{};  // spent so far
-  double seconds = 0;               // of the round, on the clock
-  double virtual_seconds = 0;       // since the first round
+  std::optional<double> epsilon{};     // spent so far
+  double seconds = 0;                  // of the round, on the clock
+  double virtual_seconds = 0;          // since the first round
   std::uint64_t workers_replaced = 0;  // since the beginning
 };
 

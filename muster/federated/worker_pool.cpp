@@ -82,7 +82,8 @@ void put_text(std::span<char> room, std::string_view text) {
 }
 
 WorkerPool::WorkerPool(const PoolOptions& options, std::function<Work()> make, const Clock& clock)
-    : options_(options), make_(std::move(make)), clock_(clock) {}
+    : options_(options), make_(std::move(make)), clock_(clock) {
+}
 
 WorkerPool::~WorkerPool() = default;
 

@@ -133,7 +133,8 @@ class ClientTraining final : public federated::LocalTraining {
       begin(model);
       net_->eval();
       std::vector<std::uint64_t> ids;
-      for (std::uint64_t id = piece * kEvaluationBatch; id < std::min(test_->size(), (piece + 1) * kEvaluationBatch); ++id)
+      for (std::uint64_t id = piece * kEvaluationBatch; id < std::min(test_->size(), (piece + 1) * kEvaluationBatch);
+           ++id)
         ids.push_back(id);
       data::Batch batch = test_loader_->take(test_loader_->submit(std::move(ids)), Deadline::after(kReadTimeout));
       std::ranges::fill(figures, 0.0);
@@ -171,8 +172,8 @@ class ClientTraining final : public federated::LocalTraining {
       tensors.push_back({slot.name, model::Dtype::kF32, slot.shape,
                          std::as_bytes(std::span<const float>(versions_[0]).subspan(slot.offset, slot.count))});
     for (const compute::BufferSlot& slot : binding_.buffer_layout().slots)
-      tensors.push_back({slot.name, slot.dtype, slot.shape,
-                         std::span<const std::byte>(buffers_).subspan(slot.offset, slot.bytes)});
+      tensors.push_back(
+          {slot.name, slot.dtype, slot.shape, std::span<const std::byte>(buffers_).subspan(slot.offset, slot.bytes)});
     model::write_safetensors(path, tensors, {{"format", "pt"}});
   }
 
@@ -210,7 +211,10 @@ class ClientTraining final : public federated::LocalTraining {
                    federated::LocalResult& result) {
     const std::uint64_t count = task.samples.size();
     const std::uint64_t steps = (count + batch_ - 1) / batch_;
-    const StreamKey key{.seed = seed_, .purpose = Purpose::kPermutation, .epoch = task.round + 1, .step = epoch,
+    const StreamKey key{.seed = seed_,
+                        .purpose = Purpose::kPermutation,
+                        .epoch = task.round + 1,
+                        .step = epoch,
                         .sample = task.client + 1};
     const data::Permutation order(count, key);
     double loss_sum = 0;
@@ -220,8 +224,12 @@ class ClientTraining final : public federated::LocalTraining {
       for (std::uint64_t i = step * count / steps; i < (step + 1) * count / steps; ++i)
         ids.push_back(task.samples[order(i)]);
       data::Batch batch = loader_.take(loader_.submit(std::move(ids), task.round), Deadline::after(kReadTimeout));
-      torch::manual_seed(derive_seed({.seed = seed_, .purpose = Purpose::kFederated, .epoch = task.round + 1,
-                                      .step = epoch * steps + step, .lane = 1, .sample = task.client}));
+      torch::manual_seed(derive_seed({.seed = seed_,
+                                      .purpose = Purpose::kFederated,
+                                      .epoch = task.round + 1,
+                                      .step = epoch * steps + step,
+                                      .lane = 1,
+                                      .sample = task.client}));
       loss_sum += train_step(task, model, batch, result.lr) * static_cast<double>(batch.size());
       ++result.steps;
       loader_.recycle(std::move(batch));
@@ -276,9 +284,9 @@ class ClientTraining final : public federated::LocalTraining {
       const compute::Verdict verdict = compute::judge_step(records_, clip_norm_);
       if (!verdict.apply) return;
       if (optimizer_->needs_norms()) compute::measure_slice(layout, lane, rule, verdict, all, current, norms_);
-      compute::update_slice(layout, lane, rule, verdict, all, current, next,
-                            optimizer_->needs_norms() ? std::span<const compute::Norms>(norms_)
-                                                      : std::span<const compute::Norms>());
+      compute::update_slice(
+          layout, lane, rule, verdict, all, current, next,
+          optimizer_->needs_norms() ? std::span<const compute::Norms>(norms_) : std::span<const compute::Norms>());
     }
     shown_ = 1 - shown_;
     binding_.show(shown_);

@@ -47,8 +47,8 @@ void complete_paths(const Schema& schema, Job& job, const fs::path& file) {
 
 bool same_value(std::string_view key, const Json& a, const Json& b) {
   if (a == b) return true;
-  const bool path = key == "model.script" || key == "model.init" || key == "optimizer.init" || key == "data.partition" ||
-                    key == "federated.split";
+  const bool path = key == "model.script" || key == "model.init" || key == "optimizer.init" ||
+                    key == "data.partition" || key == "federated.split";
   if (!path || !a.is_string() || !b.is_string()) return false;
   return fs::path(a.get<std::string>()).filename() == fs::path(b.get<std::string>()).filename();
 }

@@ -17,7 +17,9 @@ using ::testing::FloatEq;
 
 using Rows = std::vector<std::vector<float>>;
 
-std::vector<std::span<const float>> views(const Rows& rows) { return {rows.begin(), rows.end()}; }
+std::vector<std::span<const float>> views(const Rows& rows) {
+  return {rows.begin(), rows.end()};
+}
 
 Rows random_rows(std::size_t count, std::size_t size) {
   RandomStream draws({.seed = 7});
@@ -55,7 +57,7 @@ TEST(Aggregate, TheTrimmedMeanLeavesOutAsManyAtEachEnd) {
 // Blanchard et al. 2017: of n = 6 with f = 1 the score is the sum of the 3 smallest squared distances.
 TEST(Aggregate, KrumTakesWhoLiesNearestToTheOthers) {
   const Rows rows{{0, 0}, {1, 0}, {0, 1}, {1, 1}, {50, 50}, {0.5F, 0.5F}};
-  EXPECT_THAT(choose_by_krum(views(rows), 1, 1), ElementsAre(5));  // 3 x 0.5; the corners have 0.5 + 1 + 1
+  EXPECT_THAT(choose_by_krum(views(rows), 1, 1), ElementsAre(5));        // 3 x 0.5; the corners have 0.5 + 1 + 1
   EXPECT_THAT(choose_by_krum(views(rows), 1, 3), ElementsAre(5, 0, 1));  // corners tie: by number
   std::vector<float> out(2);
   const std::vector<std::size_t> chosen{5, 0, 1};

@@ -15,8 +15,8 @@ namespace muster::federated {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using testing::expect_error;
+using ::testing::IsEmpty;
 
 std::vector<std::int64_t> labels_of(std::uint64_t samples) {
   std::vector<std::int64_t> labels(samples);
@@ -86,9 +86,8 @@ TEST(ClientSplit, AFileSaysWhoseSampleIsWhose) {
   EXPECT_THAT(split.samples(1), ElementsAre(0, 2));
   EXPECT_THAT(split.samples(2), IsEmpty());
   expect_error(ErrorKind::kInvalidInput, "4 lines for the 5 samples", [&] { split_of(options, 5); });
-  expect_error(ErrorKind::kInvalidInput, ":4: client 3 of 3", [&] {
-    split_of({.split = options.split, .clients = 3}, 4);
-  });
+  expect_error(ErrorKind::kInvalidInput, ":4: client 3 of 3",
+               [&] { split_of({.split = options.split, .clients = 3}, 4); });
   std::ofstream(path) << "1\nx\n";
   expect_error(ErrorKind::kInvalidInput, ":2: a line is the number of a client", [&] { split_of(options, 2); });
 }

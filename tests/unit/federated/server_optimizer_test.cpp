@@ -25,7 +25,9 @@ float after_two_rounds(const std::string& kind) {
 
 constexpr double kNear = 1e-6;
 
-TEST(ServerOptimizer, AveragesAddTheChange) { EXPECT_NEAR(after_two_rounds("average"), 1 + 0.1 * 0.25, kNear); }
+TEST(ServerOptimizer, AveragesAddTheChange) {
+  EXPECT_NEAR(after_two_rounds("average"), 1 + 0.1 * 0.25, kNear);
+}
 
 TEST(ServerOptimizer, MomentumIsThatOfHsuEtAl) {
   // m = 0.5, then 0.9 * 0.5 - 0.25 = 0.2
@@ -48,8 +50,8 @@ double reddi(double (*next_v)(double v, double square)) {
 TEST(ServerOptimizer, AdaptiveOnesAreThoseOfReddiEtAl) {
   EXPECT_NEAR(after_two_rounds("adagrad"), reddi([](double v, double s) { return v + s; }), kNear);
   EXPECT_NEAR(after_two_rounds("adam"), reddi([](double v, double s) { return 0.99 * v + 0.01 * s; }), kNear);
-  EXPECT_NEAR(after_two_rounds("yogi"),
-              reddi([](double v, double s) { return v - 0.01 * s * (v > s ? 1 : -1); }), kNear);
+  EXPECT_NEAR(after_two_rounds("yogi"), reddi([](double v, double s) { return v - 0.01 * s * (v > s ? 1 : -1); }),
+              kNear);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@
 namespace muster::federated {
 namespace {
 
+using testing::expect_error;
 using ::testing::FloatNear;
 using ::testing::SizeIs;
-using testing::expect_error;
 
 constexpr std::size_t kSize = 37;  // 32 parameters and 5 buffers
 constexpr std::size_t kParameters = 32;
@@ -85,14 +85,14 @@ Options options_of(std::int64_t clients, std::int64_t per_round) {
 }
 
 ClientSplit split_of(const Options& options) {
-  return ClientSplit({.split = parse_split(options.split), .clients = static_cast<std::uint64_t>(options.clients),
-                      .seed = 3},
-                     static_cast<std::uint64_t>(options.clients) * 5, [&] {
-                       std::vector<std::int64_t> labels(static_cast<std::size_t>(options.clients) * 5);
-                       for (std::size_t i = 0; i < labels.size(); ++i)
-                         labels[i] = static_cast<std::int64_t>(i % 7);
-                       return labels;
-                     });
+  return ClientSplit(
+      {.split = parse_split(options.split), .clients = static_cast<std::uint64_t>(options.clients), .seed = 3},
+      static_cast<std::uint64_t>(options.clients) * 5, [&] {
+        std::vector<std::int64_t> labels(static_cast<std::size_t>(options.clients) * 5);
+        for (std::size_t i = 0; i < labels.size(); ++i)
+          labels[i] = static_cast<std::int64_t>(i % 7);
+        return labels;
+      });
 }
 
 struct Ran {
@@ -136,8 +136,8 @@ std::vector<double> averaged(const Options& options, std::uint64_t rounds) {
       const auto samples = split.samples(who.client);
       weight += static_cast<double>(samples.size());
       for (std::size_t i = 0; i < kSize; ++i)
-        sum[i] += static_cast<double>(samples.size()) * (1 - std::pow(1 - kLr, kSteps)) *
-                  (target_of(samples, i) - model[i]);
+        sum[i] +=
+            static_cast<double>(samples.size()) * (1 - std::pow(1 - kLr, kSteps)) * (target_of(samples, i) - model[i]);
     }
     for (std::size_t i = 0; i < kSize; ++i)
       model[i] += sum[i] / weight;

@@ -26,8 +26,8 @@ constexpr auto kOn = [] { return true; };
 class SharedCounter {
  public:
   SharedCounter()
-      : value_(new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-                   std::atomic<int>(0)) {}
+      : value_(new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                           0)) std::atomic<int>(0)) {}
   SharedCounter(const SharedCounter&) = delete;
   SharedCounter& operator=(const SharedCounter&) = delete;
   ~SharedCounter() { ::munmap(value_, sizeof *value_); }
@@ -47,17 +47,21 @@ std::vector<Order> orders_of(std::size_t count) {
 TEST(WorkerPool, AnswersEveryOrderOnce) {
   WorkerPool pool({.workers = 3}, []() -> WorkerPool::Work {
     return [](const Order& order) {
-      return Answer{.piece = order.piece, .count = order.piece * order.piece, .weight = static_cast<double>(::getpid())};
+      return Answer{
+          .piece = order.piece, .count = order.piece * order.piece, .weight = static_cast<double>(::getpid())};
     };
   });
   const auto orders = orders_of(40);
   std::multiset<std::uint64_t> pieces;
   std::set<double> workers;
-  pool.run(orders, [&](const Answer& answer) {
-    EXPECT_EQ(answer.count, answer.piece * answer.piece);
-    pieces.insert(answer.piece);
-    workers.insert(answer.weight);
-  }, kOn);
+  pool.run(
+      orders,
+      [&](const Answer& answer) {
+        EXPECT_EQ(answer.count, answer.piece * answer.piece);
+        pieces.insert(answer.piece);
+        workers.insert(answer.weight);
+      },
+      kOn);
   EXPECT_EQ(pieces.size(), 40U);
   EXPECT_EQ(std::set<std::uint64_t>(pieces.begin(), pieces.end()).size(), 40U);
   EXPECT_LE(workers.size(), 3U);
@@ -75,7 +79,8 @@ TEST(WorkerPool, ReplacesThoseWhoDieOrStop) {
       };
     });
     std::uint64_t answered = 0;
-    pool.run(orders_of(6), [&](const Answer& answer) { answered += answer.count; }, kOn);
+    pool.run(
+        orders_of(6), [&](const Answer& answer) { answered += answer.count; }, kOn);
     EXPECT_EQ(answered, 6U);
     EXPECT_EQ(pool.replaced(), 1U);
   }
@@ -88,7 +93,10 @@ TEST(WorkerPool, AnOrderThatKillsEverybodyEndsTheRun) {
       return {.piece = order.piece};
     };
   });
-  expect_error(ErrorKind::kCompute, "ended 2 workers", [&] { pool.run(orders_of(2), [](const Answer&) {}, kOn); });
+  expect_error(ErrorKind::kCompute, "ended 2 workers", [&] {
+    pool.run(
+        orders_of(2), [](const Answer&) {}, kOn);
+  });
 }
 
 TEST(WorkerPool, ErrorsKeepTheirKindAndThePoolCanBeUsedAgain) {
@@ -100,17 +108,22 @@ TEST(WorkerPool, ErrorsKeepTheirKindAndThePoolCanBeUsedAgain) {
   });
   auto orders = orders_of(3);
   orders[1].what = 1;
-  expect_error(ErrorKind::kInvalidInput, "a bad piece", [&] { pool.run(orders, [](const Answer&) {}, kOn); });
+  expect_error(ErrorKind::kInvalidInput, "a bad piece", [&] {
+    pool.run(
+        orders, [](const Answer&) {}, kOn);
+  });
   std::uint64_t answered = 0;
-  pool.run(orders_of(5), [&](const Answer& answer) { answered += answer.count; }, kOn);
+  pool.run(
+      orders_of(5), [&](const Answer& answer) { answered += answer.count; }, kOn);
   EXPECT_EQ(answered, 5U);
 }
 
 TEST(WorkerPool, AWorkerThatCannotBeMadeSaysWhy) {
-  WorkerPool pool({.workers = 2}, []() -> WorkerPool::Work {
-    throw Error(ErrorKind::kMismatch, "no such model");
+  WorkerPool pool({.workers = 2}, []() -> WorkerPool::Work { throw Error(ErrorKind::kMismatch, "no such model"); });
+  expect_error(ErrorKind::kMismatch, "no such model", [&] {
+    pool.run(
+        orders_of(1), [](const Answer&) {}, kOn);
   });
-  expect_error(ErrorKind::kMismatch, "no such model", [&] { pool.run(orders_of(1), [](const Answer&) {}, kOn); });
 }
 
 TEST(WorkerPool, IsBrokenOffWhenAsked) {
@@ -120,8 +133,10 @@ TEST(WorkerPool, IsBrokenOffWhenAsked) {
       return {.piece = order.piece};
     };
   });
-  expect_error(ErrorKind::kInterrupted, "stopped",
-               [&] { pool.run(orders_of(2), [](const Answer&) {}, [] { return false; }); });
+  expect_error(ErrorKind::kInterrupted, "stopped", [&] {
+    pool.run(
+        orders_of(2), [](const Answer&) {}, [] { return false; });
+  });
 }
 
 }  // namespace
