@@ -23,8 +23,8 @@ enum class Purpose : std::uint64_t {
   kPartition = 9,       // which shards go where
   kGenerate = 10,       // text that a trained model writes
   kBlock = 11,          // what a model draws inside one of its blocks
-  kFederated = 12,      // who takes part in a round, how fast, and what false clients send
-  kClientSamples = 13,  // which samples a client has
+  kFederated = 31,      // who takes part in a round, how fast, and what false clients send
+  kClientSamples = 32,  // which samples a client has
 };
 
 struct StreamKey {
