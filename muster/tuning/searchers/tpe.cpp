@@ -105,7 +105,7 @@ class TpeSearcher final : public Searcher {
                                               {.candidates = options_.candidates,
                                                .multivariate = options_.multivariate,
                                                .kernels = static_cast<std::size_t>(options_.kernels),
-                                               .parzen = {.sharpness = options_.sharpness}},
+                                               .parzen = {.sharpness = options_.sharpness, .least_share = options_.curiosity}},
                                               random);
     return {.values = proposal.values,
             .reason = fmt::format("{:.2g} times as likely among the {} best of {} as among the others",
@@ -186,6 +186,7 @@ void Tpe::add_keys(Section& section) {
   section.field("most_good", &most_good, "At most so many count as good.").range(1, 1000);
   section.field("kernels", &kernels, "Of the other trials at most so many are looked at.").range(10, 100000);
   section.field("sharpness", &sharpness, "How narrow kernels may become as trials come in: 0 not at all.").range(0, 2);
+  section.field("curiosity", &curiosity, "How much other values of a choice are tried beside the good ones.").range(0, 10);
 }
 
 std::unique_ptr<Searcher> Tpe::make(const SearchProblem& problem) const {

@@ -32,6 +32,7 @@ struct Tpe {
   std::int64_t most_good = 25;
   std::int64_t kernels = 500;
   double sharpness = 1.0;
+  double curiosity = 0.0;
 
   void add_keys(Section& section);
   // Throws Error{kInvalidInput} for more than two objectives.
