@@ -25,6 +25,7 @@ enum class Purpose : std::uint64_t {
   kBlock = 11,          // what a model draws inside one of its blocks
   kFederated = 31,      // who takes part in a round, how fast, and what false clients send
   kClientSamples = 32,  // which samples a client has
+  kSearch = 21,          // what a searcher or a scheduler of trials draws
 };
 
 struct StreamKey {
