@@ -23,6 +23,7 @@ enum class Purpose : std::uint64_t {
   kPartition = 9,  // which shards go where
   kGenerate = 10,  // text that a trained model writes
   kBlock = 11,     // what a model draws inside one of its blocks
+  kSearch = 21,    // what a searcher or a scheduler of trials draws
 };
 
 struct StreamKey {

@@ -25,7 +25,7 @@
 namespace muster::tuning {
 
 struct ScheduleProblem {
-  Space space;                                  // population-based training changes values inside of it
+  Space space = {};                                  // population-based training changes values inside of it
   std::vector<Goal> goals = {Goal::kMinimise};  // the first one decides
   std::uint64_t seed = 0;
   std::uint64_t max_resource = 1;  // what a trial gets at most (epochs)
@@ -41,8 +41,8 @@ struct Exploit {
 
 struct Decision {
   Action action = Action::kContinue;
-  std::string reason;
-  std::optional<Exploit> exploit;  // with kExploit
+  std::string reason = {};
+  std::optional<Exploit> exploit = {};  // with kExploit
 };
 
 enum class Turn { kNew, kRun, kEnd, kWait, kDone };
@@ -51,7 +51,7 @@ struct Next {
   Turn turn = Turn::kWait;
   std::uint64_t number = 0;  // of kRun and kEnd
   std::uint64_t group = 0;   // of kNew
-  std::string reason;
+  std::string reason = {};
 };
 
 class Scheduler {

@@ -22,18 +22,18 @@ struct Known {
 };
 
 struct SearchProblem {
-  Space space;
+  Space space = {};
   std::vector<Goal> goals = {Goal::kMinimise};
   std::uint64_t seed = 0;
-  std::vector<Assignment> points;  // tried first, in this order, by every searcher
-  std::vector<Known> known;        // finished trials of earlier studies; who does not fit the space is left out
+  std::vector<Assignment> points = {};  // tried first, in this order, by every searcher
+  std::vector<Known> known = {};        // finished trials of earlier studies; who does not fit the space is left out
   std::uint64_t trials = 0;        // how many there will be; 0: not known
 };
 
 struct Proposal {
-  Assignment values;
+  Assignment values = {};
   bool exhausted = false;  // nothing is left to try (a grid that is used up); `values` is empty then
-  std::string reason;      // "random: trial 3 of 10 before the model", "expected improvement 0.02": in words
+  std::string reason = {};      // "random: trial 3 of 10 before the model", "expected improvement 0.02": in words
 };
 
 class Searcher {

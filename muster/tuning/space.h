@@ -44,8 +44,8 @@ struct Parameter {
   double most = 1.0;
   double step = 0.0;  // 0: any number between (of integers: 1). Values are least + k * step
   bool log = false;   // evenly by the logarithm; not with a step
-  std::vector<Value> choices;
-  std::vector<Condition> when;  // all must hold
+  std::vector<Value> choices = {};
+  std::vector<Condition> when = {};  // all must hold
 
   static Parameter uniform(std::string name, double least, double most, double step = 0.0);
   static Parameter log_uniform(std::string name, double least, double most);
@@ -101,11 +101,9 @@ class Space {
   // Throws Error{kInvalidInput}: a key not in the space, a value outside of it, one that is missing or whose condition
   // does not hold. What a user or an earlier study gives is checked by this.
   void check(const Assignment& values) const;
-  // The part of `values` (of an earlier study, with another space) that fits; empty if an active key has no value or
-  // one that is outside.
+  // The part of `values` (of a user, or of an earlier study with another space) that fits, each value in the type of its
+  // key (1 for a real number becomes 1.0); empty if an active key has no value or one that is outside.
   std::optional<Assignment> fit(const Assignment& values) const;
-  // How many assignments there are; empty if a real number without a step is among them or beyond 2^53.
-  std::optional<std::uint64_t> count() const;
 
   bool operator==(const Space& other) const { return parameters_ == other.parameters_; }
 

@@ -47,12 +47,12 @@ struct Lineage {
 
 struct Trial {
   std::uint64_t number = 0;
-  Assignment values;
+  Assignment values = {};
   State state = State::kWaiting;
-  std::vector<Report> reports;  // by growing resource
-  std::vector<double> result;   // one an objective; empty unless finished
-  std::string reason;           // why it was proposed, then why it is in its state
-  std::optional<Lineage> lineage;
+  std::vector<Report> reports = {};  // by growing resource
+  std::vector<double> result = {};  // one an objective; empty unless finished
+  std::string reason = {};  // why it was proposed, then why it is in its state
+  std::optional<Lineage> lineage = {};
   std::uint64_t group = 0;  // the scheduler's own: bracket of Hyperband, member of a population
 
   // How far its weights have come: its last report, else where its lineage left off, else 0.

@@ -1,0 +1,201 @@
+// TPE: which trials are good, which are bad; the rest is density_ratio.h's.
+#include "muster/tuning/searchers/tpe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/random.h"
+#include "muster/tuning/encoded.h"
+#include "muster/tuning/pareto.h"
+#include "muster/tuning/quasi_random.h"
+#include "muster/tuning/searchers/density_ratio.h"
+
+namespace muster::tuning {
+namespace {
+
+enum class Weight { kWhole, kPart, kFailed };
+
+// A trial, or a result of an earlier study, as something to rank.
+struct Observation {
+  Weight weight = Weight::kWhole;
+  std::uint64_t resource = 0;  // of kPart
+  double loss = 0.0;           // with two objectives: the rank, and crowding behind it
+  std::size_t row = 0;
+
+  bool operator<(const Observation& other) const {
+    if (weight != other.weight) return weight < other.weight;
+    if (weight == Weight::kPart && resource != other.resource) return resource > other.resource;
+    if (loss != other.loss) return loss < other.loss;
+    return row < other.row;
+  }
+};
+
+// How far apart the neighbours of each point are inside of its front: to be spread out is to be good (NSGA-II).
+std::vector<double> crowding(const std::vector<std::vector<double>>& losses, const std::vector<std::size_t>& ranks) {
+  std::vector<double> apart(losses.size());
+  std::vector<std::size_t> order(losses.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+      return std::pair(ranks[a], losses[a][axis]) < std::pair(ranks[b], losses[b][axis]);
+    });
+    const double range = std::max(losses[order.back()][axis] - losses[order.front()][axis], 1e-300);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const bool first = i == 0 || ranks[order[i - 1]] != ranks[order[i]];
+      const bool last = i + 1 == order.size() || ranks[order[i + 1]] != ranks[order[i]];
+      apart[order[i]] += first || last ? std::numeric_limits<double>::infinity()
+                                       : std::abs(losses[order[i + 1]][axis] - losses[order[i - 1]][axis]) / range;
+    }
+  }
+  return apart;
+}
+
+// Makes one number of two objectives: the rank, and a part of 1 that is smaller the more room a point has.
+void rank_two(std::vector<Observation>& observations, const std::vector<std::vector<double>>& losses) {
+  std::vector<std::vector<double>> finite;
+  std::vector<std::size_t> whose;
+  for (std::size_t i = 0; i < observations.size(); ++i) {
+    if (observations[i].weight == Weight::kFailed) continue;
+    finite.push_back(losses[i]);
+    whose.push_back(i);
+  }
+  if (finite.empty()) return;
+  const std::vector<std::size_t> ranks = pareto_ranks(finite);
+  const std::vector<double> apart = crowding(finite, ranks);
+  for (std::size_t i = 0; i < finite.size(); ++i)
+    observations[whose[i]].loss = static_cast<double>(ranks[i]) + 0.9 / (1.0 + apart[i]);
+}
+
+class TpeSearcher final : public Searcher {
+ public:
+  TpeSearcher(const SearchProblem& problem, const Tpe& options)
+      : problem_(problem), options_(options), encoded_(problem_.space), even_(problem.space.size(), problem.seed) {
+    for (const Known& known : problem_.known) {
+      if (const std::optional<Assignment> fitting = problem_.space.fit(known.values)) {
+        known_rows_.push_back(encode(problem_.space, *fitting));
+        known_losses_.push_back(losses_of(known.result));
+      }
+    }
+  }
+
+  Proposal ask(const History& history, std::uint64_t number) override {
+    encoded_.update(history);
+    std::vector<Observation> observations;
+    Rows running;
+    observe(history, observations, running);
+    const auto startup = static_cast<std::size_t>(options_.startup);
+    if (observations.size() < startup)
+      return {.values = problem_.space.from_units(even_.point(number)),
+              .reason = fmt::format("spread evenly: {} of {} results before there is a model", observations.size(),
+                                    startup)};
+    const auto wanted = static_cast<std::size_t>(std::ceil(options_.good * static_cast<double>(observations.size())));
+    const std::size_t good = std::min(wanted, static_cast<std::size_t>(options_.most_good));
+    std::nth_element(observations.begin(), observations.begin() + static_cast<std::ptrdiff_t>(good) - 1,
+                     observations.end());
+    const Rows good_rows = rows_of(observations, 0, good);
+    Rows bad_rows = rows_of(observations, good, observations.size());
+    bad_rows.insert(bad_rows.end(), running.begin(), running.end());
+    RandomStream random({.seed = problem_.seed, .purpose = Purpose::kSearch, .epoch = 3, .step = number});
+    const RatioProposal proposal =
+        best_ratio(problem_.space, good_rows, bad_rows,
+                   {.candidates = options_.candidates,
+                    .multivariate = options_.multivariate,
+                    .kernels = static_cast<std::size_t>(options_.kernels),
+                    .parzen = {.sharpness = options_.sharpness}},
+                   random);
+    return {.values = proposal.values,
+            .reason = fmt::format("{:.2g} times as likely among the {} best of {} as among the others",
+                                  std::exp(proposal.log_ratio), good, observations.size())};
+  }
+
+ private:
+  std::vector<double> losses_of(const std::vector<double>& values) const {
+    std::vector<double> losses;
+    for (std::size_t i = 0; i < problem_.goals.size(); ++i)
+      losses.push_back(loss(values[i], problem_.goals[i]));
+    return losses;
+  }
+
+  // Rows are numbered: those of earlier studies first, then the trials.
+  std::span<const double> row(std::size_t number) const {
+    if (number < known_rows_.size()) return known_rows_[number];
+    return encoded_.row(number - known_rows_.size());
+  }
+
+  Rows rows_of(const std::vector<Observation>& observations, std::size_t begin, std::size_t end) const {
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = begin; i < end; ++i)
+      numbers.push_back(observations[i].row);
+    std::sort(numbers.begin(), numbers.end());
+    Rows rows;
+    for (const std::size_t number : numbers)
+      rows.push_back(row(number));
+    return rows;
+  }
+
+  void observe(const History& history, std::vector<Observation>& observations, Rows& running) const {
+    std::vector<std::vector<double>> pairs;
+    const bool two = problem_.goals.size() == 2;
+    const auto add = [&](Observation observation, std::vector<double> losses) {
+      for (const double one : losses) {
+        if (!std::isfinite(one)) observation.weight = Weight::kFailed;
+      }
+      observation.loss = losses.empty() ? 0.0 : losses[0];
+      observations.push_back(observation);
+      if (two) pairs.push_back(std::move(losses));
+    };
+    for (std::size_t i = 0; i < known_rows_.size(); ++i)
+      add({.row = i}, known_losses_[i]);
+    for (const Trial& trial : history.trials()) {
+      const std::size_t number = known_rows_.size() + trial.number;
+      const std::vector<double>* const outcome = trial.outcome();
+      if (trial.state == State::kFailed) {
+        add({.weight = Weight::kFailed, .row = number}, {});
+      } else if (outcome != nullptr && (ended(trial.state) || trial.state == State::kPaused)) {
+        add({.weight = trial.state == State::kFinished ? Weight::kWhole : Weight::kPart,
+             .resource = trial.resource(),
+             .row = number},
+            losses_of(*outcome));
+      } else if (!ended(trial.state)) {
+        running.push_back(row(number));
+      }
+    }
+    if (two) rank_two(observations, pairs);
+  }
+
+  SearchProblem problem_;
+  Tpe options_;
+  Encoded encoded_;
+  QuasiRandom even_;
+  std::vector<std::vector<double>> known_rows_;
+  std::vector<std::vector<double>> known_losses_;
+};
+
+}  // namespace
+
+void Tpe::add_keys(Section& section) {
+  section.field("startup", &startup, "Results before there is a model; until then trials are spread evenly.").range(1, 1e6);
+  section.field("candidates", &candidates, "Candidates of which the best is proposed.").range(1, 10000);
+  section.field("multivariate", &multivariate, "Choose all keys together; false: each for itself.");
+  section.field("good", &good, "The share of the trials that counts as good.").above(0.0).range(0.0, 0.5);
+  section.field("most_good", &most_good, "At most so many count as good.").range(1, 1000);
+  section.field("kernels", &kernels, "Of the other trials at most so many are looked at.").range(10, 100000);
+  section.field("sharpness", &sharpness, "How narrow kernels may become as trials come in: 0 not at all.").range(0, 2);
+}
+
+std::unique_ptr<Searcher> Tpe::make(const SearchProblem& problem) const {
+  if (problem.goals.size() > 2)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("tpe takes one or two objectives, not {}", problem.goals.size()),
+                {}, "Give two, or use random or sobol.");
+  if (problem.space.size() > 2000)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} keys are too many for tpe", problem.space.size()), {},
+                "Use random.");
+  return std::make_unique<TpeSearcher>(problem, *this);
+}
+
+}  // namespace muster::tuning
