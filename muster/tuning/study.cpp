@@ -77,6 +77,11 @@ class Study::Body {
     }
     wake_.notify_all();
     if (beats_.joinable()) beats_.join();
+    try {
+      log_.leave();
+    } catch (const Error&) {
+      // The process ends some day, and then it is seen to be gone.
+    }
   }
 
   std::optional<Suggestion> ask(std::chrono::nanoseconds patience, bool person) {

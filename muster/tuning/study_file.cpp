@@ -231,9 +231,8 @@ void collect_lines(const TomlValue::Table& table, const std::string& prefix,
 }
 
 void check_whole(const Schema& schema, const StudyFile& file) {
-  if (file.job.empty() == file.program.empty())
-    throw schema.invalid("study.job", "a study names a job file or a program, and not both",
-                         "For example: job = \"fashion.toml\".");
+  if (!file.job.empty() && !file.program.empty())
+    throw schema.invalid("study.program", "beside study.job", "A study has one of them: remove the other.");
   if (file.objectives.size() > 2) throw schema.invalid("study.objective", "one or two, not more");
   if (!file.goals.empty() && file.goals.size() != file.objectives.size())
     throw schema.invalid("study.goal", fmt::format("{} for {} objectives", file.goals.size(), file.objectives.size()),

@@ -26,7 +26,7 @@ namespace muster::tuning {
 struct StudyFile {
   std::string name{};
   std::string job{};                    // a job file, as seen from the study file
-  std::vector<std::string> program{};   // instead: a program and its arguments
+  std::vector<std::string> program{};   // instead: a program and its arguments. Neither: for ask and tell
   std::vector<std::string> objectives{"loss"};
   std::vector<std::string> goals{};     // one for each; empty: by the names
   std::int64_t seed = 1;

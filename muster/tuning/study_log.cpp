@@ -145,6 +145,12 @@ const std::string& StudyLog::join() {
   return member_;
 }
 
+void StudyLog::leave() {
+  if (member_.empty()) return;
+  store_->remove(kMemberPrefix + member_);
+  member_.clear();
+}
+
 void StudyLog::beat(std::chrono::nanoseconds worked) {
   MUSTER_CHECK(!member_.empty(), "a beat of somebody who is no member");
   control::Transaction transaction;

@@ -61,6 +61,8 @@ class StudyLog {
 
   // From now on this process is a member: trials that it runs carry this id.
   const std::string& join();
+  // It is one no longer: trials that it still has are orphans at once.
+  void leave();
   // Tells the others that this member lives; often enough is a third of the lease. `worked`: since join().
   void beat(std::chrono::nanoseconds worked);
   std::chrono::nanoseconds lease() const { return options_.lease; }

@@ -150,8 +150,9 @@ std::optional<Error> resume_obstacle(const StudyPlan& stored, const StudyPlan& n
   for (const auto& [part, value] : was.items()) {
     if (part == "budget" || part == "retries") continue;
     if (value == is.at(part)) continue;
+    const std::string what = part == "subject" ? "the job file or the program" : fmt::format("\"{}\"", part);
     return Error(ErrorKind::kMismatch,
-                 fmt::format("\"{}\" is not what the study was begun with; what it proposes would differ", part), {},
+                 fmt::format("{} is not what the study was begun with; its results would not compare", what), {},
                  "Change it back, or begin a study of another name. The budget may change.");
   }
   return std::nullopt;

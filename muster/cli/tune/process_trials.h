@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "muster/base/clock.h"
+#include "muster/cli/command.h"
 #include "muster/cli/tune/row_reader.h"
 #include "muster/cli/tune/trial_subject.h"
 #include "muster/launch/child_process.h"
@@ -20,9 +21,6 @@
 #include "muster/tuning/trial_executor.h"
 
 namespace muster::cli {
-
-// Does what this program does with these arguments; gives the exit code.
-using RunCommand = std::function<int(const std::vector<std::string>&)>;
 
 class ProcessTrials final : public tuning::TrialExecutor {
  public:
