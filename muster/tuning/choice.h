@@ -47,7 +47,7 @@ class Choice {
   // Its keys of the study file ([search] or [schedule]), bound to this value, which must outlive the section.
   void add_keys(Section& section) { kind_->add_keys(section); }
   // Throws Error{kInvalidInput} for options or a problem that it cannot work with, with the remedy.
-  std::unique_ptr<Made> make(const Problem& problem) const { 
+  std::unique_ptr<Made> make(const Problem& problem) const {
     if constexpr (std::same_as<Made, Searcher>) {
       return given_points_first(problem, kind_->make(problem));
     } else {

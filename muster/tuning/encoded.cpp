@@ -11,7 +11,7 @@ std::vector<double> encode(const Space& space, const Assignment& values) {
   for (const Parameter& parameter : space.parameters()) {
     const Value* const value = values.find(parameter.name);
     row.push_back(value != nullptr && parameter.contains(*value) ? parameter.to_unit(*value)
-                                                                  : std::numeric_limits<double>::quiet_NaN());
+                                                                 : std::numeric_limits<double>::quiet_NaN());
   }
   return row;
 }

@@ -1,7 +1,7 @@
 // The trials of a history as rows of unit numbers, kept from one question to the next.
 //
-// A row has one number a parameter: where in its unit interval the value lies (Parameter::to_unit), NaN where the key is
-// not active. Rows are made once a trial; History::digest tells when another history is shown, and then all are made
+// A row has one number a parameter: where in its unit interval the value lies (Parameter::to_unit), NaN where the key
+// is not active. Rows are made once a trial; History::digest tells when another history is shown, and then all are made
 // anew. Thread safety: one thread at a time.
 #pragma once
 

@@ -102,7 +102,8 @@ int t_value(const Directions& a, const Directions& b, int m) {
 }
 
 int badness(const Directions& candidate, const std::vector<Directions>& earlier) {
-  constexpr std::size_t kCompared = 12;  // the first ones, which matter most, and the last ones, whose degree is the same
+  constexpr std::size_t kCompared =
+      12;  // the first ones, which matter most, and the last ones, whose degree is the same
   int sum = 0;
   for (std::size_t i = 0; i < earlier.size(); ++i) {
     if (i >= kCompared / 2 && i + kCompared / 2 < earlier.size()) continue;

@@ -1,10 +1,10 @@
 // Points that fill the unit cube evenly: a Sobol sequence.
 //
-// Dimension j is driven by the j-th primitive polynomial over GF(2), by growing degree, which are found here, as are the
-// free direction numbers: of the candidates of a fixed random stream those are taken whose pairs with earlier dimensions
-// fill the square best (smallest sum of t-values of the first 4 to 256 points). The first three dimensions are the
-// published ones. A seed turns the points by a random linear scramble and a digital shift, which keeps them as even as
-// they were (Matousek 1998). Thread safety: values, constant after construction.
+// Dimension j is driven by the j-th primitive polynomial over GF(2), by growing degree, which are found here, as are
+// the free direction numbers: of the candidates of a fixed random stream those are taken whose pairs with earlier
+// dimensions fill the square best (smallest sum of t-values of the first 4 to 256 points). The first three dimensions
+// are the published ones. A seed turns the points by a random linear scramble and a digital shift, which keeps them as
+// even as they were (Matousek 1998). Thread safety: values, constant after construction.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@
 namespace muster::tuning {
 
 struct ScheduleProblem {
-  Space space = {};                                  // population-based training changes values inside of it
+  Space space = {};                             // population-based training changes values inside of it
   std::vector<Goal> goals = {Goal::kMinimise};  // the first one decides
   std::uint64_t seed = 0;
   std::uint64_t max_resource = 1;  // what a trial gets at most (epochs)

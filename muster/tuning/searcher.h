@@ -27,13 +27,13 @@ struct SearchProblem {
   std::uint64_t seed = 0;
   std::vector<Assignment> points = {};  // tried first, in this order, by every searcher
   std::vector<Known> known = {};        // finished trials of earlier studies; who does not fit the space is left out
-  std::uint64_t trials = 0;        // how many there will be; 0: not known
+  std::uint64_t trials = 0;             // how many there will be; 0: not known
 };
 
 struct Proposal {
   Assignment values = {};
-  bool exhausted = false;  // nothing is left to try (a grid that is used up); `values` is empty then
-  std::string reason = {};      // "random: trial 3 of 10 before the model", "expected improvement 0.02": in words
+  bool exhausted = false;   // nothing is left to try (a grid that is used up); `values` is empty then
+  std::string reason = {};  // "random: trial 3 of 10 before the model", "expected improvement 0.02": in words
 };
 
 class Searcher {

@@ -44,7 +44,8 @@ void check_range(const Parameter& parameter) {
                   "The step must fit into the range.");
   if (parameter.log && parameter.step > 0.0 && !(parameter.kind == Kind::kInteger && parameter.step == 1.0))
     throw invalid(parameter, "a logarithmic range has no steps");
-  if (parameter.kind == Kind::kReal && parameter.step > 0.0 && (parameter.most - parameter.least) / parameter.step > 1e9)
+  if (parameter.kind == Kind::kReal && parameter.step > 0.0 &&
+      (parameter.most - parameter.least) / parameter.step > 1e9)
     throw invalid(parameter, "more than a billion steps", "Leave the step out.");
 }
 
@@ -63,7 +64,8 @@ void check_conditions(const Parameter& parameter, const Space& space) {
     if (condition.values.empty()) throw invalid(parameter, fmt::format("no value of \"{}\" is enough", key->name));
     for (const Value& value : condition.values) {
       if (!key->contains(value))
-        throw invalid(parameter, fmt::format("its condition wants {} = {}, which is never so", key->name, to_toml(value)));
+        throw invalid(parameter,
+                      fmt::format("its condition wants {} = {}, which is never so", key->name, to_toml(value)));
     }
   }
 }

@@ -101,8 +101,8 @@ class Space {
   // Throws Error{kInvalidInput}: a key not in the space, a value outside of it, one that is missing or whose condition
   // does not hold. What a user or an earlier study gives is checked by this.
   void check(const Assignment& values) const;
-  // The part of `values` (of a user, or of an earlier study with another space) that fits, each value in the type of its
-  // key (1 for a real number becomes 1.0); empty if an active key has no value or one that is outside.
+  // The part of `values` (of a user, or of an earlier study with another space) that fits, each value in the type of
+  // its key (1 for a real number becomes 1.0); empty if an active key has no value or one that is outside.
   std::optional<Assignment> fit(const Assignment& values) const;
 
   bool operator==(const Space& other) const { return parameters_ == other.parameters_; }

@@ -50,8 +50,8 @@ struct Trial {
   Assignment values = {};
   State state = State::kWaiting;
   std::vector<Report> reports = {};  // by growing resource
-  std::vector<double> result = {};  // one an objective; empty unless finished
-  std::string reason = {};  // why it was proposed, then why it is in its state
+  std::vector<double> result = {};   // one an objective; empty unless finished
+  std::string reason = {};           // why it was proposed, then why it is in its state
   std::optional<Lineage> lineage = {};
   std::uint64_t group = 0;  // the scheduler's own: bracket of Hyperband, member of a population
 

@@ -1,5 +1,5 @@
-// Values as texts and as JSON. Integers and real numbers stay what they are both ways: 1 and 1.0 are different values of
-// a job's key.
+// Values as texts and as JSON. Integers and real numbers stay what they are both ways: 1 and 1.0 are different values
+// of a job's key.
 #include "muster/tuning/value.h"
 
 #include <cmath>

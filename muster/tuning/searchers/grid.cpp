@@ -1,5 +1,5 @@
-// A grid under conditions: a key that is not active has no levels, so combinations that differ in it alone are one. Point
-// i is found by counting the points below each branch, without listing them.
+// A grid under conditions: a key that is not active has no levels, so combinations that differ in it alone are one.
+// Point i is found by counting the points below each branch, without listing them.
 #include "muster/tuning/searchers/grid.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ class GridSearcher final : public Searcher {
 
   Proposal ask(const History&, std::uint64_t number) override {
     const std::uint64_t index = number - std::min(number, given_);
-    if (index >= count_) return {.exhausted = true, .reason = fmt::format("all {} points of the grid were tried", count_)};
+    if (index >= count_)
+      return {.exhausted = true, .reason = fmt::format("all {} points of the grid were tried", count_)};
     Assignment by_order;
     find(0, index, by_order);
     return {.values = *space_.fit(by_order), .reason = fmt::format("point {} of {}", index + 1, count_)};

@@ -121,8 +121,7 @@ double Parzen::draw(const Axis& axis, std::size_t kernel, RandomStream& random) 
 
 void Parzen::sample(RandomStream& random, std::vector<double>& units, Assignment& chosen) const {
   const auto found = std::upper_bound(cumulative_.begin(), cumulative_.end(), random.uniform());
-  const std::size_t kernel =
-      std::min(static_cast<std::size_t>(found - cumulative_.begin()), cumulative_.size() - 1);
+  const std::size_t kernel = std::min(static_cast<std::size_t>(found - cumulative_.begin()), cumulative_.size() - 1);
   for (const Axis& axis : axes_) {
     const double unit = draw(axis, kernel, random);
     const bool active = space_.active(axis.key, chosen);

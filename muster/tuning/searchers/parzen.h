@@ -1,10 +1,10 @@
 // A Parzen estimator over a space: a weighted mixture of kernels, one around each observation and one that is the whole
 // space (the prior). What TPE compares are two of them.
 //
-// A kernel is a product over the keys: a normal distribution, cut off at the ends of the unit interval, around a number;
-// most of the weight on the value of a choice. A key that is not active in an observation is taken from the whole range
-// there, so a kernel says something about every assignment, whatever its conditions. Thread safety: constant after
-// construction.
+// A kernel is a product over the keys: a normal distribution, cut off at the ends of the unit interval, around a
+// number; most of the weight on the value of a choice. A key that is not active in an observation is taken from the
+// whole range there, so a kernel says something about every assignment, whatever its conditions. Thread safety:
+// constant after construction.
 #pragma once
 
 #include <span>
@@ -54,8 +54,8 @@ class Parzen {
   double draw(const Axis& axis, std::size_t kernel, RandomStream& random) const;
 
   const Space& space_;
-  std::vector<Axis> axes_;           // in an order in which a condition's key comes first
-  std::vector<double> cumulative_;   // of the kernels' weights; the prior is the last one
+  std::vector<Axis> axes_;          // in an order in which a condition's key comes first
+  std::vector<double> cumulative_;  // of the kernels' weights; the prior is the last one
   std::vector<double> log_weights_;
 };
 

@@ -1,4 +1,5 @@
-// Sobol search: trial n is point n of the scrambled sequence; of the plain one point n + 1, since its first is a corner.
+// Sobol search: trial n is point n of the scrambled sequence; of the plain one point n + 1, since its first is a
+// corner.
 #include "muster/tuning/searchers/sobol.h"
 
 #include <fmt/format.h>

@@ -91,8 +91,8 @@ class TpeSearcher final : public Searcher {
     const auto startup = static_cast<std::size_t>(options_.startup);
     if (observations.size() < startup)
       return {.values = problem_.space.from_units(even_.point(number)),
-              .reason = fmt::format("spread evenly: {} of {} results before there is a model", observations.size(),
-                                    startup)};
+              .reason =
+                  fmt::format("spread evenly: {} of {} results before there is a model", observations.size(), startup)};
     const auto wanted = static_cast<std::size_t>(std::ceil(options_.good * static_cast<double>(observations.size())));
     const std::size_t good = std::min(wanted, static_cast<std::size_t>(options_.most_good));
     std::nth_element(observations.begin(), observations.begin() + static_cast<std::ptrdiff_t>(good) - 1,
@@ -101,13 +101,12 @@ class TpeSearcher final : public Searcher {
     Rows bad_rows = rows_of(observations, good, observations.size());
     bad_rows.insert(bad_rows.end(), running.begin(), running.end());
     RandomStream random({.seed = problem_.seed, .purpose = Purpose::kSearch, .epoch = 3, .step = number});
-    const RatioProposal proposal =
-        best_ratio(problem_.space, good_rows, bad_rows,
-                   {.candidates = options_.candidates,
-                    .multivariate = options_.multivariate,
-                    .kernels = static_cast<std::size_t>(options_.kernels),
-                    .parzen = {.sharpness = options_.sharpness}},
-                   random);
+    const RatioProposal proposal = best_ratio(problem_.space, good_rows, bad_rows,
+                                              {.candidates = options_.candidates,
+                                               .multivariate = options_.multivariate,
+                                               .kernels = static_cast<std::size_t>(options_.kernels),
+                                               .parzen = {.sharpness = options_.sharpness}},
+                                              random);
     return {.values = proposal.values,
             .reason = fmt::format("{:.2g} times as likely among the {} best of {} as among the others",
                                   std::exp(proposal.log_ratio), good, observations.size())};
@@ -179,7 +178,8 @@ class TpeSearcher final : public Searcher {
 }  // namespace
 
 void Tpe::add_keys(Section& section) {
-  section.field("startup", &startup, "Results before there is a model; until then trials are spread evenly.").range(1, 1e6);
+  section.field("startup", &startup, "Results before there is a model; until then trials are spread evenly.")
+      .range(1, 1e6);
   section.field("candidates", &candidates, "Candidates of which the best is proposed.").range(1, 10000);
   section.field("multivariate", &multivariate, "Choose all keys together; false: each for itself.");
   section.field("good", &good, "The share of the trials that counts as good.").above(0.0).range(0.0, 0.5);

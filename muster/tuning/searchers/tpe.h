@@ -5,10 +5,10 @@
 // ones; each side becomes a density (parzen.h), candidates are drawn from the good one, and the one with the largest
 // ratio good : bad is proposed. multivariate: the keys of a trial are one thing; else each key is chosen for itself.
 //
-// Order of trials: finished ones by loss; then those that ended or pause at an earlier resource, by resource and then by
-// loss; failed ones last. Two objectives: by non-dominated rank and, inside of a rank, by crowding. Trials that still run
-// count as bad, so that parallel ones keep apart. At most `kernels` bad trials are looked at: the newest half of them and
-// an even choice of the rest; that bounds the time of a question at any number of trials.
+// Order of trials: finished ones by loss; then those that ended or pause at an earlier resource, by resource and then
+// by loss; failed ones last. Two objectives: by non-dominated rank and, inside of a rank, by crowding. Trials that
+// still run count as bad, so that parallel ones keep apart. At most `kernels` bad trials are looked at: the newest half
+// of them and an even choice of the rest; that bounds the time of a question at any number of trials.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,39 @@
+// Free slots: who was lost first, then new trials, then the end.
+#include "muster/tuning/turns.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+
+namespace muster::tuning {
+
+std::optional<Next> waiting_first(const History& history) {
+  for (const Trial& trial : history.trials()) {
+    if (trial.state == State::kWaiting)
+      return Next{.turn = Turn::kRun, .number = trial.number, .group = trial.group, .reason = "it waits for a slot"};
+  }
+  return std::nullopt;
+}
+
+Next wait_or_done(const History& history, std::string reason) {
+  const bool runs = std::any_of(history.trials().begin(), history.trials().end(),
+                                [](const Trial& trial) { return trial.state == State::kRunning; });
+  return {.turn = runs ? Turn::kWait : Turn::kDone, .reason = std::move(reason)};
+}
+
+void check_rungs(std::string_view scheduler, std::uint64_t least, std::uint64_t max_resource) {
+  if (least < max_resource) return;
+  throw Error(ErrorKind::kInvalidInput,
+              fmt::format("the first rung of {} is at {}, and a trial ends at {}", scheduler, least, max_resource), {},
+              "Give an earlier rung (least) or longer trials.");
+}
+
+Next plain_next(const History& history, std::uint64_t trials) {
+  if (const std::optional<Next> waiting = waiting_first(history)) return *waiting;
+  if (trials == 0 || history.size() < trials) return {.turn = Turn::kNew, .reason = "a slot is free"};
+  return wait_or_done(history, fmt::format("all {} trials were begun", trials));
+}
+
+}  // namespace muster::tuning
