@@ -76,7 +76,7 @@ std::string without_space(const TomlValue& document) {
   return text;
 }
 
-const TomlValue* find(const TomlValue& document, std::string_view key) {
+const TomlValue* toml_member(const TomlValue& document, std::string_view key) {
   for (const TomlEntry& entry : *document.get<TomlValue::Table>()) {
     if (entry.key == key) return &entry.value;
   }
@@ -84,15 +84,15 @@ const TomlValue* find(const TomlValue& document, std::string_view key) {
 }
 
 // [search] and [schedule] have the keys of who is named there.
-template <typename Choice>
-Choice named_in(const TomlValue& document, std::string_view section, Choice otherwise,
-                const std::function<Choice(std::string_view)>& named, const std::string& file) {
-  const TomlValue* table = find(document, section);
-  const TomlValue* name = table != nullptr && table->get<TomlValue::Table>() != nullptr ? find(*table, "name") : nullptr;
+template <typename AnyChoice>
+AnyChoice named_in(const TomlValue& document, std::string_view section, AnyChoice otherwise,
+                   const std::function<AnyChoice(std::string_view)>& named_by, const std::string& file) {
+  const TomlValue* table = toml_member(document, section);
+  const TomlValue* name = table != nullptr && table->get<TomlValue::Table>() != nullptr ? toml_member(*table, "name") : nullptr;
   const std::string* text = name != nullptr ? name->get<std::string>() : nullptr;
   if (text == nullptr) return otherwise;  // the schema says what is wrong with it
   try {
-    return named(*text);
+    return named_by(*text);
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("{}.name: {}", section, error.message()),
                 fmt::format("{}:{}", file, name->line), error.remedy());
@@ -203,7 +203,7 @@ Assignment fitted(const Space& space, const Assignment& given, const std::string
 
 std::vector<Assignment> points_of(const TomlValue& document, const Space& space, const std::string& file) {
   std::vector<Assignment> points;
-  const TomlValue* given = find(document, kPoints);
+  const TomlValue* given = toml_member(document, kPoints);
   if (given == nullptr) return points;
   const auto* array = given->get<TomlValue::Array>();
   if (array == nullptr)
@@ -297,7 +297,7 @@ StudyFile parse_study_file(std::string_view text, const std::string& name) {
   std::string scheduler = file.scheduler.name();
   Schema schema = schema_of(file, searcher, scheduler);
   schema.load_text(without_space(document), name);
-  if (const TomlValue* space = find(document, kSpace)) {
+  if (const TomlValue* space = toml_member(document, kSpace)) {
     if (space->get<TomlValue::Table>() == nullptr)
       throw Error(ErrorKind::kInvalidInput, "space is a section", fmt::format("{}:{}", name, space->line),
                   "Write [space] on a line of its own, and its keys below.");
@@ -309,11 +309,27 @@ StudyFile parse_study_file(std::string_view text, const std::string& name) {
   return file;
 }
 
+namespace {
+
+template <typename AnyChoice>
+std::string tables_of(const std::vector<AnyChoice>& choices, std::string_view section) {
+  std::string text;
+  for (AnyChoice choice : choices) {
+    Schema schema;
+    choice.add_keys(schema.section(fmt::format("{}, name = \"{}\"", section, choice.name()), choice.help()));
+    text += schema.to_markdown();
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string study_file_reference() {
   StudyFile file;
-  std::string searcher = file.searcher.name();
-  std::string scheduler = file.scheduler.name();
-  return schema_of(file, searcher, scheduler).to_markdown();
+  Schema schema;
+  describe_study(schema, file);
+  describe_budget(schema, file);
+  return schema.to_markdown() + tables_of(all_searchers(), "search") + tables_of(all_schedulers(), "schedule");
 }
 
 }  // namespace muster::tuning

@@ -13,23 +13,23 @@ namespace {
 
 constexpr const char* kOptions = "options";
 
-template <typename Choice>
-std::string text_of(Choice choice) {
+template <typename AnyChoice>
+std::string text_of(AnyChoice choice) {
   Schema schema;
   choice.add_keys(schema.section(kOptions, ""));
   return schema.to_toml();
 }
 
-template <typename Choice>
-Choice with_options(Choice choice, const std::string& options) {
+template <typename AnyChoice>
+AnyChoice with_options(AnyChoice choice, const std::string& options) {
   Schema schema;
   choice.add_keys(schema.section(kOptions, ""));
   schema.load_text(options, "the study's store");
   return choice;
 }
 
-template <typename Choice>
-Json chosen(const Choice& choice) {
+template <typename AnyChoice>
+Json chosen(const AnyChoice& choice) {
   return {{"name", choice.name()}, {"options", options_text(choice)}};
 }
 

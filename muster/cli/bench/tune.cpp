@@ -123,7 +123,7 @@ class WaitingTrials final : public tuning::TrialExecutor {
   std::vector<std::thread> threads_;
 };
 
-double milliseconds_since(Clock::Instant begin) {
+double elapsed_ms(Clock::Instant begin) {
   return std::chrono::duration<double, std::milli>(system_clock().now() - begin).count();
 }
 
@@ -156,22 +156,22 @@ void run_bench(const TuneBench& bench) {
     tuning::Tuner tuner(log, trials, nobody, options);
     const Clock::Instant begin = system_clock().now();
     tuner.run();
-    seconds = milliseconds_since(begin) / 1e3;
+    seconds = elapsed_ms(begin) / 1e3;
   }
   plan.budget.trials = bench.trials + bench.calls;
   const Clock::Instant opening = system_clock().now();
   tuning::Study study(file, plan);
-  const double open_ms = milliseconds_since(opening);
+  const double open_ms = elapsed_ms(opening);
   std::vector<double> asks;
   std::vector<double> tells;
   for (std::uint64_t i = 0; i < bench.calls; ++i) {
     Clock::Instant begin = system_clock().now();
     const auto trial = study.ask();
-    asks.push_back(milliseconds_since(begin));
+    asks.push_back(elapsed_ms(begin));
     if (!trial) break;
     begin = system_clock().now();
     study.tell(*trial, valley(trial->values));
-    tells.push_back(milliseconds_since(begin));
+    tells.push_back(elapsed_ms(begin));
   }
   const double ideal = static_cast<double>(bench.trials) * bench.milliseconds / 1e3 / static_cast<double>(bench.slots);
   if (bench.json) {

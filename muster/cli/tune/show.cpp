@@ -27,7 +27,7 @@ namespace {
 
 using tuning::Trial;
 
-struct ShowFlags {
+struct StudyShowFlags {
   std::string study;
   bool json = false;
   bool csv = false;
@@ -128,7 +128,7 @@ void write_plots(const tuning::StudyLog& log, const std::filesystem::path& folde
   if (plan.objectives.size() == 2) write_file(folder / "front.svg", plot_front(plan, log.history()));
 }
 
-void show(const ShowFlags& flags) {
+void show_study(const StudyShowFlags& flags) {
   const tuning::StudyLog log(control::make_sqlite_store(store_of(find_study(flags.study)), {.create = false}));
   if (!flags.html.empty()) write_file(flags.html, study_page(log));
   if (!flags.svg.empty()) write_plots(log, flags.svg);
@@ -141,7 +141,7 @@ void show(const ShowFlags& flags) {
 
 void add_tune_show(CLI::App& tune) {
   CLI::App* command = tune.add_subcommand("show", "A study: its trials, what mattered, plots.");
-  auto flags = std::make_shared<ShowFlags>();
+  auto flags = std::make_shared<StudyShowFlags>();
   command->add_option("study", flags->study, "The study's folder, its name below studies, or its file")->required();
   command->add_option("--top", flags->top, "So many trials of the table, the best first")->capture_default_str();
   CLI::Option* json = command->add_flag("--json", flags->json, "The study and each trial as a JSON object a line");
@@ -155,7 +155,7 @@ void add_tune_show(CLI::App& tune) {
       "  muster tune show fashion\n"
       "  muster tune show studies/fashion --html report.html\n"
       "  muster tune show fashion --csv > trials.csv");
-  command->callback([flags] { show(*flags); });
+  command->callback([flags] { show_study(*flags); });
 }
 
 }  // namespace muster::cli

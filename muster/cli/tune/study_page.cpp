@@ -20,7 +20,7 @@ constexpr const char* kStyle =
     "text-align:left}th{background:#f2f4f7}td.n{text-align:right;font-variant-numeric:tabular-nums}"
     "tr.best td{background:#eaf3ea}figure{margin:1.5em 0;overflow-x:auto}.quiet{color:#666}";
 
-std::string summary(const tuning::StudyLog& log) {
+std::string study_summary(const tuning::StudyLog& log) {
   const tuning::StudyPlan& plan = log.plan();
   const tuning::History& history = log.history();
   const auto count = [&](tuning::State state) { return std::ranges::count(history.trials(), state, &Trial::state); };
@@ -38,7 +38,7 @@ std::string summary(const tuning::StudyLog& log) {
   return text;
 }
 
-std::string table(const tuning::StudyLog& log) {
+std::string trials_table(const tuning::StudyLog& log) {
   const tuning::StudyPlan& plan = log.plan();
   std::string text = "<table>\n<tr><th>trial</th><th>state</th>";
   for (const tuning::Objective& objective : plan.objectives)
@@ -73,14 +73,14 @@ std::string study_page(const tuning::StudyLog& log) {
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>{1}</style></head>\n"
       "<body><h1>{0}</h1>\n",
       escaped(plan.name), kStyle);
-  text += summary(log);
+  text += study_summary(log);
   const auto figure = [&](const std::string& svg) { text += "<figure>" + svg + "</figure>\n"; };
   figure(plot_history(plan, log.history()));
   if (plan.objectives.size() == 2) figure(plot_front(plan, log.history()));
   figure(plot_importance(tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed)));
   figure(plot_parallel(plan, log.history()));
   figure(plot_slices(plan, log.history()));
-  return text + table(log) + "</body></html>\n";
+  return text + trials_table(log) + "</body></html>\n";
 }
 
 }  // namespace muster::cli

@@ -37,7 +37,7 @@ std::vector<tuning::Known> known_of(const tuning::StudyFile& file, const tuning:
 }
 
 // What a job says of its trials.
-void add_job(const tuning::StudyFile& file, tuning::StudyPlan& plan) {
+void add_job_part(const tuning::StudyFile& file, tuning::StudyPlan& plan) {
   const std::filesystem::path job = job_of(file);
   check_space(file, job);
   const trainer::ResolvedJob resolved = trainer::load_job(job, assignments_of(largest_values(file.space)));
@@ -92,7 +92,7 @@ std::filesystem::path find_study(const std::string& what) {
 tuning::StudyPlan plan_of(const tuning::StudyFile& file) {
   tuning::StudyPlan plan = file.plan();
   if (!file.job.empty()) {
-    add_job(file, plan);
+    add_job_part(file, plan);
   } else {
     plan.max_resource = static_cast<std::uint64_t>(file.trials.epochs);
     if (!file.program.empty()) plan.subject = {{"program", file.program}};

@@ -15,7 +15,7 @@ using tuning::Trial;
 
 constexpr std::size_t kMostRows = 12;
 
-std::string duration(double seconds) {
+std::string duration_text(double seconds) {
   return human_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
 }
 
@@ -138,8 +138,8 @@ void StudyView::draw_table(const tuning::Spent& spent) {
   line(fmt::format("{}: {}{} trials ended, {} run, {} paused, {} failed; {}; {}{}", log_.plan().name, ended,
                    log_.plan().budget.trials > 0 ? fmt::format(" of {}", log_.plan().budget.trials) : "",
                    count_of(history, State::kRunning), count_of(history, State::kPaused),
-                   count_of(history, State::kFailed), best_text(), duration(elapsed),
-                   left ? ", about " + duration(*left) + " left" : ""));
+                   count_of(history, State::kFailed), best_text(), duration_text(elapsed),
+                   left ? ", about " + duration_text(*left) + " left" : ""));
   line(fmt::format("{:>6}  {:>9}  {:<24}  {}", "trial", "epochs", "figures", "values"));
   std::size_t rows = 0;
   for (const Trial& trial : history.trials()) {

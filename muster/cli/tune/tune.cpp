@@ -30,7 +30,7 @@ namespace muster::cli {
 namespace {
 
 // For trials to write their checkpoints after Ctrl-C; theirs is shorter.
-constexpr std::chrono::seconds kGrace{120};
+constexpr std::chrono::seconds kTrialsGrace{120};
 constexpr std::chrono::seconds kPreflight{600};
 
 struct TuneFlags {
@@ -40,7 +40,16 @@ struct TuneFlags {
   std::optional<std::uint64_t> trials;
   bool quiet = false;
   bool json = false;
+  bool reference = false;
 };
+
+constexpr const char* kStudyReferenceHead =
+    "# The study file\n\n"
+    "A study file is TOML; [tuning.md](tuning.md) tells what it is for. This page is printed by `muster tune --reference` "
+    "from\n"
+    "the code that reads the file, and a test compares the two. `[search]` and `[schedule]` have the keys of the one that "
+    "their\n"
+    "`name` says; `[space]` and `[[points]]` are in [tuning.md](tuning.md#the-space).\n\n";
 
 // What `muster check --memory` says of the job with its largest values, asked in a copy of this process, because
 // measuring computes. Nothing if it cannot be told.
@@ -65,6 +74,15 @@ std::optional<std::uint64_t> memory_of(const std::filesystem::path& job, const s
   const Json row = parse_json(read_text(out, 1 << 20), out);
   if (!row.contains("memory") || !row["memory"].contains("total")) return std::nullopt;
   return row["memory"]["total"].get<std::uint64_t>();
+}
+
+// Who chooses by the test set has none left to tell how good the choice is.
+void warn_of_test_set(const tuning::StudyFile& file) {
+  const trainer::Job job = trainer::load_job(job_of(file), assignments_of(largest_values(file.space))).job;
+  if (job.data.validation > 0 || !job.data.validation_path.empty()) return;
+  fmt::print(stderr,
+             "muster: the job has no validation samples, so trials are compared on the test set; set data.validation = "
+             "0.1, for example\n");
 }
 
 TrialNeeds needs_of(const tuning::StudyFile& file, std::vector<std::string>& settings, const RunCommand& run) {
@@ -121,6 +139,7 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   if (there && !flags.resume)
     throw Error(ErrorKind::kInvalidInput, "this study has been begun already", folder.string(),
                 "--resume goes on with it, beside others that work on it too; or give study.name another value.");
+  if (!file.job.empty() && !flags.quiet) warn_of_test_set(file);
   std::vector<std::string> settings;
   const TrialNeeds needs = needs_of(file, settings, run);
   const auto subject = subject_of(file, plan, folder, settings);
@@ -132,7 +151,7 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   tuning::StudyLog log(control::make_sqlite_store(store_of(folder)), plan);
   ProcessTrials executor(*subject, log, run, file.keep == "all", folder);
   StudyView view(style_for_output(flags.quiet, flags.json), log, slots.count, stdout, terminal_width);
-  SignalWatch signals(kGrace, [](const std::string& what) {
+  SignalWatch signals(kTrialsGrace, [](const std::string& what) {
     fmt::print(stderr, "muster: {}: trials write a checkpoint and end; once more ends at once\n", what);
   });
   if (!flags.quiet && !flags.json)
@@ -151,13 +170,14 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
 void add_tune(CLI::App& app, const RunCommand& run, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("tune", "Search the values of a job's keys that train the best model.");
   auto flags = std::make_shared<TuneFlags>();
-  command->add_option("study", flags->study, "The study file (TOML); its keys: docs/tuning.md");
+  command->add_option("study", flags->study, "The study file (TOML); its keys: docs/study-file.md");
   command->add_flag("--resume", flags->resume, "Go on with the study, after a stop or beside other processes");
   command->add_option("--parallel", flags->parallel, "Trials at once, over what the file says")
       ->check(CLI::Range(1, 1024));
   command->add_option("--trials", flags->trials, "budget.trials, over what the file says");
   command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
   command->add_flag("--json", flags->json, "One JSON object a line instead of text");
+  command->add_flag("--reference", flags->reference, "Print docs/study-file.md: every key of a study file");
   command->require_subcommand(0, 1);
   command->footer(
       "A study is kept in studies/NAME: study.db (survives kill -9), trials/NUMBER (a run each) and best, the run of "
@@ -176,6 +196,11 @@ void add_tune(CLI::App& app, const RunCommand& run, Outcome& outcome) {
   add_ask_tell(*command);
   command->callback([command, flags, run, &outcome] {
     if (!command->get_subcommands().empty()) return;
+    if (flags->reference) {
+      const std::string page = tuning::study_file_reference();
+      fmt::print("{}{}", kStudyReferenceHead, page.substr(0, page.size() - 1));
+      return;
+    }
     if (flags->study.empty())
       throw Error(ErrorKind::kInvalidInput, "no study file", {}, "muster tune examples/study.toml");
     run_tune(*flags, run, outcome);
