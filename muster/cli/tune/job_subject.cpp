@@ -3,6 +3,7 @@
 #include "muster/cli/tune/job_subject.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 
 #include <fmt/format.h>

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <system_error>
@@ -86,12 +87,12 @@ void ProcessTrials::start(const Trial& trial, std::uint64_t until) {
   const bool done = running.finished || (until > 0 && running.paused_at == until && running.held);
   if (!done) {
     running.paused_at.reset();
-    launch(trial.number, running, words);
+    start_process(trial.number, running, words);
   }
   running_.insert_or_assign(trial.number, std::move(running));
 }
 
-void ProcessTrials::launch(std::uint64_t number, Running& running, const std::vector<std::string>& words) {
+void ProcessTrials::start_process(std::uint64_t number, Running& running, const std::vector<std::string>& words) {
   launch::Command command;
   command.own_group = true;
   command.copy = [this, words, file = (subject_.folder(number) / "output.txt").string()] {

@@ -53,7 +53,7 @@ class ProcessTrials final : public tuning::TrialExecutor {
     std::string hopeless{};        // why it was told to stop
   };
 
-  void launch(std::uint64_t number, Running& running, const std::vector<std::string>& words);
+  void start_process(std::uint64_t number, Running& running, const std::vector<std::string>& words);
   void look_at_rows(std::uint64_t number, Running& running, std::vector<tuning::TrialNews>& news);
   tuning::TrialNews judge_end(std::uint64_t number, const Running& running, const launch::Ending& ending) const;
   std::vector<tuning::Trial> ancestors_of(const tuning::Trial& trial) const;

@@ -2,6 +2,7 @@
 #include "muster/cli/tune/study_place.h"
 
 #include <algorithm>
+#include <span>
 #include <system_error>
 #include <vector>
 

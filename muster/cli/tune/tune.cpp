@@ -1,5 +1,6 @@
 // muster tune: a study file to the best model. Trials are copies of this process, so nothing computes here.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/cores.h"
+#include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/memory.h"
