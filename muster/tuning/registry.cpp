@@ -11,6 +11,9 @@
 #include "muster/tuning/schedulers/median.h"
 #include "muster/tuning/schedulers/none.h"
 #include "muster/tuning/schedulers/population.h"
+#include "muster/tuning/searchers/bohb.h"
+#include "muster/tuning/searchers/cma_es.h"
+#include "muster/tuning/searchers/gp.h"
 #include "muster/tuning/searchers/grid.h"
 #include "muster/tuning/searchers/random.h"
 #include "muster/tuning/searchers/sobol.h"
@@ -40,7 +43,7 @@ AnyChoice named(const std::vector<AnyChoice>& choices, std::string_view what, st
 }  // namespace
 
 std::vector<SearcherChoice> all_searchers() {
-  return {Tpe{}, RandomSearch{}, SobolSearch{}, GridSearch{}};
+  return {Tpe{}, CmaEs{}, GpSearch{}, Bohb{}, RandomSearch{}, SobolSearch{}, GridSearch{}};
 }
 
 std::vector<SchedulerChoice> all_schedulers() {
