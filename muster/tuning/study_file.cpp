@@ -240,9 +240,11 @@ void check_whole(const Schema& schema, const StudyFile& file) {
   if (file.space.size() == 0)
     throw Error(ErrorKind::kInvalidInput, "[space] names no key: there is nothing to search", file.path,
                 "For example: [space], and below it optimizer.lr = { log = [1e-4, 1.0] }.");
-  const bool endless = file.budget.trials == 0 && file.budget.epochs == 0 && file.budget.processor_minutes == 0 &&
-                       file.budget.minutes == 0 && !file.space.count();
-  if (endless)
+  const bool bounded = file.budget.trials > 0 || file.budget.epochs > 0 || file.budget.processor_minutes > 0 ||
+                       file.budget.minutes > 0;
+  const bool countable = std::ranges::all_of(file.space.parameters(),
+                                             [](const Parameter& parameter) { return parameter.count().has_value(); });
+  if (!bounded && !countable)
     throw Error(ErrorKind::kInvalidInput, "the study has no budget and would never end", file.path,
                 "For example: [budget], and below it trials = 50.");
 }

@@ -58,7 +58,7 @@ std::string trials_table(const tuning::StudyLog& log) {
                         log.notes(trial.number).seconds);
     for (const tuning::Parameter& parameter : plan.space.parameters()) {
       const tuning::Value* value = trial.values.find(parameter.name);
-      text += fmt::format("<td class=\"n\">{}</td>", value != nullptr ? escaped(to_text(*value)) : "");
+      text += fmt::format("<td class=\"n\">{}</td>", value != nullptr ? escaped(tuning::to_text(*value)) : "");
     }
     text += fmt::format("<td class=\"quiet\">{}</td></tr>\n", escaped(trial.reason));
   }

@@ -212,9 +212,9 @@ std::string plot_parallel(const tuning::StudyPlan& plan, const tuning::History& 
     const bool is_objective = i == parameters.size();
     picture.line(axis(i), frame.y, axis(i), frame.y + frame.height, "#444");
     const std::string low =
-        is_objective ? fmt::format("{:.4g}", ys.least) : excerpt(to_text(parameters[i].from_unit(0.0)), 14);
+        is_objective ? fmt::format("{:.4g}", ys.least) : excerpt(tuning::to_text(parameters[i].from_unit(0.0)), 14);
     const std::string high =
-        is_objective ? fmt::format("{:.4g}", ys.most) : excerpt(to_text(parameters[i].from_unit(1.0)), 14);
+        is_objective ? fmt::format("{:.4g}", ys.most) : excerpt(tuning::to_text(parameters[i].from_unit(1.0)), 14);
     picture.words(axis(i), frame.y + frame.height + 15, low, "middle", 11);
     picture.words(axis(i), frame.y - 3, high, "middle", 11);
     picture.words(axis(i), frame.y + frame.height + 34,
@@ -236,8 +236,8 @@ std::string plot_slices(const tuning::StudyPlan& plan, const tuning::History& hi
     frame.x = kLeft + kSlice * static_cast<double>(i);
     frame.width = kSlice - 60;
     draw_frame(picture, frame, ys, parameters[i].name);
-    picture.words(frame.x, frame.y + frame.height + 15, excerpt(to_text(parameters[i].from_unit(0.0)), 14), "start", 11);
-    picture.words(frame.x + frame.width, frame.y + frame.height + 15, excerpt(to_text(parameters[i].from_unit(1.0)), 14),
+    picture.words(frame.x, frame.y + frame.height + 15, excerpt(tuning::to_text(parameters[i].from_unit(0.0)), 14), "start", 11);
+    picture.words(frame.x + frame.width, frame.y + frame.height + 15, excerpt(tuning::to_text(parameters[i].from_unit(1.0)), 14),
                   "end", 11);
     for (const Trial* trial : trials) {
       const tuning::Value* value = trial->values.find(parameters[i].name);
