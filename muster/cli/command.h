@@ -2,7 +2,6 @@
 // the list of them as users see it.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,9 +17,6 @@ struct Outcome {
 // `arguments` are the program's own, without its name: the workers of a job are started with the same.
 void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome& outcome);
 void add_run(CLI::App& app, Outcome& outcome);
-// Does what this program does with these arguments, and gives the exit code: for commands that are made of others.
-using RunCommand = std::function<int(const std::vector<std::string>&)>;
-void add_tune(CLI::App& app, const RunCommand& run, Outcome& outcome);
 // Jobs that run: what they do, and commands to them.
 void add_status(CLI::App& app);
 void add_scale(CLI::App& app);

@@ -19,6 +19,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
 #include "muster/cli/flag_hint.h"
+#include "muster/cli/tune.h"
 
 namespace muster::cli {
 namespace {

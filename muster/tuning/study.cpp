@@ -269,8 +269,7 @@ class Study::Body {
       const std::string& owner = log_.notes(trial.number).owner;
       if (now.state != State::kRunning)
         throw Error(ErrorKind::kMismatch,
-                    fmt::format("trial {} does not run: it is {}", trial.number, to_string(now.state)), {},
-                    now.reason);
+                    fmt::format("trial {} does not run: it is {}", trial.number, to_string(now.state)), {}, now.reason);
       if (owner != kPerson && owner != log_.join())
         throw Error(ErrorKind::kMismatch, fmt::format("trial {} is run by another process now", trial.number), {},
                     "Ask for another one.");

@@ -29,7 +29,7 @@ namespace muster::tuning {
 struct Suggestion {
   std::uint64_t number = 0;
   Assignment values{};
-  std::uint64_t resource = 0;      // how far it has come already: go on from there, if you kept its state
+  std::uint64_t resource = 0;        // how far it has come already: go on from there, if you kept its state
   std::optional<Lineage> lineage{};  // begin from that trial's state (population-based training)
 
   // The value of a key. Throws kNotFound if it is not in this trial (its condition does not hold, or there is no such

@@ -31,9 +31,10 @@ Json numbers(const std::vector<double>& values) {
 }
 
 [[noreturn]] void damaged(const StudyEvent& event, const char* why, const std::string& where) {
-  throw Error(ErrorKind::kDamaged,
-              fmt::format("\"{}\" of trial {} {}", kEventNames[static_cast<std::size_t>(event.kind)], event.number, why),
-              where);
+  throw Error(
+      ErrorKind::kDamaged,
+      fmt::format("\"{}\" of trial {} {}", kEventNames[static_cast<std::size_t>(event.kind)], event.number, why),
+      where);
 }
 
 void require_state(const StudyEvent& event, const History& history, std::initializer_list<State> allowed,

@@ -19,18 +19,18 @@ enum class EventKind { kAdd, kRun, kLose, kReport, kPause, kFinish, kStop, kFail
 
 struct StudyEvent {
   EventKind kind = EventKind::kAdd;
-  std::uint64_t number = 0;           // of the trial
-  Assignment values{};                // kAdd
-  std::optional<Lineage> lineage{};   // kAdd
-  std::uint64_t group = 0;            // kAdd
-  std::uint64_t resource = 0;         // kReport, kLose
-  std::vector<double> objectives{};   // kReport, kFinish
-  std::string reason{};               // kAdd, kLose, kPause, kStop, kFail
-  std::string owner{};                // kRun: who runs it
-  bool died = false;                  // kLose: the trial itself died, not who ran it
-  double seconds = 0;                 // kLose, kPause, kFinish, kStop, kFail: that it ran since kRun
-  double processor_seconds = 0;       // likewise, of all its processes
-  std::int64_t at = 0;                // seconds since 1970, for people
+  std::uint64_t number = 0;          // of the trial
+  Assignment values{};               // kAdd
+  std::optional<Lineage> lineage{};  // kAdd
+  std::uint64_t group = 0;           // kAdd
+  std::uint64_t resource = 0;        // kReport, kLose
+  std::vector<double> objectives{};  // kReport, kFinish
+  std::string reason{};              // kAdd, kLose, kPause, kStop, kFail
+  std::string owner{};               // kRun: who runs it
+  bool died = false;                 // kLose: the trial itself died, not who ran it
+  double seconds = 0;                // kLose, kPause, kFinish, kStop, kFail: that it ran since kRun
+  double processor_seconds = 0;      // likewise, of all its processes
+  std::int64_t at = 0;               // seconds since 1970, for people
 
   Json json() const;
   // Throws kDamaged with `where`.
@@ -39,11 +39,11 @@ struct StudyEvent {
 
 // What is known of a trial beside its history.
 struct TrialNotes {
-  std::string owner{};          // who runs it; empty while nobody does
-  std::uint64_t deaths = 0;     // of the trial itself
-  double seconds = 0;           // that it has run, in all
+  std::string owner{};       // who runs it; empty while nobody does
+  std::uint64_t deaths = 0;  // of the trial itself
+  double seconds = 0;        // that it has run, in all
   double processor_seconds = 0;
-  std::int64_t begun = 0;       // seconds since 1970; 0: not yet
+  std::int64_t begun = 0;  // seconds since 1970; 0: not yet
   std::int64_t ended = 0;
 };
 

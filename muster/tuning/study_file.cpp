@@ -88,7 +88,8 @@ template <typename AnyChoice>
 AnyChoice named_in(const TomlValue& document, std::string_view section, AnyChoice otherwise,
                    const std::function<AnyChoice(std::string_view)>& named_by, const std::string& file) {
   const TomlValue* table = toml_member(document, section);
-  const TomlValue* name = table != nullptr && table->get<TomlValue::Table>() != nullptr ? toml_member(*table, "name") : nullptr;
+  const TomlValue* name =
+      table != nullptr && table->get<TomlValue::Table>() != nullptr ? toml_member(*table, "name") : nullptr;
   const std::string* text = name != nullptr ? name->get<std::string>() : nullptr;
   if (text == nullptr) return otherwise;  // the schema says what is wrong with it
   try {
@@ -132,9 +133,10 @@ void describe_budget(Schema& schema, StudyFile& file) {
   b.field("minutes", &file.budget.minutes, "Time in which the study works; of several processes at once each counts.")
       .range(0, kMany);
   Section& t = schema.section("trials", "What a trial gets.");
-  t.field("parallel", &file.trials.parallel,
-          "Trials at once. Not set or \"auto\": as many as cores and memory allow, by the job's workers and threads and "
-          "by the check that muster check --memory makes.")
+  t.field(
+       "parallel", &file.trials.parallel,
+       "Trials at once. Not set or \"auto\": as many as cores and memory allow, by the job's workers and threads and "
+       "by the check that muster check --memory makes.")
       .range(1, 1024);
   t.field("workers", &file.trials.workers, "Worker processes of a trial. Not set: as the job says; 1 for a program.")
       .range(1, 64);
@@ -240,8 +242,8 @@ void check_whole(const Schema& schema, const StudyFile& file) {
   if (file.space.size() == 0)
     throw Error(ErrorKind::kInvalidInput, "[space] names no key: there is nothing to search", file.path,
                 "For example: [space], and below it optimizer.lr = { log = [1e-4, 1.0] }.");
-  const bool bounded = file.budget.trials > 0 || file.budget.epochs > 0 || file.budget.processor_minutes > 0 ||
-                       file.budget.minutes > 0;
+  const bool bounded =
+      file.budget.trials > 0 || file.budget.epochs > 0 || file.budget.processor_minutes > 0 || file.budget.minutes > 0;
   const bool countable = std::ranges::all_of(file.space.parameters(),
                                              [](const Parameter& parameter) { return parameter.count().has_value(); });
   if (!bounded && !countable)
@@ -269,9 +271,9 @@ StudyPlan StudyFile::plan() const {
   plan.space = space;
   plan.objectives.clear();
   for (std::size_t i = 0; i < objectives.size(); ++i) {
-    const Goal goal = goals.empty()              ? usual_goal(objectives[i])
+    const Goal goal = goals.empty()            ? usual_goal(objectives[i])
                       : goals[i] == "maximise" ? Goal::kMaximise
-                                                 : Goal::kMinimise;
+                                               : Goal::kMinimise;
     plan.objectives.push_back({objectives[i], goal});
   }
   plan.seed = static_cast<std::uint64_t>(seed);

@@ -25,10 +25,10 @@ namespace muster::tuning {
 
 struct StudyFile {
   std::string name{};
-  std::string job{};                    // a job file, as seen from the study file
-  std::vector<std::string> program{};   // instead: a program and its arguments. Neither: for ask and tell
+  std::string job{};                   // a job file, as seen from the study file
+  std::vector<std::string> program{};  // instead: a program and its arguments. Neither: for ask and tell
   std::vector<std::string> objectives{"loss"};
-  std::vector<std::string> goals{};     // one for each; empty: by the names
+  std::vector<std::string> goals{};  // one for each; empty: by the names
   std::int64_t seed = 1;
   std::string folder = "studies";
   std::int64_t retries = 2;
@@ -54,7 +54,7 @@ struct StudyFile {
   Space space{};
   std::vector<Assignment> points{};
 
-  std::string path{};                        // of the file
+  std::string path{};                            // of the file
   std::map<std::string, std::uint64_t> lines{};  // of the keys in [space]
 
   // "study.toml:12" of a key in [space].

@@ -14,9 +14,9 @@
 namespace muster::tuning {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};             // longest wait for news of own trials
-constexpr std::chrono::milliseconds kInterval{1000};        // between looks for orphans, and what watchers are told
-constexpr std::chrono::milliseconds kLookAtOthers{250};     // longest wait while others work and this process has nothing
+constexpr std::chrono::milliseconds kLook{100};          // longest wait for news of own trials
+constexpr std::chrono::milliseconds kInterval{1000};     // between looks for orphans, and what watchers are told
+constexpr std::chrono::milliseconds kLookAtOthers{250};  // longest wait while others work and this process has nothing
 
 }  // namespace
 
@@ -139,7 +139,8 @@ StudyEvent Tuner::event_of(EventKind kind, std::uint64_t number) const {
 void Tuner::add_time(StudyEvent& event, const TrialNews& news) const {
   const auto carried = carried_.find(event.number);
   event.seconds = news.seconds + (carried != carried_.end() ? carried->second.seconds : 0);
-  event.processor_seconds = news.processor_seconds + (carried != carried_.end() ? carried->second.processor_seconds : 0);
+  event.processor_seconds =
+      news.processor_seconds + (carried != carried_.end() ? carried->second.processor_seconds : 0);
 }
 
 void Tuner::take_report(const TrialNews& news, Round& round) {
@@ -148,8 +149,8 @@ void Tuner::take_report(const TrialNews& news, Round& round) {
   for (std::size_t i = 0; i < news.report.values.size(); ++i) {
     if (std::isfinite(news.report.values[i])) continue;
     StudyEvent fail = event_of(EventKind::kFail, news.number);
-    fail.reason = fmt::format("{} is not a number after epoch {}", log_.plan().objectives.at(i).metric,
-                              news.report.resource);
+    fail.reason =
+        fmt::format("{} is not a number after epoch {}", log_.plan().objectives.at(i).metric, news.report.resource);
     log_.stage(std::move(fail));
     round.stops.push_back(news.number);
     round.ended.push_back(news.number);
@@ -167,7 +168,8 @@ void Tuner::take_report(const TrialNews& news, Round& round) {
 void Tuner::decide(std::uint64_t number, const TrialNews& news, Round& round) {
   const Decision decision = scheduler_->after_report(log_.history(), number);
   if (decision.action == Action::kContinue) {
-    if (stopping_) return take_death({number, TrialNews::What::kStopped, {}, {}, news.seconds, news.processor_seconds}, round);
+    if (stopping_)
+      return take_death({number, TrialNews::What::kStopped, {}, {}, news.seconds, news.processor_seconds}, round);
     round.starts.push_back({number, until_of(log_.history().at(number))});
     round.carried.push_back(news);
     return;
@@ -232,8 +234,8 @@ void Tuner::free_orphans(Round& round) {
 
 void Tuner::fill_slots(Round& round) {
   const BudgetVerdict verdict = judge(log_.plan().budget, spent());
-  if (verdict.over && (verdict.at_once || log_.plan().budget.trials == 0 ||
-                       log_.history().size() < log_.plan().budget.trials)) {
+  if (verdict.over &&
+      (verdict.at_once || log_.plan().budget.trials == 0 || log_.history().size() < log_.plan().budget.trials)) {
     round.over = verdict.reason;
     round.stop_all = verdict.at_once;
     return;
@@ -267,9 +269,8 @@ bool Tuner::fill_one(Round& round) {
       break;
   }
   const auto& trials = log_.history().trials();
-  const bool nobody = round.running == 0 && std::ranges::none_of(trials, [](const Trial& trial) {
-                        return trial.state == State::kRunning;
-                      });
+  const bool nobody = round.running == 0 &&
+                      std::ranges::none_of(trials, [](const Trial& trial) { return trial.state == State::kRunning; });
   if (nobody) round.over = fmt::format("nothing is left to do ({})", next.reason);
   return false;
 }

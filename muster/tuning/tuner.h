@@ -98,7 +98,7 @@ class Tuner {
   std::map<std::uint64_t, TrialNews> carried_;      // time of trials that were let go on, since they were begun
   std::vector<TrialNews> news_;                     // not yet on disk
   std::optional<std::uint64_t> best_;
-  std::string over_;   // why no trial is begun any more; empty: they are
+  std::string over_;  // why no trial is begun any more; empty: they are
   bool stopping_ = false;
   bool interrupted_ = false;
   double earlier_seconds_ = 0;  // that others have worked

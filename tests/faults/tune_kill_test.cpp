@@ -1,5 +1,5 @@
-// kill -9 of the tuner, or of everything it has started, at any moment: no finished trial is lost, none is trained twice
-// to its end, and what is proposed after it is what would have been proposed.
+// kill -9 of the tuner, or of everything it has started, at any moment: no finished trial is lost, none is trained
+// twice to its end, and what is proposed after it is what would have been proposed.
 #include <filesystem>
 #include <map>
 

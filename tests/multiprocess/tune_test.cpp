@@ -52,8 +52,7 @@ TEST_F(TuneTest, APausedRunGoesOnToTheBitsOfOneThatWasNot) {
   write_job({"job.epochs=3"});
   const Json straight = rows(muster({"train", "job.toml", "--json"}).out).back();
   ASSERT_EQ(straight.at("event"), "finished");
-  const Finished paused =
-      muster({"train", "job.toml", "--json", "--until-epoch", "1", "--set", "job.runs=paused"});
+  const Finished paused = muster({"train", "job.toml", "--json", "--until-epoch", "1", "--set", "job.runs=paused"});
   EXPECT_EQ(paused.exit_code, 0) << paused.err;
   EXPECT_EQ(rows(paused.out).back().at("event"), "paused");
   EXPECT_EQ(rows(paused.out).back().at("step"), 8);
@@ -94,8 +93,7 @@ TEST_F(TuneTest, APromotedTrialHasTheBitsOfMusterTrainAndTheBestIsKept) {
   EXPECT_EQ(muster({"evaluate", "studies/study/best"}).exit_code, 0);
   for (const Json& trial : shown()) {
     const auto number = trial.at("trial").get<std::uint64_t>();
-    const bool kept =
-        std::filesystem::exists(folder_ / fmt::format("studies/study/trials/{:04}/checkpoints", number));
+    const bool kept = std::filesystem::exists(folder_ / fmt::format("studies/study/trials/{:04}/checkpoints", number));
     const bool wanted = number == best || trial.at("state") == "paused";
     EXPECT_EQ(kept, wanted) << number << " " << trial.at("state");
   }
@@ -154,7 +152,8 @@ TEST_F(TuneTest, AProgramOfAnyKindIsSearchedByWhatItPrints) {
         "echo \"{\\\"epoch\\\": 1, \\\"cost\\\": $1$2}\"\n");
   std::filesystem::permissions(folder_ / "program.sh", std::filesystem::perms::owner_all);
   spill(folder_ / "study.toml",
-        "[study]\nprogram = [\"./program.sh\", \"{n}\", \"{m}\"]\nobjective = \"cost\"\ngoal = \"minimise\"\nretries = 1\n"
+        "[study]\nprogram = [\"./program.sh\", \"{n}\", \"{m}\"]\nobjective = \"cost\"\ngoal = \"minimise\"\nretries = "
+        "1\n"
         "[search]\nname = \"grid\"\n[space]\nn = { integer = [1, 3] }\nm = { choice = [4, 5] }\n");
   const Finished tuned = muster({"tune", "study.toml", "--json"});
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
@@ -173,7 +172,8 @@ TEST_F(TuneTest, AProgramOfAnyKindIsSearchedByWhatItPrints) {
 
 TEST_F(TuneTest, AShellAsksAndTells) {
   spill(folder_ / "study.toml",
-        "[study]\nobjective = \"cost\"\ngoal = \"minimise\"\n[budget]\ntrials = 2\n[space]\nx = { uniform = [0.0, 1.0] }\n");
+        "[study]\nobjective = \"cost\"\ngoal = \"minimise\"\n[budget]\ntrials = 2\n[space]\nx = { uniform = [0.0, 1.0] "
+        "}\n");
   const Json first = rows(muster({"tune", "ask", "study.toml"}).out).back();
   const Json second = rows(muster({"tune", "ask", "study.toml"}).out).back();
   EXPECT_EQ(first.at("trial"), 0);

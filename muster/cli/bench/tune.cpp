@@ -201,7 +201,8 @@ void run_bench(const TuneBench& bench) {
 }  // namespace
 
 void add_tune_bench(CLI::App& bench) {
-  CLI::App* command = bench.add_subcommand("tune", "What a study costs beside its trials, and the time of ask and tell.");
+  CLI::App* command =
+      bench.add_subcommand("tune", "What a study costs beside its trials, and the time of ask and tell.");
   auto flags = std::make_shared<TuneBench>();
   command->add_option("--trials", flags->trials, "Trials of the study")
       ->capture_default_str()
@@ -216,11 +217,14 @@ void add_tune_bench(CLI::App& bench) {
   command->add_option("--calls", flags->calls, "Calls of ask and tell that are timed afterwards")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  command->add_option("--folder", flags->folder, "Where the study's file goes: the disk to measure. Default: temporary");
+  command->add_option("--folder", flags->folder,
+                      "Where the study's file goes: the disk to measure. Default: temporary");
   command->add_flag("--json", flags->json, "One JSON object a line");
   command->footer(
-      "ratio is the time of the study by the ideal one, trials * time / slots. The next trials are proposed ahead, one\n"
-      "for each slot, so that no slot waits for the disk. ask and tell are durable when they return: their time is the\n"
+      "ratio is the time of the study by the ideal one, trials * time / slots. The next trials are proposed ahead, "
+      "one\n"
+      "for each slot, so that no slot waits for the disk. ask and tell are durable when they return: their time is "
+      "the\n"
       "searcher's and the disk's.");
   command->callback([flags] { run_bench(*flags); });
 }

@@ -33,8 +33,7 @@ struct TellFlags {
 // A study file begins the study if need be; a folder or a name has to be one.
 tuning::Study open_study(const std::string& what) {
   std::error_code code;
-  if (!std::filesystem::is_regular_file(what, code))
-    return tuning::Study(store_of(find_study(what)));
+  if (!std::filesystem::is_regular_file(what, code)) return tuning::Study(store_of(find_study(what)));
   const tuning::StudyFile file = tuning::read_study_file(what);
   const std::filesystem::path folder = folder_of(file);
   const tuning::StudyPlan plan = plan_of(file);
@@ -55,7 +54,8 @@ void ask(const AskFlags& flags) {
       fmt::print("{} {}\n", key, tuning::to_text(value));
     return;
   }
-  fmt::print("{}\n", Json{{"trial", trial->number}, {"values", trial->values.json()}, {"epoch", trial->resource}}.dump());
+  fmt::print("{}\n",
+             Json{{"trial", trial->number}, {"values", trial->values.json()}, {"epoch", trial->resource}}.dump());
 }
 
 void tell(const TellFlags& flags) {
@@ -80,7 +80,8 @@ void add_ask_tell(CLI::App& tune) {
   command->add_option("study", a->study, "The study file, the study's folder or its name")->required();
   command->add_flag("--text", a->text, "Lines \"KEY VALUE\" for a shell, instead of JSON");
   command->footer(
-      "Prints {\"trial\": 3, \"values\": {\"lr\": 0.1}, \"epoch\": 0}, or {\"over\": true}. The study file needs no job "
+      "Prints {\"trial\": 3, \"values\": {\"lr\": 0.1}, \"epoch\": 0}, or {\"over\": true}. The study file needs no "
+      "job "
       "then.");
   command->callback([a] { ask(*a); });
 

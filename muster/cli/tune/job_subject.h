@@ -1,8 +1,8 @@
 // Trials of a job file. The run folder of a trial is trials/NUMBER of the study's, and a trial is always a run that is
 // resumed: from its first step, from its own checkpoint, or from that of the trial it was copied from.
 //
-// A copy (population-based training) begins with its parent's checkpoint and the changes of values as `muster set` makes
-// them, from the next step on: so every step of the lineage is computed with the values it had.
+// A copy (population-based training) begins with its parent's checkpoint and the changes of values as `muster set`
+// makes them, from the next step on: so every step of the lineage is computed with the values it had.
 #pragma once
 
 #include <filesystem>

@@ -1,8 +1,8 @@
 // Trials as processes: each is a command of this program, run by a copy of this process, which saves what LibTorch does
 // before main; what it prints goes into output.txt of its folder.
 //
-// Nothing is started where a trial's rows tell that it is done already: a tuner that was killed had not written it down.
-// Workers of a killed tuner's trials go on for a while by themselves; the command takes them over. REQUIRES: this
+// Nothing is started where a trial's rows tell that it is done already: a tuner that was killed had not written it
+// down. Workers of a killed tuner's trials go on for a while by themselves; the command takes them over. REQUIRES: this
 // process has no threads that hold locks, and has computed nothing. Thread safety: one thread.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "muster/base/clock.h"
-#include "muster/cli/command.h"
+#include "muster/cli/tune.h"
 #include "muster/cli/tune/row_reader.h"
 #include "muster/cli/tune/trial_subject.h"
 #include "muster/launch/child_process.h"

@@ -37,8 +37,7 @@ ProgramSubject::ProgramSubject(std::filesystem::path study, std::vector<std::str
 }
 
 bool ProgramSubject::can_pause() const {
-  return std::ranges::any_of(program_,
-                             [](const std::string& word) { return word.find(kUntil) != std::string::npos; });
+  return std::ranges::any_of(program_, [](const std::string& word) { return word.find(kUntil) != std::string::npos; });
 }
 
 std::string ProgramSubject::filled(std::string word, const tuning::Trial& trial, std::uint64_t until) const {
@@ -56,8 +55,13 @@ std::vector<std::string> ProgramSubject::prepare(const tuning::Trial& trial,
     throw Error(ErrorKind::kUnsupported, "the state of a program's trial cannot be copied into another one", {},
                 "Population-based training is for job files.");
   make_folder(folder(trial.number));
-  std::vector<std::string> words{"run",       "-n", std::to_string(workers_), "--runs", (study_ / "records").string(),
-                                 "--threads", std::to_string(threads_)};
+  std::vector<std::string> words{"run",
+                                 "-n",
+                                 std::to_string(workers_),
+                                 "--runs",
+                                 (study_ / "records").string(),
+                                 "--threads",
+                                 std::to_string(threads_)};
   for (const std::string& word : program_)
     words.push_back(filled(word, trial, until));
   // Keys that no argument names are given as flags.

@@ -80,7 +80,8 @@ void print_csv(const tuning::StudyLog& log) {
 void print_json(const tuning::StudyLog& log) {
   const tuning::StudyPlan& plan = log.plan();
   Json shares = Json::object();
-  for (const tuning::Importance& one : tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed))
+  for (const tuning::Importance& one :
+       tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed))
     shares[one.name] = one.share;
   Json head{{"study", plan.name}, {"plan", plan.json()}, {"importance", shares}};
   if (plan.objectives.size() == 2) head["front"] = tuning::pareto_front(log.history(), plan.goals());
@@ -99,7 +100,8 @@ void print_table(const tuning::StudyLog& log, std::size_t top) {
   const tuning::StudyPlan& plan = log.plan();
   fmt::print("{}: {} trials, {} ended; search {}, schedule {}\n", plan.name, log.history().size(),
              log.history().ended().size(), plan.searcher.name(), plan.scheduler.name());
-  for (const tuning::Importance& one : tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed))
+  for (const tuning::Importance& one :
+       tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed))
     fmt::print("  {:<28} explains {:4.1f} % of the variance\n", one.name, 100 * one.share);
   std::string figures;
   for (const tuning::Objective& objective : plan.objectives)
@@ -110,7 +112,8 @@ void print_table(const tuning::StudyLog& log, std::size_t top) {
     const Trial& trial = *trials[i];
     std::string values;
     for (std::size_t k = 0; k < plan.objectives.size(); ++k)
-      values += fmt::format("{:>12}  ", trial.outcome() != nullptr ? fmt::format("{:.6g}", trial.outcome()->at(k)) : "-");
+      values +=
+          fmt::format("{:>12}  ", trial.outcome() != nullptr ? fmt::format("{:.6g}", trial.outcome()->at(k)) : "-");
     fmt::print("{:>6}  {:<9} {}{:>6}  {}\n", trial.number, tuning::to_string(trial.state), values, trial.resource(),
                trial.state == tuning::State::kFailed ? trial.values.text() + ": " + trial.reason : trial.values.text());
   }
@@ -123,8 +126,8 @@ void write_plots(const tuning::StudyLog& log, const std::filesystem::path& folde
   write_file(folder / "history.svg", plot_history(plan, log.history()));
   write_file(folder / "parallel.svg", plot_parallel(plan, log.history()));
   write_file(folder / "slices.svg", plot_slices(plan, log.history()));
-  write_file(folder / "importance.svg",
-             plot_importance(tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed)));
+  write_file(folder / "importance.svg", plot_importance(tuning::importance(plan.space, log.history(), 0,
+                                                                           plan.objectives.front().goal, plan.seed)));
   if (plan.objectives.size() == 2) write_file(folder / "front.svg", plot_front(plan, log.history()));
 }
 

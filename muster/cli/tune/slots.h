@@ -9,8 +9,8 @@ namespace muster::cli {
 
 struct TrialNeeds {
   std::int64_t workers = 1;
-  std::int64_t threads = 1;               // of each worker
-  std::optional<std::uint64_t> bytes{};   // of a trial, with the values that take most; empty: not known
+  std::int64_t threads = 1;              // of each worker
+  std::optional<std::uint64_t> bytes{};  // of a trial, with the values that take most; empty: not known
 };
 
 struct Slots {

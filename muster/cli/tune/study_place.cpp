@@ -86,8 +86,9 @@ std::filesystem::path find_study(const std::string& what) {
     if (is_study(entry.path())) names.push_back(entry.path().filename().string());
   }
   std::ranges::sort(names);
-  throw Error(ErrorKind::kNotFound, fmt::format("there is no study \"{}\"", excerpt(what, 100)), {},
-              names.empty() ? "Begin one: muster tune STUDY.toml" : fmt::format("Studies here: {}.", join_words(names)));
+  throw Error(
+      ErrorKind::kNotFound, fmt::format("there is no study \"{}\"", excerpt(what, 100)), {},
+      names.empty() ? "Begin one: muster tune STUDY.toml" : fmt::format("Studies here: {}.", join_words(names)));
 }
 
 tuning::StudyPlan plan_of(const tuning::StudyFile& file) {

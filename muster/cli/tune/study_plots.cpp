@@ -69,8 +69,8 @@ class Picture {
                          width, height, colour);
   }
   void words(double x, double y, std::string_view text, std::string_view anchor = "start", int size = 12) {
-    text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\">{}</text>\n", x, y, anchor,
-                         size, escaped(text));
+    text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\">{}</text>\n", x, y,
+                         anchor, size, escaped(text));
   }
 
   std::string finish() && { return std::move(text_) + "</svg>\n"; }
@@ -117,7 +117,9 @@ Extent extent_of(const std::vector<const Trial*>& trials, std::size_t objective)
 
 // From pale (worst) to dark (best).
 std::string colour_of(double goodness) {
-  const auto mix = [&](double pale, double dark) { return static_cast<int>(std::lround(pale + (dark - pale) * goodness)); };
+  const auto mix = [&](double pale, double dark) {
+    return static_cast<int>(std::lround(pale + (dark - pale) * goodness));
+  };
   return fmt::format("#{:02x}{:02x}{:02x}", mix(200, 13), mix(215, 60), mix(235, 130));
 }
 
@@ -142,11 +144,20 @@ std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
     switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += c;
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
     }
   }
   return result;
@@ -236,9 +247,10 @@ std::string plot_slices(const tuning::StudyPlan& plan, const tuning::History& hi
     frame.x = kLeft + kSlice * static_cast<double>(i);
     frame.width = kSlice - 60;
     draw_frame(picture, frame, ys, parameters[i].name);
-    picture.words(frame.x, frame.y + frame.height + 15, excerpt(tuning::to_text(parameters[i].from_unit(0.0)), 14), "start", 11);
-    picture.words(frame.x + frame.width, frame.y + frame.height + 15, excerpt(tuning::to_text(parameters[i].from_unit(1.0)), 14),
-                  "end", 11);
+    picture.words(frame.x, frame.y + frame.height + 15, excerpt(tuning::to_text(parameters[i].from_unit(0.0)), 14),
+                  "start", 11);
+    picture.words(frame.x + frame.width, frame.y + frame.height + 15,
+                  excerpt(tuning::to_text(parameters[i].from_unit(1.0)), 14), "end", 11);
     for (const Trial* trial : trials) {
       const tuning::Value* value = trial->values.find(parameters[i].name);
       if (value == nullptr) continue;
@@ -261,7 +273,8 @@ std::string plot_importance(const std::vector<tuning::Importance>& shares) {
     const double y = kTop + row * static_cast<double>(i) + 6;
     picture.words(from - 8, y + 14, sorted[i].name, "end");
     picture.bar(from, y, sorted[i].share * (kWidth - from - 70), row - 8, "#3b6ea8");
-    picture.words(from + sorted[i].share * (kWidth - from - 70) + 6, y + 14, fmt::format("{:.1f} %", 100 * sorted[i].share));
+    picture.words(from + sorted[i].share * (kWidth - from - 70) + 6, y + 14,
+                  fmt::format("{:.1f} %", 100 * sorted[i].share));
   }
   return std::move(picture).finish();
 }
@@ -274,7 +287,8 @@ std::string plot_front(const tuning::StudyPlan& plan, const tuning::History& his
   const Extent ys = extent_of(trials, 1);
   Picture picture(kWidth, kHeight, title);
   const Frame frame;
-  draw_frame(picture, frame, ys, fmt::format("{} (left to right), {} (up)", plan.objectives[0].metric, plan.objectives[1].metric));
+  draw_frame(picture, frame, ys,
+             fmt::format("{} (left to right), {} (up)", plan.objectives[0].metric, plan.objectives[1].metric));
   const auto place = [&](const Trial& trial) {
     return std::pair(frame.at_x(xs.share(trial.outcome()->at(0))), frame.at_y(ys.share(trial.outcome()->at(1))));
   };

@@ -1,5 +1,5 @@
-// What a person sees of a study at work: a table that is redrawn on a terminal, plain lines on a pipe, JSON for scripts,
-// or nothing.
+// What a person sees of a study at work: a table that is redrawn on a terminal, plain lines on a pipe, JSON for
+// scripts, or nothing.
 //
 // Thread safety: one thread.
 #pragma once

@@ -15,8 +15,8 @@
 #include "muster/base/files.h"
 #include "muster/base/memory.h"
 #include "muster/base/temporary_folder.h"
-#include "muster/cli/command.h"
 #include "muster/cli/signals.h"
+#include "muster/cli/tune.h"
 #include "muster/cli/tune/ask_tell.h"
 #include "muster/cli/tune/job_subject.h"
 #include "muster/cli/tune/process_trials.h"
@@ -47,9 +47,11 @@ struct TuneFlags {
 
 constexpr const char* kStudyReferenceHead =
     "# The study file\n\n"
-    "A study file is TOML; [tuning.md](tuning.md) tells what it is for. This page is printed by `muster tune --reference` "
+    "A study file is TOML; [tuning.md](tuning.md) tells what it is for. This page is printed by `muster tune "
+    "--reference` "
     "from\n"
-    "the code that reads the file, and a test compares the two. `[search]` and `[schedule]` have the keys of the one that "
+    "the code that reads the file, and a test compares the two. `[search]` and `[schedule]` have the keys of the one "
+    "that "
     "their\n"
     "`name` says; `[space]` and `[[points]]` are in [tuning.md](tuning.md#the-space).\n\n";
 
@@ -147,8 +149,8 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   const auto subject = subject_of(file, plan, folder, settings);
   std::optional<std::int64_t> asked = flags.parallel;
   if (!asked && file.trials.parallel && !file.trials.parallel->automatic) asked = file.trials.parallel->value;
-  const Slots slots = decide_slots(needs, usable_cores(launch::granted_cores()).usable, usable_memory().usable_bytes,
-                                   asked);
+  const Slots slots =
+      decide_slots(needs, usable_cores(launch::granted_cores()).usable, usable_memory().usable_bytes, asked);
   if (!there) make_study(folder, file);
   tuning::StudyLog log(control::make_sqlite_store(store_of(folder)), plan);
   ProcessTrials executor(*subject, log, run, file.keep == "all", folder);

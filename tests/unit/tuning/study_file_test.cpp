@@ -59,8 +59,9 @@ TEST(StudyFileTest, TheGoalFollowsTheNameUnlessItIsSaid) {
   EXPECT_EQ(usual_goal("loss"), Goal::kMinimise);
   EXPECT_EQ(usual_goal("mean_absolute_error"), Goal::kMinimise);
   EXPECT_EQ(usual_goal("accuracy"), Goal::kMaximise);
-  const std::string text = "[study]\nobjective = [\"accuracy\", \"loss\"]\ngoal = [\"minimise\", \"maximise\"]\n"
-                           "[budget]\ntrials = 1\n[space]\nx = { uniform = [0.0, 1.0] }\n";
+  const std::string text =
+      "[study]\nobjective = [\"accuracy\", \"loss\"]\ngoal = [\"minimise\", \"maximise\"]\n"
+      "[budget]\ntrials = 1\n[space]\nx = { uniform = [0.0, 1.0] }\n";
   EXPECT_EQ(parse_study_file(text, "s.toml").plan().goals(), (std::vector<Goal>{Goal::kMinimise, Goal::kMaximise}));
 }
 

@@ -168,7 +168,8 @@ TEST_F(StudyLogTest, ALogThatCannotHaveHappenedIsDamaged) {
   const auto store = control::make_sqlite_store(folder_ / "study.db");
   store->put("log/00000000", R"([{"event":"run","trial":3,"owner":"x"}])");
   testing::expect_error(ErrorKind::kDamaged, "not there", [&] { open(); });
-  store->put("log/00000000", R"([{"event":"add","trial":0,"values":{"x":0.5}},{"event":"finish","trial":0,"objectives":[1]}])");
+  store->put("log/00000000",
+             R"([{"event":"add","trial":0,"values":{"x":0.5}},{"event":"finish","trial":0,"objectives":[1]}])");
   testing::expect_error(ErrorKind::kDamaged, "does not follow", [&] { open(); });
   store->put("log/00000000", R"([])");
   store->put("log/00000002", R"([])");

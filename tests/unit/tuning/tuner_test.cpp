@@ -1,5 +1,5 @@
-// The one who acts, with trials that a test plays: what runs, what is written down, and what follows from deaths, losses
-// that are no numbers, stops, other processes and schedulers.
+// The one who acts, with trials that a test plays: what runs, what is written down, and what follows from deaths,
+// losses that are no numbers, stops, other processes and schedulers.
 #include "muster/tuning/tuner.h"
 
 #include <gmock/gmock.h>
@@ -52,8 +52,9 @@ class PlayedTrials final : public TrialExecutor {
       if (fate == Fate::kInvalid) return end(trial.number, TrialNews::What::kFailed, "makes no job");
       TrialNews news;
       news.number = trial.number;
-      news.report = {epoch, {fate == Fate::kNotANumber ? std::numeric_limits<double>::quiet_NaN()
-                                                       : x_of(trial) + 1.0 / static_cast<double>(epoch)}};
+      news.report = {epoch,
+                     {fate == Fate::kNotANumber ? std::numeric_limits<double>::quiet_NaN()
+                                                : x_of(trial) + 1.0 / static_cast<double>(epoch)}};
       news_.push_back(news);
       ++computed[trial.number][epoch];
     }
@@ -96,7 +97,8 @@ class PlayedTrials final : public TrialExecutor {
 class TunerTest : public ::testing::Test {
  protected:
   StudyLog open(const StudyPlan& plan) { return StudyLog(control::make_sqlite_store(folder_ / "study.db"), plan); }
-  TunerResult tune(StudyLog& log, std::size_t slots = 2, std::function<bool()> stop = [] { return false; }) {
+  TunerResult tune(
+      StudyLog& log, std::size_t slots = 2, std::function<bool()> stop = [] { return false; }) {
     trials_.epochs = log.plan().max_resource;
     TunerOptions options;
     options.slots = slots;

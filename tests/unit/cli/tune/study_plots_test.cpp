@@ -22,7 +22,8 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 
 StudyPlan plan_of() {
   StudyPlan plan;
-  plan.space = tuning::Space({Parameter::uniform("x", 0, 1), Parameter::choice("<kind>", {std::string("a"), std::string("b")})});
+  plan.space =
+      tuning::Space({Parameter::uniform("x", 0, 1), Parameter::choice("<kind>", {std::string("a"), std::string("b")})});
   return plan;
 }
 
@@ -59,8 +60,8 @@ TEST(StudyPlotsTest, SlicesHaveAPointForEachKeyAndResult) {
 }
 
 TEST(StudyPlotsTest, NamesFromOutsideAreEscaped) {
-  for (const std::string& svg : {plot_parallel(plan_of(), history_of({1.0, 2.0})), plot_slices(plan_of(), history_of({1.0})),
-                                 plot_importance({{"<kind>", 0.5}})}) {
+  for (const std::string& svg : {plot_parallel(plan_of(), history_of({1.0, 2.0})),
+                                 plot_slices(plan_of(), history_of({1.0})), plot_importance({{"<kind>", 0.5}})}) {
     EXPECT_EQ(svg.find("<kind>"), std::string::npos);
     EXPECT_THAT(svg, HasSubstr("&lt;kind&gt;"));
   }
