@@ -73,7 +73,8 @@ set(headers_to_read
   muster/model/zoo/recurrent.h
   muster/model/zoo/wide_deep.h
   muster/model/zoo/wide_resnet.h
-  muster/strategies/parameter_server/server.h)
+  muster/strategies/parameter_server/server.h
+  muster/tuning/study.h)
 while(headers_to_read)
   list(POP_FRONT headers_to_read header)
   list(APPEND muster_public_headers ${header})

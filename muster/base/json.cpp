@@ -158,5 +158,6 @@ template std::vector<std::int64_t> json_get(const Json&, const std::string&, con
 template std::vector<std::uint64_t> json_get(const Json&, const std::string&, const std::string&);
 template std::vector<double> json_get(const Json&, const std::string&, const std::string&);
 template std::vector<std::string> json_get(const Json&, const std::string&, const std::string&);
+template std::vector<Json> json_get(const Json&, const std::string&, const std::string&);
 
 }  // namespace muster

@@ -23,9 +23,9 @@ enum class Purpose : std::uint64_t {
   kPartition = 9,       // which shards go where
   kGenerate = 10,       // text that a trained model writes
   kBlock = 11,          // what a model draws inside one of its blocks
+  kSearch = 21,         // what a searcher or a scheduler of trials draws
   kFederated = 31,      // who takes part in a round, how fast, and what false clients send
   kClientSamples = 32,  // which samples a client has
-  kSearch = 21,          // what a searcher or a scheduler of trials draws
 };
 
 struct StreamKey {

@@ -19,6 +19,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
 #include "muster/cli/flag_hint.h"
+#include "muster/cli/tune.h"
 
 namespace muster::cli {
 namespace {
@@ -31,16 +32,20 @@ struct CommandGroup {
   std::vector<AddCommand> commands;
 };
 
+// The program once more, in a copy of this process.
+int run_again(const std::vector<std::string>& arguments);
+
 // Every command there is, in groups as `muster --help` shows them, and in a group as a user meets them.
 std::vector<CommandGroup> command_groups(const std::vector<std::string>& arguments, Outcome& outcome) {
   const AddCommand add_train_with = [&](CLI::App& app) { add_train(app, arguments, outcome); };
+  const AddCommand add_tune_with = [&](CLI::App& app) { add_tune(app, run_again, outcome); };
   const auto with = [&outcome](void (*add)(CLI::App&, Outcome&)) {
     return [add, &outcome](CLI::App& app) { add(app, outcome); };
   };
   return {
       {"Train and look",
-       {add_init, add_check, add_train_with, with(add_run), with(add_agent), with(add_federated), add_evaluate,
-        add_predict, add_generate}},
+       {add_init, add_check, add_train_with, add_tune_with, with(add_run), with(add_agent), with(add_federated),
+        add_evaluate, add_predict, add_generate}},
       {"Models and data", {add_model, add_data}},
       {"Running jobs", {add_status, add_logs, add_scale, add_set, add_stop, with(add_attach), with(add_ledger)}},
       {"Hosts", {add_certs}},
@@ -82,6 +87,7 @@ int run(int argc, char** argv) {
       "  muster train examples/fashion.toml            train, with a progress line\n"
       "  muster train job.toml --set job.epochs=3      change a key for this run\n"
       "  muster train job.toml --resume                go on where the newest run stopped\n"
+      "  muster tune examples/study.toml               search the best values of a job's keys\n"
       "  muster init table.csv                         look at data and write a job file for it\n"
       "  muster check job.toml                         validate, and print every default\n"
       "  muster run -n 4 ./my_program                  a LibTorch program of your own as 4 workers\n"
@@ -101,6 +107,16 @@ int run(int argc, char** argv) {
     return 2;
   }
   return outcome.exit_code;
+}
+
+int run_again(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{"muster"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words)
+    argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return exit_code_of([&] { return run(static_cast<int>(words.size()), argv.data()); });
 }
 
 }  // namespace

@@ -253,13 +253,13 @@ std::string describe_servers(const Json& counted) {
 void ProgressView::finished(const trainer::TrainingResult& r, const std::string& resume_command) {
   using End = trainer::TrainingResult::End;
   const std::lock_guard lock(mutex_);
-  if (r.end == End::kInterrupted || r.end == End::kAbandoned) {
+  if (r.end == End::kInterrupted || r.end == End::kPaused || r.end == End::kAbandoned) {
     if (r.end == End::kAbandoned)
       emit("the coordinator is gone, and none has taken over in time (parallel.orphan_seconds)");
-    emit(fmt::format("stopped at step {}; {}", grouped(r.steps),
+    emit(fmt::format("{} at step {}; {}", r.end == End::kPaused ? "paused" : "stopped", grouped(r.steps),
                      r.checkpoint.empty() ? "no checkpoint could be written" : "checkpoint " + r.checkpoint.string()));
     emit(fmt::format("resume with: {}", resume_command));
-    Json row{{"event", r.saved ? "interrupted" : "failed"},
+    Json row{{"event", !r.saved ? "failed" : r.end == End::kPaused ? "paused" : "interrupted"},
              {"step", r.steps},
              {"checkpoint", r.checkpoint.string()},
              {"resume", resume_command}};

@@ -40,6 +40,7 @@ struct TrainFlags {
   std::vector<std::string> assignments;
   bool resume = false;
   std::string run;
+  std::optional<std::uint64_t> until_epoch;
   bool quiet = false;
   bool json = false;
   double verify = 0;
@@ -102,6 +103,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
     // Who founds the job anew if this worker is lost has another store.
     if (options.supervised) launch::leave_note(of_the_job, note);
   };
+  options.until_epoch = flags.until_epoch;
   options.verify_rate = flags.verify;
   if (!flags.ignore_memory) options.usable_memory = usable_before();
   options.stop_requested = [&] {
@@ -146,6 +148,7 @@ void run_worker(const TrainFlags& flags, const trainer::ResolvedJob& resolved, c
 std::vector<std::string> arguments_elsewhere(const TrainFlags& flags) {
   std::vector<std::string> arguments{"--quiet"};
   if (flags.resume || !flags.run.empty()) arguments.emplace_back("--resume");
+  if (flags.until_epoch) arguments.insert(arguments.end(), {"--until-epoch", fmt::format("{}", *flags.until_epoch)});
   if (flags.verify > 0) arguments.insert(arguments.end(), {"--verify", fmt::format("{}", flags.verify)});
   if (flags.ignore_memory) arguments.emplace_back("--ignore-memory");
   return arguments;
@@ -232,6 +235,11 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
       ->allow_extra_args(false);
   command->add_flag("--resume", flags->resume, "Go on from the newest whole checkpoint of the job's newest run");
   command->add_option("--run", flags->run, "Like --resume, of the run in this folder");
+  command
+      ->add_option("--until-epoch", flags->until_epoch,
+                   "Pause after so many epochs of those the job has, with a checkpoint; --resume goes on to the same "
+                   "result")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1000000000}));
   command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
   command->add_flag("--json", flags->json, "One JSON object a line instead of text");
   command

@@ -251,6 +251,7 @@ class Training {
       if (last) return TrainingResult::End::kFinished;
       if (early_stop()) return TrainingResult::End::kEarly;
       if (known().stop) return interrupted();
+      if (pause_due()) return TrainingResult::End::kPaused;
       step();
     }
   }
@@ -263,7 +264,13 @@ class Training {
   }
 
   static bool stopped(TrainingResult::End end) {
-    return end == TrainingResult::End::kInterrupted || end == TrainingResult::End::kAbandoned;
+    return end == TrainingResult::End::kInterrupted || end == TrainingResult::End::kPaused ||
+           end == TrainingResult::End::kAbandoned;
+  }
+
+  bool pause_due() const {
+    const std::optional<std::uint64_t>& until = parts_.options.until_epoch;
+    return until && session_.cursor().position == 0 && session_.cursor().epoch >= *until;
   }
 
   // Whether workers that nobody watches have waited long enough for somebody to take over.
@@ -424,7 +431,7 @@ class Training {
   // Of the committed state, by the leader and those who keep copies.
   void write_checkpoint(std::optional<double> best_metric) {
     const std::uint64_t step = session_.cursor().step;
-    const bool ended = known().stop || early_stop() || step >= parts_.total_steps;
+    const bool ended = known().stop || early_stop() || pause_due() || step >= parts_.total_steps;
     leader_.write_checkpoint(best_metric, changes_->number_at(step), ended);
   }
 
@@ -458,7 +465,10 @@ class Training {
     result.weights_hash = session_.weights_hash();
     leader_.tell_bad_samples();
     if (stopped(result.end)) {
-      leader_.report().write({{"event", "interrupted"}, {"step", cursor.step}});
+      Json row{{"event", "interrupted"}, {"step", cursor.step}};
+      if (result.end == TrainingResult::End::kPaused)
+        row = {{"event", "paused"}, {"epoch", cursor.epoch}, {"step", cursor.step}, {"weights", result.weights_hash}};
+      leader_.report().write(row);
       return;
     }
     if (parts_.leads()) {

@@ -73,6 +73,10 @@ struct TrainingOptions {
   std::filesystem::path run;  // with resume: this run; empty: the newest of the job
   // Asked in each step and after each batch of an evaluation; true ends training with a checkpoint.
   std::function<bool()> stop_requested = [] { return false; };
+  // Ends training once so many epochs are finished and validated, with a checkpoint: a later run resumes it to the same
+  // bits, because the job (and so its schedule) says how long it trains in all. The same for every worker. Empty: to
+  // its end.
+  std::optional<std::uint64_t> until_epoch{};
   double verify_rate = 0;  // SessionOptions::verify_rate
   // What this host had left before the job took anything: a job that needs more is refused (preflight.h). Empty: it is
   // not looked at.
@@ -94,6 +98,7 @@ struct TrainingResult {
     kFinished,
     kEarly,
     kInterrupted,
+    kPaused,     // after TrainingOptions::until_epoch
     kAbandoned,  // interrupted because there was no coordinator for too long
   };
   End end = End::kFinished;
@@ -102,7 +107,7 @@ struct TrainingResult {
   bool saved = true;                 // every worker that trained knows whether the last one was written
   std::uint64_t steps = 0;
   std::uint64_t epochs = 0;
-  Evaluation test;  // not when interrupted
+  Evaluation test;  // not when interrupted or paused
   std::uint64_t best_step = 0;
   double best_loss = 0;  // on the validation set
   double best_score = 0;

@@ -10,6 +10,7 @@
 
 #include "muster/cli/bench/memory.h"
 #include "muster/cli/bench/ps.h"
+#include "muster/cli/bench/tune.h"
 #include "muster/cli/command.h"
 
 namespace muster::cli {
@@ -84,7 +85,8 @@ void add_bench(CLI::App& app) {
       "  muster bench files --source fashion-mnist\n"
       "  muster bench data --source table.csv --threads 1,2 --json\n"
       "  muster bench collectives --ranks 2 --sizes 64K,1M --json\n"
-      "  muster bench ps --servers 1 --workers 1 --mb 46 --json");
+      "  muster bench ps --servers 1 --workers 1 --mb 46 --json\n"
+      "  muster bench tune --trials 10000 --slots 2 --json");
 
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
@@ -322,6 +324,7 @@ void add_bench(CLI::App& app) {
   arena->callback([a] { bench_arena(*a); });
 
   add_ps(*bench);
+  add_tune_bench(*bench);
 }
 
 }  // namespace muster::cli

@@ -1,0 +1,24 @@
+// What both kinds of trials have in common: where they lie, and how figures are found in a row.
+#include "muster/cli/tune/trial_subject.h"
+
+#include <limits>
+
+#include "muster/tuning/study_log.h"
+
+namespace muster::cli {
+
+std::filesystem::path TrialSubject::folder(std::uint64_t number) const {
+  return study_ / "trials" / tuning::trial_name(number);
+}
+
+std::optional<std::vector<double>> objectives_in(const Json& row, const std::vector<tuning::Objective>& objectives) {
+  std::vector<double> values;
+  for (const tuning::Objective& objective : objectives) {
+    const auto found = row.find(objective.metric);
+    if (found == row.end() || !(found->is_number() || found->is_null())) return std::nullopt;
+    values.push_back(found->is_null() ? std::numeric_limits<double>::quiet_NaN() : found->get<double>());
+  }
+  return values;
+}
+
+}  // namespace muster::cli

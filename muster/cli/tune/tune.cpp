@@ -1,0 +1,214 @@
+// muster tune: a study file to the best model. Trials are copies of this process, so nothing computes here.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/cores.h"
+#include "muster/base/deadline.h"
+#include "muster/base/error.h"
+#include "muster/base/files.h"
+#include "muster/base/memory.h"
+#include "muster/base/temporary_folder.h"
+#include "muster/cli/signals.h"
+#include "muster/cli/tune.h"
+#include "muster/cli/tune/ask_tell.h"
+#include "muster/cli/tune/job_subject.h"
+#include "muster/cli/tune/process_trials.h"
+#include "muster/cli/tune/program_subject.h"
+#include "muster/cli/tune/show.h"
+#include "muster/cli/tune/slots.h"
+#include "muster/cli/tune/study_place.h"
+#include "muster/cli/tune/study_view.h"
+#include "muster/launch/environment.h"
+#include "muster/tuning/tuner.h"
+
+namespace muster::cli {
+namespace {
+
+// For trials to write their checkpoints after Ctrl-C; theirs is shorter.
+constexpr std::chrono::seconds kTrialsGrace{120};
+constexpr std::chrono::seconds kPreflight{600};
+
+struct TuneFlags {
+  std::string study;
+  bool resume = false;
+  std::optional<std::int64_t> parallel;
+  std::optional<std::uint64_t> trials;
+  bool quiet = false;
+  bool json = false;
+  bool reference = false;
+};
+
+constexpr const char* kStudyReferenceHead =
+    "# The study file\n\n"
+    "A study file is TOML; [tuning.md](tuning.md) tells what it is for. This page is printed by `muster tune "
+    "--reference` "
+    "from\n"
+    "the code that reads the file, and a test compares the two. `[search]` and `[schedule]` have the keys of the one "
+    "that "
+    "their\n"
+    "`name` says; `[space]` and `[[points]]` are in [tuning.md](tuning.md#the-space).\n\n";
+
+// What `muster check --memory` says of the job with its largest values, asked in a copy of this process, because
+// measuring computes. Nothing if it cannot be told.
+std::optional<std::uint64_t> memory_of(const std::filesystem::path& job, const std::vector<std::string>& settings,
+                                       const RunCommand& run) {
+  const TemporaryFolder folder("muster-tune-");
+  const std::string out = (folder.path() / "check.json").string();
+  std::vector<std::string> words{"check", job.string(), "--memory", "--json"};
+  for (const std::string& setting : settings)
+    words.insert(words.end(), {"--set", setting});
+  launch::Command command;
+  command.copy = [&] {
+    const int file = ::open(out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (file >= 0) ::dup2(file, STDOUT_FILENO);
+    if (nothing >= 0) ::dup2(nothing, STDERR_FILENO);
+    return run(words);
+  };
+  std::vector<launch::ChildProcess> children;
+  children.emplace_back(command);
+  if (launch::wait_for_all(children, Deadline::after(kPreflight))) return std::nullopt;
+  const Json row = parse_json(read_text(out, 1 << 20), out);
+  if (!row.contains("memory") || !row["memory"].contains("total")) return std::nullopt;
+  return row["memory"]["total"].get<std::uint64_t>();
+}
+
+// Who chooses by the test set has none left to tell how good the choice is.
+void warn_of_test_set(const tuning::StudyFile& file) {
+  const trainer::Job job = trainer::load_job(job_of(file), assignments_of(largest_values(file.space))).job;
+  if (job.data.validation > 0 || !job.data.validation_path.empty()) return;
+  fmt::print(stderr,
+             "muster: the job has no validation samples, so trials are compared on the test set; set data.validation = "
+             "0.1, for example\n");
+}
+
+TrialNeeds needs_of(const tuning::StudyFile& file, std::vector<std::string>& settings, const RunCommand& run) {
+  TrialNeeds needs;
+  if (file.job.empty()) {
+    needs.workers = file.trials.workers.value_or(1);
+    needs.threads = file.trials.threads;
+    return needs;
+  }
+  if (file.trials.workers) settings.push_back(fmt::format("parallel.workers={}", *file.trials.workers));
+  std::vector<std::string> largest = settings;
+  for (std::string& word : assignments_of(largest_values(file.space)))
+    largest.push_back(std::move(word));
+  const trainer::ResolvedJob resolved = trainer::load_job(job_of(file), largest);
+  needs.workers = resolved.job.parallel.workers.most;
+  needs.threads = resolved.job.threads;
+  needs.bytes = memory_of(job_of(file), largest, run);
+  return needs;
+}
+
+std::unique_ptr<TrialSubject> subject_of(const tuning::StudyFile& file, const tuning::StudyPlan& plan,
+                                         const std::filesystem::path& folder,
+                                         const std::vector<std::string>& settings) {
+  if (!file.job.empty())
+    return std::make_unique<JobSubject>(folder, job_of(file), file.name, plan.objectives, settings);
+  auto subject = std::make_unique<ProgramSubject>(folder, file.program, plan.objectives,
+                                                  static_cast<std::uint64_t>(file.trials.workers.value_or(1)),
+                                                  static_cast<std::uint64_t>(file.trials.threads), plan.max_resource);
+  const auto scheduler = plan.scheduler.make(plan.schedule_problem());
+  if (!subject->can_pause() && scheduler->next_decision(tuning::Trial{}) < plan.max_resource)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("the scheduler {} pauses trials, and the program is not told until when to train",
+                            plan.scheduler.name()),
+                file.path, "Give study.program an argument with {until}, or remove [schedule].");
+  return subject;
+}
+
+void refuse_nested(const launch::World& world) {
+  if (world.launcher.empty()) return;
+  throw Error(ErrorKind::kUnsupported, fmt::format("{} started muster tune", world.launcher), {},
+              "Start it once: it starts the processes of its trials by itself.");
+}
+
+void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
+  refuse_nested(launch::detect_world());
+  tuning::StudyFile file = tuning::read_study_file(flags.study);
+  if (flags.trials) file.budget.trials = static_cast<std::int64_t>(*flags.trials);
+  if (file.job.empty() && file.program.empty())
+    throw Error(ErrorKind::kInvalidInput, "the study names neither a job file nor a program", flags.study,
+                "For example: job = \"fashion.toml\" below [study]. muster tune ask and tell need none.");
+  const tuning::StudyPlan plan = plan_of(file);
+  const std::filesystem::path folder = folder_of(file);
+  const bool there = is_study(folder);
+  if (there && !flags.resume)
+    throw Error(ErrorKind::kInvalidInput, "this study has been begun already", folder.string(),
+                "--resume goes on with it, beside others that work on it too; or give study.name another value.");
+  if (!file.job.empty() && !flags.quiet) warn_of_test_set(file);
+  std::vector<std::string> settings;
+  const TrialNeeds needs = needs_of(file, settings, run);
+  const auto subject = subject_of(file, plan, folder, settings);
+  std::optional<std::int64_t> asked = flags.parallel;
+  if (!asked && file.trials.parallel && !file.trials.parallel->automatic) asked = file.trials.parallel->value;
+  const Slots slots =
+      decide_slots(needs, usable_cores(launch::granted_cores()).usable, usable_memory().usable_bytes, asked);
+  if (!there) make_study(folder, file);
+  tuning::StudyLog log(control::make_sqlite_store(store_of(folder)), plan);
+  ProcessTrials executor(*subject, log, run, file.keep == "all", folder);
+  StudyView view(style_for_output(flags.quiet, flags.json), log, slots.count, stdout, terminal_width);
+  SignalWatch signals(kTrialsGrace, [](const std::string& what) {
+    fmt::print(stderr, "muster: {}: trials write a checkpoint and end; once more ends at once\n", what);
+  });
+  if (!flags.quiet && !flags.json)
+    fmt::print("{}: {} at once ({}); {}\n", file.name, slots.count, slots.reason, folder.string());
+  tuning::TunerOptions options;
+  options.slots = slots.count;
+  options.stop_requested = [&] { return signals.stop_requested(); };
+  tuning::Tuner tuner(log, executor, view, options);
+  const tuning::TunerResult result = tuner.run();
+  view.finished(result, folder.string(), fmt::format("muster tune {} --resume", flags.study));
+  if (result.interrupted) outcome.exit_code = signals.exit_code();
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, const RunCommand& run, Outcome& outcome) {
+  CLI::App* command = app.add_subcommand("tune", "Search the values of a job's keys that train the best model.");
+  auto flags = std::make_shared<TuneFlags>();
+  command->add_option("study", flags->study, "The study file (TOML); its keys: docs/study-file.md");
+  command->add_flag("--resume", flags->resume, "Go on with the study, after a stop or beside other processes");
+  command->add_option("--parallel", flags->parallel, "Trials at once, over what the file says")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--trials", flags->trials, "budget.trials, over what the file says");
+  command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
+  command->add_flag("--json", flags->json, "One JSON object a line instead of text");
+  command->add_flag("--reference", flags->reference, "Print docs/study-file.md: every key of a study file");
+  command->require_subcommand(0, 1);
+  command->footer(
+      "A study is kept in studies/NAME: study.db (survives kill -9), trials/NUMBER (a run each) and best, the run of "
+      "the best.\n"
+      "Ctrl-C lets trials write a checkpoint and exits with 130; --resume goes on, and proposes what it would have.\n"
+      "Several processes may work on one study: start the others with --resume.\n"
+      "\nExamples:\n"
+      "  muster tune examples/study.toml\n"
+      "  muster tune study.toml --resume --trials 100       more trials of the same study\n"
+      "  muster tune show fashion                           table of all trials, best first\n"
+      "  muster tune show fashion --html report.html        plots in a page that needs no network\n"
+      "  muster tune ask study.toml                         a trial for a program of your own\n"
+      "  muster tune tell study.toml 0 0.31                 and what came of it\n"
+      "  muster evaluate studies/fashion/best");
+  add_tune_show(*command);
+  add_ask_tell(*command);
+  command->callback([command, flags, run, &outcome] {
+    if (!command->get_subcommands().empty()) return;
+    if (flags->reference) {
+      const std::string page = tuning::study_file_reference();
+      fmt::print("{}{}", kStudyReferenceHead, page.substr(0, page.size() - 1));
+      return;
+    }
+    if (flags->study.empty())
+      throw Error(ErrorKind::kInvalidInput, "no study file", {}, "muster tune examples/study.toml");
+    run_tune(*flags, run, outcome);
+  });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,199 @@
+// The log is optimistic: number n is written on the condition that there is no number n yet, in one transaction.
+#include "muster/tuning/study_log.h"
+
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+#include "muster/base/host_name.h"
+#include "muster/base/process.h"
+
+namespace muster::tuning {
+namespace {
+
+constexpr const char* kPlanKey = "plan";
+constexpr const char* kLogPrefix = "log/";
+constexpr const char* kMemberPrefix = "members/";
+constexpr const char* kSpentPrefix = "spent/";
+constexpr const char* kWhere = "the study's store";
+
+std::string log_key(std::uint64_t number) {
+  return fmt::format("{}{:08}", kLogPrefix, number);
+}
+
+std::string random_id() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+std::int64_t seconds_since_1970(const Clock& clock) {
+  return std::chrono::duration_cast<std::chrono::seconds>(clock.wall().time_since_epoch()).count();
+}
+
+Json member_json(std::uint64_t count) {
+  const ProcessId process = this_process();
+  return {{"host", host_name()},
+          {"space", process_space()},
+          {"pid", process.pid},
+          {"start_time", process.start_time},
+          {"count", count}};
+}
+
+}  // namespace
+
+std::string trial_name(std::uint64_t number) {
+  return fmt::format("{:04}", number);
+}
+
+StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyPlan& plan, const StudyLogOptions& options)
+    : store_(std::move(store)), options_(options) {
+  // Another process may begin the same study at this moment: one of them writes the plan, and both read it.
+  store_->compare_and_put(kPlanKey, 0, plan.json().dump());
+  open();
+  if (const std::optional<Error> obstacle = resume_obstacle(plan_, plan)) throw Error(*obstacle);
+  plan_.budget = plan.budget;
+  plan_.retries = plan.retries;
+}
+
+StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyLogOptions& options)
+    : store_(std::move(store)), options_(options) {
+  open();
+}
+
+void StudyLog::open() {
+  const std::optional<control::Entry> entry = store_->get(kPlanKey);
+  if (!entry) throw Error(ErrorKind::kNotFound, "there is no study in it", kWhere, "Begin one: muster tune STUDY.toml");
+  plan_ = StudyPlan::from_json(parse_json(entry->value, kWhere), kWhere);
+  reload();
+}
+
+void StudyLog::reload() {
+  history_ = History();
+  notes_.clear();
+  staged_.clear();
+  next_ = 0;
+  revision_ = store_->revision();
+  for (const control::Entry& entry : store_->list(kLogPrefix))
+    replay(entry);
+}
+
+void StudyLog::replay(const control::Entry& entry) {
+  if (entry.key != log_key(next_))
+    throw Error(ErrorKind::kDamaged, fmt::format("has {} where {} should be", entry.key, log_key(next_)), kWhere);
+  const Json events = parse_json(entry.value, kWhere);
+  if (!events.is_array()) throw Error(ErrorKind::kDamaged, fmt::format("{} is no array", entry.key), kWhere);
+  for (const Json& event : events)
+    apply(StudyEvent::from_json(event, kWhere), history_, notes_, kWhere);
+  ++next_;
+}
+
+bool StudyLog::catch_up() {
+  MUSTER_CHECK(staged_.empty(), "a study is read while something is staged");
+  const std::uint64_t now = store_->revision();
+  if (now == revision_) return false;
+  bool news = false;
+  while (const std::optional<control::Entry> entry = store_->get(log_key(next_))) {
+    replay(*entry);
+    news = true;
+  }
+  // What came after `now` is looked for the next time.
+  revision_ = now;
+  return news;
+}
+
+void StudyLog::stage(StudyEvent event) {
+  event.at = seconds_since_1970(*options_.clock);
+  apply(event, history_, notes_, "a decision of this process");
+  staged_.push_back(std::move(event));
+}
+
+bool StudyLog::commit() {
+  if (staged_.empty()) return true;
+  Json events = Json::array();
+  for (const StudyEvent& event : staged_)
+    events.push_back(event.json());
+  const std::string key = log_key(next_);
+  control::Transaction transaction;
+  transaction.conditions.push_back({key, 0});
+  transaction.writes.push_back({key, events.dump()});
+  std::optional<std::uint64_t> revision;
+  try {
+    revision = store_->commit(transaction);
+  } catch (...) {
+    // Whether it is on disk nobody knows: what is there counts.
+    reload();
+    throw;
+  }
+  if (!revision) {
+    reload();
+    return false;
+  }
+  staged_.clear();
+  ++next_;
+  // Members beat in between; then the next catch_up() looks once more than it had to.
+  if (*revision == revision_ + 1) revision_ = *revision;
+  return true;
+}
+
+const std::string& StudyLog::join() {
+  if (!member_.empty()) return member_;
+  member_ = random_id();
+  store_->put(kMemberPrefix + member_, member_json(0).dump());
+  return member_;
+}
+
+void StudyLog::leave() {
+  if (member_.empty()) return;
+  store_->remove(kMemberPrefix + member_);
+  member_.clear();
+}
+
+void StudyLog::beat(std::chrono::nanoseconds worked) {
+  MUSTER_CHECK(!member_.empty(), "a beat of somebody who is no member");
+  control::Transaction transaction;
+  const auto count = static_cast<std::uint64_t>(options_.clock->now().time_since_epoch().count());
+  transaction.writes.push_back({kMemberPrefix + member_, member_json(count).dump()});
+  transaction.writes.push_back(
+      {kSpentPrefix + member_, Json{{"seconds", std::chrono::duration<double>(worked).count()}}.dump()});
+  store_->commit(transaction);
+}
+
+std::vector<std::uint64_t> StudyLog::orphans() {
+  std::vector<std::uint64_t> lost;
+  std::map<std::string, bool> known;
+  for (const Trial& trial : history_.trials()) {
+    if (trial.state != State::kRunning) continue;
+    const std::string& owner = notes_[trial.number].owner;
+    if (owner == member_ || owner == kPerson) continue;
+    const auto [place, is_new] = known.try_emplace(owner, false);
+    if (is_new) place->second = is_lost(owner);
+    if (place->second) lost.push_back(trial.number);
+  }
+  return lost;
+}
+
+bool StudyLog::is_lost(const std::string& owner) {
+  const std::optional<control::Entry> entry = owner.empty() ? std::nullopt : store_->get(kMemberPrefix + owner);
+  if (!entry) return true;
+  const Json member = parse_json(entry->value, kWhere);
+  if (json_get<std::string>(member, "space", kWhere) == process_space()) {
+    const ProcessId process{static_cast<std::int32_t>(json_get<std::int64_t>(member, "pid", kWhere)),
+                            json_get<std::uint64_t>(member, "start_time", kWhere)};
+    return state_of(process) == ProcessState::kGone;
+  }
+  const auto [place, is_new] = seen_.try_emplace(owner, Seen{entry->revision, options_.clock->now()});
+  if (!is_new && place->second.revision != entry->revision) place->second = {entry->revision, options_.clock->now()};
+  return options_.clock->now() - place->second.at > options_.lease;
+}
+
+double StudyLog::worked_seconds() {
+  double sum = 0;
+  for (const control::Entry& entry : store_->list(kSpentPrefix))
+    sum += json_get<double>(parse_json(entry.value, kWhere), "seconds", kWhere);
+  return sum;
+}
+
+}  // namespace muster::tuning

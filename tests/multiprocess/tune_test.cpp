@@ -1,0 +1,220 @@
+// muster tune as users run it: trials are runs with the bits of muster train, through pauses and promotions; what fails
+// says why; a program of any kind can be searched; the study can be looked at.
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/training_program.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::rows;
+using testing::run_program;
+using testing::slurp;
+using testing::spill;
+
+class TuneTest : public ::testing::Test {
+ protected:
+  void write_job(const std::vector<std::string>& more = {}) {
+    spill(folder_ / "job.toml", testing::stateful_job("job", more));
+  }
+  void write_study(const std::string& space, const std::string& more = {}) {
+    spill(folder_ / "study.toml",
+          fmt::format("[study]\njob = \"job.toml\"\nobjective = \"loss\"\n{}\n[space]\n{}\n", more, space));
+  }
+  Finished muster(const std::vector<std::string>& arguments) { return run_program(folder_.path(), arguments); }
+  std::vector<Json> shown() {
+    const Finished result = muster({"tune", "show", "study", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<Json> all = rows(result.out);
+    EXPECT_FALSE(all.empty());
+    if (!all.empty()) all.erase(all.begin());
+    return all;
+  }
+  // The last row of a trial's metrics.
+  Json end_of(std::uint64_t trial) {
+    return rows(slurp(folder_ / fmt::format("studies/study/trials/{:04}/metrics.jsonl", trial))).back();
+  }
+
+  const testing::TemporaryFolder folder_;
+};
+
+// A cosine schedule, dropout and batch norm: whoever forgets where a run stood has other bits.
+TEST_F(TuneTest, APausedRunGoesOnToTheBitsOfOneThatWasNot) {
+  write_job({"job.epochs=3"});
+  const Json straight = rows(muster({"train", "job.toml", "--json"}).out).back();
+  ASSERT_EQ(straight.at("event"), "finished");
+  const Finished paused = muster({"train", "job.toml", "--json", "--until-epoch", "1", "--set", "job.runs=paused"});
+  EXPECT_EQ(paused.exit_code, 0) << paused.err;
+  EXPECT_EQ(rows(paused.out).back().at("event"), "paused");
+  EXPECT_EQ(rows(paused.out).back().at("step"), 8);
+  const Finished again = muster({"train", "job.toml", "--json", "--resume", "--until-epoch", "2", "--set",
+                                 "job.runs=paused", "--set", "parallel.workers=2"});
+  EXPECT_EQ(rows(again.out).back().at("event"), "paused") << again.err;
+  const Finished last = muster({"train", "job.toml", "--json", "--resume", "--set", "job.runs=paused"});
+  EXPECT_EQ(rows(last.out).back().at("weights"), straight.at("weights"));
+  EXPECT_EQ(rows(last.out).back().at("test_loss"), straight.at("test_loss"));
+}
+
+TEST_F(TuneTest, APromotedTrialHasTheBitsOfMusterTrainAndTheBestIsKept) {
+  write_job({"job.epochs=3"});
+  write_study("optimizer.lr = { log = [1e-3, 0.1] }\noptimizer.momentum = { uniform = [0.0, 0.9], step = 0.3 }",
+              "[budget]\ntrials = 4\n[schedule]\nname = \"asha\"\n[trials]\nparallel = 2\nworkers = 2");
+  const Finished tuned = muster({"tune", "study.toml", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
+  const Json over = rows(tuned.out).back();
+  EXPECT_EQ(over.at("event"), "over");
+  std::uint64_t finished = 0;
+  for (const Json& trial : shown()) {
+    if (trial.at("state") != "finished") continue;
+    ++finished;
+    const std::string metrics = slurp(
+        folder_ / fmt::format("studies/study/trials/{:04}/metrics.jsonl", trial.at("trial").get<std::uint64_t>()));
+    EXPECT_THAT(metrics, HasSubstr("\"paused\"")) << "it was not paused at the first rung";
+    std::vector<std::string> arguments{"train", "job.toml", "--json", "--set", "job.runs=straight"};
+    for (const auto& [key, value] : trial.at("values").items())
+      arguments.insert(arguments.end(), {"--set", fmt::format("{}={}", key, value.dump())});
+    const Json straight = rows(muster(arguments).out).back();
+    EXPECT_EQ(end_of(trial.at("trial").get<std::uint64_t>()).at("weights"), straight.at("weights"));
+  }
+  EXPECT_GE(finished, 1U);
+  // What is kept: the best trial as a run that can be used, with its card, and no checkpoints of the others.
+  const auto best = over.at("best").at("trial").get<std::uint64_t>();
+  EXPECT_EQ(std::filesystem::read_symlink(folder_ / "studies/study/best"), fmt::format("trials/{:04}", best));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "studies/study/best/card.json"));
+  EXPECT_EQ(muster({"evaluate", "studies/study/best"}).exit_code, 0);
+  for (const Json& trial : shown()) {
+    const auto number = trial.at("trial").get<std::uint64_t>();
+    const bool kept = std::filesystem::exists(folder_ / fmt::format("studies/study/trials/{:04}/checkpoints", number));
+    const bool wanted = number == best || trial.at("state") == "paused";
+    EXPECT_EQ(kept, wanted) << number << " " << trial.at("state");
+  }
+}
+
+TEST_F(TuneTest, ALossThatIsNoNumberFailsATrialAndNotTheStudy) {
+  write_job({"optimizer.schedule=\"constant\""});
+  write_study("optimizer.lr = { choice = [1e30, 0.01] }", "[budget]\ntrials = 2\n[search]\nname = \"grid\"");
+  const Finished tuned = muster({"tune", "study.toml", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const std::vector<Json> trials = shown();
+  ASSERT_EQ(trials.size(), 2U);
+  std::set<std::string> states;
+  for (const Json& trial : trials) {
+    states.insert(trial.at("state").get<std::string>());
+    const bool hopeless = trial.at("values").at("optimizer.lr").get<double>() > 1;
+    EXPECT_EQ(trial.at("state"), hopeless ? "failed" : "finished") << trial;
+    if (hopeless) EXPECT_THAT(trial.at("reason").get<std::string>(), HasSubstr("not")) << trial;
+  }
+  EXPECT_EQ(states.size(), 2U);
+}
+
+TEST_F(TuneTest, MistakesAreNamedWithFileAndLineBeforeAnythingIsWritten) {
+  write_job();
+  write_study("optimizer.lr = { log = [1e-3, 0.1] }\noptimizer.momentun = { uniform = [0.0, 0.9] }",
+              "[budget]\ntrials = 2");
+  Finished result = muster({"tune", "study.toml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("study.toml:8"));
+  EXPECT_THAT(result.err, HasSubstr("momentum"));
+  write_study("optimizer.momentum = { uniform = [0.0, 7.0] }", "[budget]\ntrials = 2");
+  result = muster({"tune", "study.toml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("study.toml:7"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "studies"));
+}
+
+TEST_F(TuneTest, AStudyIsBegunOnceAndGoesOnWhenAsked) {
+  write_job({"job.epochs=1"});
+  write_study("optimizer.lr = { log = [1e-3, 0.1] }", "[budget]\ntrials = 1");
+  EXPECT_EQ(muster({"tune", "study.toml", "-q"}).exit_code, 0);
+  const Finished twice = muster({"tune", "study.toml", "-q"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("--resume"));
+  EXPECT_EQ(muster({"tune", "study.toml", "-q", "--resume", "--trials", "3"}).exit_code, 0);
+  EXPECT_EQ(shown().size(), 3U);
+  write_job({"job.epochs=1", "job.seed=9"});
+  const Finished other = muster({"tune", "study.toml", "-q", "--resume"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("job file"));
+}
+
+TEST_F(TuneTest, AProgramOfAnyKindIsSearchedByWhatItPrints) {
+  spill(folder_ / "program.sh",
+        "#!/bin/sh\necho hello\n[ \"$1\" = 3 ] && { echo broken >&2; exit 1; }\n"
+        "echo \"{\\\"epoch\\\": 1, \\\"cost\\\": $1$2}\"\n");
+  std::filesystem::permissions(folder_ / "program.sh", std::filesystem::perms::owner_all);
+  spill(folder_ / "study.toml",
+        "[study]\nprogram = [\"./program.sh\", \"{n}\", \"{m}\"]\nobjective = \"cost\"\ngoal = \"minimise\"\nretries = "
+        "1\n"
+        "[search]\nname = \"grid\"\n[space]\nn = { integer = [1, 3] }\nm = { choice = [4, 5] }\n");
+  const Finished tuned = muster({"tune", "study.toml", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
+  EXPECT_EQ(rows(tuned.out).back().at("best").at("cost"), 14);
+  for (const Json& trial : shown()) {
+    const int n = trial.at("values").at("n").get<int>();
+    const int m = trial.at("values").at("m").get<int>();
+    if (n == 3) {
+      EXPECT_EQ(trial.at("state"), "failed");
+      EXPECT_THAT(trial.at("reason").get<std::string>(), HasSubstr("died 2 times"));
+    } else {
+      EXPECT_EQ(trial.at("cost"), 10 * n + m);
+    }
+  }
+}
+
+TEST_F(TuneTest, AShellAsksAndTells) {
+  spill(folder_ / "study.toml",
+        "[study]\nobjective = \"cost\"\ngoal = \"minimise\"\n[budget]\ntrials = 2\n[space]\nx = { uniform = [0.0, 1.0] "
+        "}\n");
+  const Json first = rows(muster({"tune", "ask", "study.toml"}).out).back();
+  const Json second = rows(muster({"tune", "ask", "study.toml"}).out).back();
+  EXPECT_EQ(first.at("trial"), 0);
+  EXPECT_EQ(second.at("trial"), 1);
+  EXPECT_TRUE(rows(muster({"tune", "ask", "study"}).out).back().at("over").get<bool>());
+  EXPECT_EQ(muster({"tune", "tell", "study.toml", "1", "0.5"}).exit_code, 0);
+  EXPECT_EQ(muster({"tune", "tell", "study", "0", "--failed", "no luck"}).exit_code, 0);
+  const Finished twice = muster({"tune", "tell", "study", "1", "0.25"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("finished"));
+  const std::vector<Json> trials = shown();
+  EXPECT_EQ(trials.at(0).at("reason"), "no luck");
+  EXPECT_EQ(trials.at(1).at("cost"), 0.5);
+}
+
+TEST_F(TuneTest, AStudyCanBeLookedAt) {
+  spill(folder_ / "study.toml",
+        "[study]\nobjective = \"cost\"\ngoal = \"minimise\"\n[budget]\ntrials = 6\n[space]\n"
+        "x = { uniform = [0.0, 1.0] }\nkind = { choice = [\"<a>\", \"b\"] }\n");
+  for (int i = 0; i < 6; ++i) {
+    const Json trial = rows(muster({"tune", "ask", "study.toml"}).out).back();
+    const double x = trial.at("values").at("x").get<double>();
+    ASSERT_EQ(muster({"tune", "tell", "study", std::to_string(i), fmt::format("{}", x * x)}).exit_code, 0);
+  }
+  EXPECT_THAT(muster({"tune", "show", "study"}).out, HasSubstr("6 trials"));
+  const std::string csv = muster({"tune", "show", "study", "--csv"}).out;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 7);
+  ASSERT_EQ(muster({"tune", "show", "study", "--html", "report.html", "--svg", "plots"}).exit_code, 0);
+  const std::string page = slurp(folder_ / "report.html");
+  EXPECT_THAT(page, HasSubstr("<svg"));
+  EXPECT_THAT(page, HasSubstr("&lt;a&gt;"));
+  // Nothing is fetched: the one address is the name of SVG itself.
+  std::string rest = page;
+  for (std::size_t at = rest.find("http://www.w3.org/2000/svg"); at != std::string::npos;
+       at = rest.find("http://www.w3.org/2000/svg"))
+    rest.erase(at, 26);
+  EXPECT_EQ(rest.find("http"), std::string::npos);
+  EXPECT_EQ(rest.find("<script"), std::string::npos);
+  for (const char* name : {"history", "parallel", "slices", "importance"})
+    EXPECT_THAT(slurp(folder_ / fmt::format("plots/{}.svg", name)), ::testing::StartsWith("<svg")) << name;
+}
+
+}  // namespace
+}  // namespace muster

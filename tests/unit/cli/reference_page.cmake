@@ -1,0 +1,10 @@
+# Fails when a reference page (PAGE) is not what `muster COMMAND --reference` prints.
+execute_process(COMMAND ${MUSTER} ${COMMAND} --reference OUTPUT_VARIABLE printed RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "muster ${COMMAND} --reference failed: ${status}")
+endif()
+file(READ ${PAGE} page)
+if(NOT page STREQUAL printed)
+  cmake_path(GET PAGE FILENAME name)
+  message(FATAL_ERROR "docs/${name} is stale. Run: ./musterw ${COMMAND} --reference > docs/${name}")
+endif()

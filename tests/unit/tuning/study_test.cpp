@@ -1,0 +1,168 @@
+// The face for programs: ask and tell, again after a crash, beside other processes, and with a scheduler.
+#include "muster/tuning/study.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "support/errors.h"
+#include "support/sandbox.h"
+
+namespace muster::tuning {
+namespace {
+
+using testing::expect_error;
+
+StudyPlan two_dimensions(std::uint64_t trials, const std::string& searcher = "random") {
+  StudyPlan plan;
+  plan.name = "plane";
+  plan.space = Space({Parameter::uniform("x", -5, 5), Parameter::integer("n", 1, 9),
+                      Parameter::choice("kind", {std::string("a"), std::string("b")}),
+                      Parameter::uniform("only_b", 0, 1).only_when("kind", {std::string("b")})});
+  plan.searcher = searcher_named(searcher);
+  plan.budget.trials = trials;
+  return plan;
+}
+
+double value_of(const Suggestion& trial) {
+  return std::pow(trial.real("x") - 1, 2) + static_cast<double>(trial.integer("n"));
+}
+
+class StudyTest : public ::testing::Test {
+ protected:
+  std::filesystem::path file() const { return folder_ / "plane.study"; }
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(StudyTest, ALoopEndsWithItsBudgetAndKnowsTheBest) {
+  Study study(file(), two_dimensions(25));
+  double least = std::numeric_limits<double>::infinity();
+  std::uint64_t trials = 0;
+  while (const auto trial = study.ask()) {
+    EXPECT_EQ(trial->number, trials++);
+    EXPECT_EQ(trial->has("only_b"), trial->text("kind") == "b");
+    least = std::min(least, value_of(*trial));
+    study.tell(*trial, value_of(*trial));
+  }
+  EXPECT_EQ(trials, 25U);
+  ASSERT_TRUE(study.best());
+  EXPECT_DOUBLE_EQ(study.best()->result.front(), least);
+}
+
+TEST_F(StudyTest, ValuesAreAskedForByNameAndType) {
+  Study study(file(), two_dimensions(1));
+  const auto trial = study.ask();
+  EXPECT_EQ(trial->real("n"), static_cast<double>(trial->integer("n")));
+  expect_error(ErrorKind::kNotFound, "nothing", [&] { trial->real("nothing"); });
+  expect_error(ErrorKind::kMismatch, "\"x\"", [&] { trial->integer("x"); });
+}
+
+// The same proposals, whether the process was killed after each trial or not.
+TEST_F(StudyTest, AProcessThatIsKilledBetweenAskAndTellLosesNothing) {
+  std::vector<Assignment> straight;
+  {
+    Study study(folder_ / "straight.study", two_dimensions(12, "tpe"));
+    while (const auto trial = study.ask()) {
+      straight.push_back(trial->values);
+      study.tell(*trial, value_of(*trial));
+    }
+  }
+  for (int turn = 0; turn < 13; ++turn) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Study study(file(), two_dimensions(12, "tpe"));
+      // The one that is asked for twice was never told, so it is the same.
+      auto trial = study.ask();
+      if (trial) study.tell(*trial, value_of(*trial));
+      trial = study.ask();
+      ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+  }
+  Study study(file(), two_dimensions(12, "tpe"));
+  EXPECT_FALSE(study.ask());
+  std::vector<Assignment> killed;
+  for (const Trial& trial : study.trials()) {
+    EXPECT_EQ(trial.state, State::kFinished);
+    killed.push_back(trial.values);
+  }
+  EXPECT_EQ(killed, straight);
+}
+
+TEST_F(StudyTest, SeveralProcessesShareOneStudyWithoutGivingATrialTwice) {
+  constexpr int kProcesses = 4;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Study study(file(), two_dimensions(40));
+      while (const auto trial = study.ask())
+        study.tell(*trial, static_cast<double>(trial->number));
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  Study study(file());
+  const std::vector<Trial> trials = study.trials();
+  ASSERT_EQ(trials.size(), 40U);
+  for (const Trial& trial : trials)
+    EXPECT_EQ(trial.result, std::vector<double>{static_cast<double>(trial.number)});
+}
+
+TEST_F(StudyTest, ATrialIsToldOnceAndByWhoHasIt) {
+  Study study(file(), two_dimensions(3));
+  const auto trial = study.ask();
+  study.tell(*trial, 1.0);
+  expect_error(ErrorKind::kMismatch, "does not run", [&] { study.tell(*trial, 2.0); });
+  const auto mine = study.ask();
+  Study other(file());
+  expect_error(ErrorKind::kMismatch, "another process", [&] { other.tell(*mine, 2.0); });
+  study.release(*mine);
+  const auto again = other.ask();
+  EXPECT_EQ(again->number, mine->number);
+  EXPECT_EQ(again->values, mine->values);
+  expect_error(ErrorKind::kMismatch, "another process", [&] { study.tell(*mine, 2.0); });
+}
+
+TEST_F(StudyTest, AValueThatIsNoNumberIsAFailedTrial) {
+  Study study(file(), two_dimensions(2));
+  const auto trial = study.ask();
+  study.tell(*trial, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(study.trials().at(0).state, State::kFailed);
+  EXPECT_THAT(study.trials().at(0).reason, ::testing::HasSubstr("not a number"));
+  const auto second = study.ask();
+  study.tell_failed(*second, "out of luck");
+  EXPECT_EQ(study.trials().at(1).reason, "out of luck");
+  EXPECT_FALSE(study.best());
+}
+
+TEST_F(StudyTest, AGridEndsTheStudyWhenItIsUsedUp) {
+  StudyPlan plan;
+  plan.space = Space({Parameter::integer("n", 1, 3), Parameter::choice("flag", {true, false})});
+  plan.searcher = searcher_named("grid");
+  Study study(file(), plan);
+  std::set<std::string> seen;
+  while (const auto trial = study.ask()) {
+    seen.insert(trial->values.text());
+    study.tell(*trial, 0.0);
+  }
+  EXPECT_EQ(seen.size(), 6U);
+}
+
+}  // namespace
+}  // namespace muster::tuning
