@@ -163,7 +163,7 @@ HostData::HostData(HostReporter& reporter, HostDataOptions options) : parts_(std
   parts.keeper.emplace(*parts.depot, std::move(keeper));
 }
 
-control::JobSecrets leave_data_secrets(control::ClusterCalls& calls, std::uint64_t host, WallTime now) {
+control::JobSecrets leave_data_secrets(control::ClusterCalls& calls, std::uint64_t host, control::WallTime now) {
   control::JobSecrets secrets = control::make_job_secrets("data", true, now);
   calls.store_set(host, control::kDataSecretsKey, secrets.to_text());
   return secrets;

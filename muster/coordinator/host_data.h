@@ -43,7 +43,7 @@ class HostData {
 
 // How the hosts of a job encrypt what they give each other: the first one makes it and leaves it in the store of all
 // hosts, the others find it there. Throw as ClusterCalls; find also kTimeout.
-control::JobSecrets leave_data_secrets(control::ClusterCalls& calls, std::uint64_t host, WallTime now);
+control::JobSecrets leave_data_secrets(control::ClusterCalls& calls, std::uint64_t host, control::WallTime now);
 control::JobSecrets find_data_secrets(control::ClusterCalls& calls, std::uint64_t host);
 
 // "10.0.0.1" of "eth0". Throws kInvalidInput when the machine has no such interface with an address.

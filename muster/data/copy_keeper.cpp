@@ -39,6 +39,7 @@ CopyKeeper::~CopyKeeper() {
     ends_ = true;
     changed_.notify_all();
   }
+  depot_.end();  // it may wait for a host that never comes
   thread_.join();
 }
 

@@ -50,7 +50,7 @@ class CopyKeeper {
   CopyKeeper(Depot& depot, CopyKeeperOptions options);
   CopyKeeper(const CopyKeeper&) = delete;
   CopyKeeper& operator=(const CopyKeeper&) = delete;
-  // Waits for the read that is under way.
+  // Ends the depot (Depot::end), and waits for the read that is under way.
   ~CopyKeeper();
 
  private:

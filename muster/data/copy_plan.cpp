@@ -61,8 +61,12 @@ Portions::Portions(std::span<const std::uint64_t> pieces) : begins_{0} {
     begins_.push_back(begins_.back() + (shard + each_ - 1) / each_);
 }
 
+bool Portions::has(const PieceId& piece) const {
+  return piece.shard < pieces_.size() && piece.piece > 0 && piece.piece <= pieces_[piece.shard];
+}
+
 std::uint64_t Portions::of(const PieceId& piece) const {
-  MUSTER_CHECK(piece.shard < pieces_.size() && piece.piece > 0 && piece.piece <= pieces_[piece.shard], "a piece");
+  MUSTER_CHECK(has(piece), "a piece");
   return begins_[piece.shard] + (piece.piece - 1) / each_;
 }
 

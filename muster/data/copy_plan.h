@@ -24,7 +24,9 @@ class Portions {
   explicit Portions(std::span<const std::uint64_t> pieces);
 
   std::uint64_t count() const { return begins_.back(); }
-  // REQUIRES: piece > 0, a piece of one of the shards.
+  // Whether there is such a piece, other than piece 0.
+  bool has(const PieceId& piece) const;
+  // REQUIRES: has(piece).
   std::uint64_t of(const PieceId& piece) const;
   // REQUIRES: portion < count().
   PieceRun pieces(std::uint64_t portion) const;

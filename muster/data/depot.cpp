@@ -54,11 +54,7 @@ Depot::Depot(DepotOptions options, const Clock& clock) : options_(std::move(opti
 }
 
 Depot::~Depot() {
-  {
-    const MutexLock lock(mutex_);
-    ends_ = true;
-    changed_.notify_all();
-  }
+  end();
   for (std::thread& thread : threads_)
     thread.join();
 }
@@ -206,7 +202,7 @@ DepotView Depot::open(const Deadline& deadline) {
       for (const ShardPieces& shard : made->pieces)
         pieces.push_back(shard.pieces());
       made->portions.emplace(pieces);
-      remember_catalog(view.cache, {options_.kept_as, view.catalog, made->fronts});
+      remember(*made);
     }
   } catch (const Error& error) {
     failure = error;
@@ -250,7 +246,8 @@ std::vector<std::byte> Depot::fetch(const PieceId& piece, const Deadline& deadli
     if (std::optional<std::vector<std::byte>> kept = data->cache->get(piece, bytes)) return *std::move(kept);
     const MutexLock lock(mutex_);
     if (under_way_.insert(piece).second) break;
-    if (deadline.passed() || ends_)
+    if (ends_) throw Error(ErrorKind::kInterrupted, "this host ends");
+    if (deadline.passed())
       throw Error(ErrorKind::kTimeout,
                   fmt::format("{} was not fetched in time", data->view.catalog.shards[piece.shard].name));
     changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(kSourcePause, deadline.remaining()));

@@ -82,6 +82,8 @@ class Depot final : public PieceDoor {
   // Whether all pieces of it are on the disk.
   bool has(std::uint64_t portion) const;
   std::uint64_t kept_bytes() const;
+  // Whoever waits for a piece is told that this host ends; what is here is still given.
+  void end();
   // Nobody reads ahead at this moment.
   bool idle() const;
   // For other hosts: what this one has on its disk, and nothing is fetched for it. Throw kNotFound (not here), and as
@@ -107,6 +109,7 @@ class Depot final : public PieceDoor {
   std::shared_ptr<Opened> open_kept(const KeptCatalog& kept) const;
   std::shared_ptr<Opened> open_somewhere(const Deadline& deadline);
   void add_front(Opened& opened, std::vector<std::byte> front) const;
+  void remember(const Opened& opened) const;
   // Calls `read` with one source after the other until one does not throw. Throws kIo when the deadline has passed,
   // with what the last ones said.
   template <typename Read>

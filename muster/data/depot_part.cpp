@@ -50,8 +50,19 @@ std::shared_ptr<const LanePortions> Depot::lane_portions() const {
 void Depot::keep(const std::vector<bool>& portions) {
   const std::shared_ptr<const Opened> data = require_opened();
   data->cache->keep([of = *data->portions, portions](const PieceId& piece) {
-    return piece.piece == 0 || portions[of.of(piece)];
+    return of.has(piece) && portions[of.of(piece)];  // what else lies there is not of this data
   });
+}
+
+// A disk that does not take it costs the next start, not this one.
+void Depot::remember(const Opened& opened) const {
+  try {
+    remember_catalog(opened.view.cache, {options_.kept_as, opened.view.catalog, opened.fronts});
+  } catch (const Error& error) {
+    options_.tell(fmt::format("data: what the data is cannot be kept here, and has to be asked of others the next "
+                              "time: {}",
+                              error.message()));
+  }
 }
 
 void Depot::prefer(SourceOrder order) {
@@ -69,6 +80,12 @@ bool Depot::has(std::uint64_t portion) const {
 
 std::uint64_t Depot::kept_bytes() const {
   return require_opened()->cache->kept_bytes();
+}
+
+void Depot::end() {
+  const MutexLock lock(mutex_);
+  ends_ = true;
+  changed_.notify_all();
 }
 
 bool Depot::idle() const {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "muster/base/error.h"
 #include "muster/data/depot_shards.h"
@@ -24,7 +25,6 @@ namespace muster::data {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 
 // Whatever is behind it, until it is lost.
 class Line final : public ShardCalls {
@@ -133,10 +133,6 @@ class CopyKeeperTest : public ::testing::Test {
       if (!host.whole) plans.insert(host.held);
     return plans.size() == 1 && !plans.begin()->empty();
   }
-  bool holds_plan_of(std::size_t hosts) {
-    const MutexLock lock(mutex_);
-    return view_.size() == hosts;
-  }
   std::string told() {
     const MutexLock lock(mutex_);
     return told_;
@@ -167,7 +163,7 @@ class CopyKeeperTest : public ::testing::Test {
 TEST_F(CopyKeeperTest, WhenAllHaveTheirPartTheOneThatHadEverythingMayBeLost) {
   for (const std::uint64_t number : {2, 3, 4})
     start(number);
-  ASSERT_TRUE(eventually([&] { return settled(); })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled(); })) << told();
   // Of four hosts with two copies each keeps about half.
   const std::uint64_t all = PackedDataset(folder_ / "here", "train").bytes();
   EXPECT_LT(hosts_.at(3)->depot->kept_bytes(), all * 3);
@@ -175,7 +171,7 @@ TEST_F(CopyKeeperTest, WhenAllHaveTheirPartTheOneThatHadEverythingMayBeLost) {
   lose(1);
   expect_all_samples(*hosts_.at(3)->depot);
   // The others have made up for it: one more may be lost.
-  ASSERT_TRUE(eventually([&] { return settled() && told().find("on 3 hosts") != std::string::npos; })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled() && told().find("on 3 hosts") != std::string::npos; })) << told();
   lose(2);
   expect_all_samples(*hosts_.at(4)->depot);
 }
@@ -183,10 +179,9 @@ TEST_F(CopyKeeperTest, WhenAllHaveTheirPartTheOneThatHadEverythingMayBeLost) {
 TEST_F(CopyKeeperTest, WithOneCopyALossLosesData) {
   for (const std::uint64_t number : {2, 3})
     start(number, 1);
-  ASSERT_TRUE(eventually([&] { return settled(); })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled(); })) << told();
   lose(1);
   // What only the lost one was to keep is nowhere: the plan was of three.
-  const DepotView view = hosts_.at(2)->depot->open(Deadline::after(60s));
   EXPECT_THROW(
       {
         for (std::uint64_t portion = 0; portion < hosts_.at(2)->depot->portions().count(); ++portion) {
@@ -200,7 +195,7 @@ TEST_F(CopyKeeperTest, WithOneCopyALossLosesData) {
 TEST_F(CopyKeeperTest, HostsThatHaveKeptPartsNeedNobodyElseTheNextTime) {
   for (const std::uint64_t number : {2, 3})
     start(number);
-  ASSERT_TRUE(eventually([&] { return settled(); })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled(); })) << told();
   for (const std::uint64_t number : {1, 2, 3})
     lose(number);
   kept_alive_.clear();
@@ -212,7 +207,7 @@ TEST_F(CopyKeeperTest, HostsThatHaveKeptPartsNeedNobodyElseTheNextTime) {
 
 TEST_F(CopyKeeperTest, APieceThatTheDiskHasSpoiledIsFetchedAgainWhenTheHostComesBack) {
   start(2);
-  ASSERT_TRUE(eventually([&] { return settled(); })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled(); })) << told();
   lose(2);
   kept_alive_.clear();
   int spoiled = 0;
@@ -223,14 +218,14 @@ TEST_F(CopyKeeperTest, APieceThatTheDiskHasSpoiledIsFetchedAgainWhenTheHostComes
   }
   ASSERT_GT(spoiled, 0);
   start(2);
-  ASSERT_TRUE(eventually([&] { return settled(); })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled(); })) << told();
   lose(1);
   expect_all_samples(*hosts_.at(2)->depot);
 }
 
 TEST_F(CopyKeeperTest, WhatAPlanBeforeHasGivenItStaysUntilAllHaveTheirPart) {
   Host& second = start(2, 1);
-  ASSERT_TRUE(eventually([&] { return settled(); })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled(); })) << told();
   const std::uint64_t before = second.depot->kept_bytes();
   // A third that is told of and never gets its part: nothing may go.
   {
@@ -239,7 +234,7 @@ TEST_F(CopyKeeperTest, WhatAPlanBeforeHasGivenItStaysUntilAllHaveTheirPart) {
     lines_[3]->lost = true;
   }
   add_host(3, false);
-  ASSERT_TRUE(eventually([&] { return told().find("on 3 hosts") != std::string::npos; })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return told().find("on 3 hosts") != std::string::npos; })) << told();
   EXPECT_GE(second.depot->kept_bytes(), before);
 }
 
