@@ -117,7 +117,8 @@ void add_agent(CLI::App& app, Outcome& outcome) {
       ->capture_default_str();
   command->footer(
       "One agent a host. It is told the job, starts this host's workers and replaces those that are lost. Data and\n"
-      "models that the job names have to be where the job says, on every host; with data.access = \"fetch\" or \"copy\"\n"
+      "models that the job names have to be where the job says, on every host; with data.access = \"fetch\" or "
+      "\"copy\"\n"
       "packed shards may be on some of them only.\n"
       "muster status, scale, stop, set and logs work here as on the first host; set not for programs of muster run.\n"
       "The program of muster run has to be there, too; it is started in the folder that the agent is started in.\n"

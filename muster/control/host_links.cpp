@@ -26,8 +26,7 @@ std::string words_for_linked(const LinkedHost& host) {
 }  // namespace
 
 bool hear_each_other(const LinkedHost& a, const LinkedHost& b) {
-  return !a.links.looks || !b.links.looks ||
-         (contains(a.links.heard, b.number) && contains(b.links.heard, a.number));
+  return !a.links.looks || !b.links.looks || (contains(a.links.heard, b.number) && contains(b.links.heard, a.number));
 }
 
 std::vector<UnheardHost> give_up_unheard(std::span<const LinkedHost> hosts) {
@@ -53,10 +52,11 @@ std::vector<UnheardHost> give_up_unheard(std::span<const LinkedHost> hosts) {
       if (cut(*worst, *other)) others.push_back(words_for_linked(*other));
       tie = tie || cuts_of(other) == cuts_of(worst);
     }
-    gone.push_back({worst->number, fmt::format("and {} do not hear each other, though the coordinator hears both, and it "
-                                               "hears the fewest ({} of {} others){}",
-                                               join_words(others), left.size() - 1 - others.size(), left.size() - 1,
-                                               tie ? "; of those with as few it came last" : "")});
+    gone.push_back(
+        {worst->number, fmt::format("and {} do not hear each other, though the coordinator hears both, and it "
+                                    "hears the fewest ({} of {} others){}",
+                                    join_words(others), left.size() - 1 - others.size(), left.size() - 1,
+                                    tie ? "; of those with as few it came last" : "")});
     std::erase(left, worst);
   }
 }

@@ -233,8 +233,7 @@ HostsDecision decide_hosts(const HostsView& view) {
     if (decision.missing > 0)
       decision.reason = fmt::format("waiting for hosts: {} of {}", here, view.least);
     else if (not_yet.empty())
-      decision.reason =
-          fmt::format("waiting for workers to start: {} of {} hosts are ready", able.size(), view.least);
+      decision.reason = fmt::format("waiting for workers to start: {} of {} hosts are ready", able.size(), view.least);
     else
       decision.reason = fmt::format("waiting for the network between hosts: {}", not_yet);
     return decision;

@@ -1,5 +1,5 @@
-// What processes of a job on different hosts have in common, made by its coordinator: a token, and, where hosts know each
-// other by certificates or tokens, certificates of an authority that is this job's own, one for both ends.
+// What processes of a job on different hosts have in common, made by its coordinator: a token, and, where hosts know
+// each other by certificates or tokens, certificates of an authority that is this job's own, one for both ends.
 //
 // Agents get it over the connection by which they have joined, and nobody else does. So whoever has been let into the
 // job can serve others of it, which a certificate of the role agent alone is not good for. Values; from any thread.

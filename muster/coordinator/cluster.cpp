@@ -132,8 +132,8 @@ void Cluster::tell_peers() {
 void Cluster::tell_data_hosts() {
   std::vector<control::DataHost> now;
   for (const Host& host : hosts_)
-    if (!host.data.empty() && !host.view.done) now.push_back(
-        {host.view.number, host.view.name, host.data, host.data_whole, host.data_held});
+    if (!host.data.empty() && !host.view.done)
+      now.push_back({host.view.number, host.view.name, host.data, host.data_whole, host.data_held});
   if (now == orders_.data) return;
   orders_.data = std::move(now);
   change_orders();
@@ -180,9 +180,10 @@ Cluster::Words Cluster::look() {
   if (decision.held_up != held_up_.why) held_up_ = {decision.held_up, view.now, false};
   if (!held_up_.why.empty() && !held_up_.told && view.now - held_up_.since > options_.patience) {
     held_up_.told = true;
-    words.told.push_back(fmt::format("{} before both train: see that UDP goes through between their addresses on the "
-                                     "interface between hosts",
-                                     held_up_.why));
+    words.told.push_back(
+        fmt::format("{} before both train: see that UDP goes through between their addresses on the "
+                    "interface between hosts",
+                    held_up_.why));
   }
   if (!decision.over.empty() && !orders_.over) {
     finishing_ = true;

@@ -161,7 +161,7 @@ class Cluster final : public control::ClusterCalls {
   Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
   std::string waiting_ MUSTER_GUARDED_BY(mutex_);  // what was told last
   HeldUp held_up_ MUSTER_GUARDED_BY(mutex_);
-  Words unsaid_ MUSTER_GUARDED_BY(mutex_);         // what is to be told with the next look
+  Words unsaid_ MUSTER_GUARDED_BY(mutex_);  // what is to be told with the next look
   bool look_now_ MUSTER_GUARDED_BY(mutex_) = false;
   bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
   // after what it uses

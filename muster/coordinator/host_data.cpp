@@ -129,8 +129,8 @@ HostData::HostData(HostReporter& reporter, HostDataOptions options) : parts_(std
   if (options.secrets) {
     parts.trust.certs = reporter.folder() / "data";
     std::filesystem::remove_all(parts.trust.certs);
-    control::write_certificate_files(parts.trust.certs, {options.secrets->authority, options.secrets->certificate,
-                                                         options.secrets->key});
+    control::write_certificate_files(parts.trust.certs,
+                                     {options.secrets->authority, options.secrets->certificate, options.secrets->key});
   }
   const bool whole = data::PackedDataset::exists(options.data.folder, "train");
   const bool keeps = options.data.copies > 0;
@@ -172,8 +172,7 @@ control::JobSecrets leave_data_secrets(control::ClusterCalls& calls, std::uint64
 control::JobSecrets find_data_secrets(control::ClusterCalls& calls, std::uint64_t host) {
   const Deadline deadline = Deadline::after(kSecretsTime);
   while (!deadline.passed())
-    if (const std::optional<std::string> text =
-            calls.store_get(host, control::kDataSecretsKey, control::kLongestWait))
+    if (const std::optional<std::string> text = calls.store_get(host, control::kDataSecretsKey, control::kLongestWait))
       return control::JobSecrets::from_text(*text);
   throw Error(ErrorKind::kTimeout, "the coordinator does not say how data is encrypted between hosts");
 }

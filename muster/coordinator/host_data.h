@@ -1,11 +1,11 @@
 // HostData: a host's part in a job whose hosts need not all have its data (data.access = "fetch" and "copy").
 //
 // A host that has the packed shards at the place that the job names gives them to the others, at an address that it
-// tells the coordinator; one that has not gets them from those that have (data/depot.h). With "copy" such a one also keeps
-// a part (data/copy_keeper.h), and gives that. Its workers reach either by a door (control/depot_door.h). Data goes over
-// the network interface to the other hosts, or over loopback where none was named. Where hosts know each other by
-// certificates or tokens calls are encrypted, by certificates of the job's own (control/job_secrets.h).
-// Thread safety: one thread.
+// tells the coordinator; one that has not gets them from those that have (data/depot.h). With "copy" such a one also
+// keeps a part (data/copy_keeper.h), and gives that. Its workers reach either by a door (control/depot_door.h). Data
+// goes over the network interface to the other hosts, or over loopback where none was named. Where hosts know each
+// other by certificates or tokens calls are encrypted, by certificates of the job's own (control/job_secrets.h). Thread
+// safety: one thread.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace muster::coordinator {
 
 struct HostDataOptions {
   JobData data{};
-  std::string interface {};                       // to the other hosts; empty: loopback
+  std::string interface {};                      // to the other hosts; empty: loopback
   std::optional<control::JobSecrets> secrets{};  // of both ends; nothing: calls are not encrypted
   std::function<void(const std::string&)> tell = [](const std::string&) {};
   std::function<void(const std::string&)> note = [](const std::string&) {};  // the audit; from any thread

@@ -65,8 +65,7 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, T
   reporter_->join();
   reporter_->set_job(job.orphan, job.hosts->interface);
   // Without one all hosts are on this machine, or meet by a way that is not known here.
-  if (!job.hosts->interface.empty())
-    reporter_->call_others(address_for_others(job.hosts->interface), hosts_.patience);
+  if (!job.hosts->interface.empty()) reporter_->call_others(address_for_others(job.hosts->interface), hosts_.patience);
   const control::TrustOptions& trust = job.hosts->listen.trust;
   if (job.data) {
     HostDataOptions data{.data = *job.data, .interface = job.hosts->interface, .tell = tell_, .note = note};

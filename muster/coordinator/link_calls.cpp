@@ -136,8 +136,8 @@ void LinkCalls::ask() {
     const Addresses where = addresses_of(peer.address);
     // What does not leave is not answered: that is all that counts.
     if (where.list)
-      static_cast<void>(::sendto(socket_.get(), &question, sizeof(question), 0, where.list->ai_addr,
-                                 where.list->ai_addrlen));
+      static_cast<void>(
+          ::sendto(socket_.get(), &question, sizeof(question), 0, where.list->ai_addr, where.list->ai_addrlen));
   }
 }
 
@@ -148,8 +148,8 @@ void LinkCalls::take_what_came() {
     sockaddr_storage from{};
     socklen_t bytes = sizeof(from);
     // MSG_TRUNC: the true length, so that one that is longer is none.
-    const ssize_t length = ::recvfrom(socket_.get(), &came, sizeof(came), MSG_TRUNC,
-                                      reinterpret_cast<sockaddr*>(&from), &bytes);
+    const ssize_t length =
+        ::recvfrom(socket_.get(), &came, sizeof(came), MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &bytes);
     if (length < 0) {
       if (errno == EINTR || errno == ECONNREFUSED) continue;
       return;

@@ -1,5 +1,5 @@
-// A loop: look who there is, plan anew if that has changed, fetch a portion. A piece that is there already is read once,
-// so that one which the disk has spoiled is fetched again while others have it.
+// A loop: look who there is, plan anew if that has changed, fetch a portion. A piece that is there already is read
+// once, so that one which the disk has spoiled is fetched again while others have it.
 #include "muster/data/copy_keeper.h"
 
 #include <algorithm>
@@ -157,8 +157,8 @@ void CopyKeeper::run() {
     } catch (const Error& error) {
       const bool quiet = !open_ || error.kind() == ErrorKind::kInterrupted;
       if (!quiet && std::exchange(trouble_, error.message()) != error.message())
-        options_.tell(fmt::format("data: this host lacks a part of what it is to keep, and goes on trying: {}",
-                                  error.message()));
+        options_.tell(
+            fmt::format("data: this host lacks a part of what it is to keep, and goes on trying: {}", error.message()));
       pause = kAfterTrouble;
     }
     const MutexLock lock(mutex_);

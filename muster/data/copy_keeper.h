@@ -39,7 +39,7 @@ bool all_have_their_part(const CopyView& view, const std::string& plan);
 
 struct CopyKeeperOptions {
   std::uint32_t copies = 2;
-  std::function<CopyView()> look;                                    // who there is now
+  std::function<CopyView()> look;                                          // who there is now
   std::function<void(const std::string& plan)> held = [](const auto&) {};  // this host has its part of that plan
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };

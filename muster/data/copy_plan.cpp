@@ -30,7 +30,7 @@ std::vector<Member> hashed_members(std::span<const CopyMember> members) {
 }
 
 std::string plan_id_of(const std::string& data, std::uint64_t portions, std::uint32_t copies,
-                  std::span<const CopyMember> members, const LanePortions& lanes) {
+                       std::span<const CopyMember> members, const LanePortions& lanes) {
   std::string text = fmt::format("{} {} {}\n", data, portions, copies);
   for (const CopyMember& member : members) {
     text += fmt::format("{} {}", member.number, member.name);
@@ -98,7 +98,9 @@ CopyPlan plan_copies(const std::string& data, std::uint64_t portions, std::uint3
   plan.id = plan_id_of(data, portions, copies, members, lanes);
   plan.holders.resize(portions);
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-    const auto computes = [&](const CopyMember& member) { return member.first_lane <= lane && lane < member.last_lane; };
+    const auto computes = [&](const CopyMember& member) {
+      return member.first_lane <= lane && lane < member.last_lane;
+    };
     const auto who = std::ranges::find_if(members, computes);
     if (who == members.end()) continue;
     for (const std::uint64_t portion : lanes[lane])

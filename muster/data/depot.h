@@ -6,9 +6,8 @@
 // the deadline. What a piece is, piece_map.h says.
 //
 // A depot that *keeps a part* (data.access = "copy") has pieces that neither go nor count, which copy_keeper.h chooses
-// and fetches; remembers on its disk what the data is (kept_catalog.h), so that it needs no other host for that the next
-// time; and gives what it has to others.
-// Thread safety: every method from any thread.
+// and fetches; remembers on its disk what the data is (kept_catalog.h), so that it needs no other host for that the
+// next time; and gives what it has to others. Thread safety: every method from any thread.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +45,9 @@ using SourceOrder = std::function<void(const PieceId&, std::vector<ShardSource>&
 struct DepotOptions {
   std::filesystem::path cache{};  // folder of caches; made if it is not there
   std::uint64_t cache_bytes = 0;
-  int threads = 4;              // that fetch ahead
-  bool keeps_a_part = false;    // see above
-  std::string kept_as{};        // of such a one: by what name its disk remembers the data
+  int threads = 4;            // that fetch ahead
+  bool keeps_a_part = false;  // see above
+  std::string kept_as{};      // of such a one: by what name its disk remembers the data
   // Who has the data now. From any thread; may block for a moment only.
   std::function<std::vector<ShardSource>()> sources;
   std::function<void(const std::string&)> tell = [](const std::string&) {};
@@ -128,8 +127,8 @@ class Depot final : public PieceDoor {
   std::shared_ptr<const Opened> opened_ MUSTER_GUARDED_BY(mutex_);
   std::deque<PieceId> expected_ MUSTER_GUARDED_BY(mutex_);
   std::set<PieceId> under_way_ MUSTER_GUARDED_BY(mutex_);
-  std::map<std::string, Clock::Instant> shunned_ MUSTER_GUARDED_BY(mutex_);  // until
-  std::set<std::string> foreign_ MUSTER_GUARDED_BY(mutex_);                  // sources of other data
+  std::map<std::string, Clock::Instant> shunned_ MUSTER_GUARDED_BY(mutex_);                 // until
+  std::set<std::string> foreign_ MUSTER_GUARDED_BY(mutex_);                                 // sources of other data
   std::map<std::size_t, std::vector<std::uint64_t>> told_lanes_ MUSTER_GUARDED_BY(mutex_);  // portions of each
   std::size_t lane_count_ MUSTER_GUARDED_BY(mutex_) = 0;                                    // of the job; 0: not told
   std::shared_ptr<const LanePortions> lanes_ MUSTER_GUARDED_BY(mutex_);

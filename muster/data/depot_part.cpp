@@ -24,8 +24,8 @@ void Depot::place_lane(std::size_t lane, std::size_t lanes, std::span<const Piec
                        run.first < data->pieces[run.shard].pieces() &&
                        run.count <= data->pieces[run.shard].pieces() - run.first;
     if (!known || lane >= lanes)
-      throw Error(ErrorKind::kInvalidInput, fmt::format("there are no pieces {} to {} of shard {} for lane {}", run.first,
-                                                        run.first + run.count, run.shard, lane));
+      throw Error(ErrorKind::kInvalidInput, fmt::format("there are no pieces {} to {} of shard {} for lane {}",
+                                                        run.first, run.first + run.count, run.shard, lane));
     const std::uint64_t last = data->portions->of({run.shard, run.first + run.count - 1});
     for (std::uint64_t portion = data->portions->of({run.shard, run.first}); portion <= last; ++portion)
       touched.push_back(portion);
@@ -59,9 +59,10 @@ void Depot::remember(const Opened& opened) const {
   try {
     remember_catalog(opened.view.cache, {options_.kept_as, opened.view.catalog, opened.fronts});
   } catch (const Error& error) {
-    options_.tell(fmt::format("data: what the data is cannot be kept here, and has to be asked of others the next "
-                              "time: {}",
-                              error.message()));
+    options_.tell(
+        fmt::format("data: what the data is cannot be kept here, and has to be asked of others the next "
+                    "time: {}",
+                    error.message()));
   }
 }
 
@@ -106,7 +107,8 @@ std::vector<std::byte> Depot::give(const std::string& print, std::size_t shard, 
   std::uint64_t end = 0;
   if (shard >= catalog.shards.size() || bytes > kMostShardRead || __builtin_add_overflow(offset, bytes, &end) ||
       end > catalog.shards[shard].bytes)
-    throw Error(ErrorKind::kInvalidInput, fmt::format("there are no {} bytes from {} of shard {}", bytes, offset, shard));
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("there are no {} bytes from {} of shard {}", bytes, offset, shard));
   const std::vector<std::byte>& front = data->fronts[shard];
   if (end <= front.size())
     return {front.begin() + static_cast<std::ptrdiff_t>(offset), front.begin() + static_cast<std::ptrdiff_t>(end)};

@@ -1,5 +1,6 @@
 // PieceCache: pieces of shards on this host's disk, as many as fit into a limit; the ones that were not used for the
-// longest time go first. Pieces that are to be kept here (of a host that holds a part of the data) neither go nor count.
+// longest time go first. Pieces that are to be kept here (of a host that holds a part of the data) neither go nor
+// count.
 //
 // A piece is a file of its own (SHARD/PIECE), written under another name and renamed, its bytes and a CRC-32C of them
 // behind. Nothing is synced: what a crash has cut is noticed by its checksum, and fetched again. The folder is the
@@ -35,8 +36,9 @@ class PieceCache {
  public:
   // Under `above`/`name`, which is made. Throws kResource (another process uses it), kInvalidInput (another user's),
   // kIo.
-  PieceCache(const std::filesystem::path& above, const std::string& name, std::uint64_t most_bytes,
-             PieceFilter keeps = [](const PieceId&) { return false; });
+  PieceCache(
+      const std::filesystem::path& above, const std::string& name, std::uint64_t most_bytes,
+      PieceFilter keeps = [](const PieceId&) { return false; });
 
   const std::filesystem::path& folder() const { return folder_; }
   bool has(const PieceId& piece) const;

@@ -118,7 +118,8 @@ Schema job_schema(Job& job) {
   d.field(
        "access", &job.data.access,
        "Jobs of several hosts: \"shared\": every host sees the same data at path. \"fetch\": hosts that have no shards "
-       "there (source packed) get them from those that have. \"copy\": these also keep a part of them each, so that the "
+       "there (source packed) get them from those that have. \"copy\": these also keep a part of them each, so that "
+       "the "
        "loss of a host loses no data (docs/data-hosts.md).")
       .one_of({"shared", "fetch", "copy"});
   d.field("cache", &job.data.cache,

@@ -37,8 +37,9 @@ void tell_lanes(const std::shared_ptr<data::PieceDoor>& door, const ResolvedJob&
   if (view.cache.empty()) return;
   const data::FetchedDataset set(door, view, "train");
   if (set.size() != train.size()) return;
-  const data::LaneShards cut = data::partition_lanes(partition, train.size(), resolved.lanes,
-                                                     static_cast<std::uint64_t>(job.seed), [] { return std::vector<std::int64_t>(); });
+  const data::LaneShards cut =
+      data::partition_lanes(partition, train.size(), resolved.lanes, static_cast<std::uint64_t>(job.seed),
+                            [] { return std::vector<std::int64_t>(); });
   for (std::uint32_t lane = 0; lane < resolved.lanes; ++lane) {
     std::vector<std::uint64_t> ids;
     for (const std::uint64_t shard : cut.lane_of.shards_of(lane))

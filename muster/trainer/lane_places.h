@@ -1,5 +1,5 @@
-// Which part of the data each lane reads, told to whoever keeps a part of it for this host (data/copy_keeper.h), so that
-// a host keeps what its lanes read. No torch here.
+// Which part of the data each lane reads, told to whoever keeps a part of it for this host (data/copy_keeper.h), so
+// that a host keeps what its lanes read. No torch here.
 #pragma once
 
 #include <memory>

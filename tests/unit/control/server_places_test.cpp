@@ -1,6 +1,6 @@
 // Where parameter servers run when hosts come and go, and that what is told of it is read back.
-#include "muster/control/job_secrets.h"
 #include "muster/control/server_places.h"
+#include "muster/control/job_secrets.h"
 
 #include <gtest/gtest.h>
 

@@ -171,7 +171,8 @@ TEST_F(CopyKeeperTest, WhenAllHaveTheirPartTheOneThatHadEverythingMayBeLost) {
   lose(1);
   expect_all_samples(*hosts_.at(3)->depot);
   // The others have made up for it: one more may be lost.
-  ASSERT_TRUE(testing::eventually([&] { return settled() && told().find("on 3 hosts") != std::string::npos; })) << told();
+  ASSERT_TRUE(testing::eventually([&] { return settled() && told().find("on 3 hosts") != std::string::npos; }))
+      << told();
   lose(2);
   expect_all_samples(*hosts_.at(4)->depot);
 }
