@@ -38,6 +38,7 @@ struct AgentFlags {
   std::optional<int> workers;
   std::string name;
   double wait_seconds = 60;
+  std::string runs = "runs";
 };
 
 // The job as this host runs it. The workers find it as a file in `folder`.
@@ -48,7 +49,7 @@ coordinator::CoordinatedJob job_here(const AgentFlags& flags, const control::Wel
     require_program(program);
     if (flags.workers) program.workers = {*flags.workers, *flags.workers};
     if (interface.empty()) interface = program.interface;
-    return coordinated_job(program);
+    return coordinated_job(program, flags.runs);
   }
   const std::filesystem::path file = folder.path() / "job.toml";
   write_atomically(file, welcome.job);
@@ -107,14 +108,19 @@ void add_agent(CLI::App& app, Outcome& outcome) {
   command->add_option("--workers", flags->workers, "Workers on this host; over parallel.workers and muster run -n")
       ->check(CLI::Range(1, 64));
   command->add_option("--name", flags->name, "What this host is called in muster status. None: its host name");
+  command
+      ->add_option("--runs", flags->runs,
+                   "Folder for the record of a program (muster run) that commands can reach; job files name their own")
+      ->capture_default_str();
   command->add_option("--wait", flags->wait_seconds, "Seconds to wait for a coordinator that is not there yet")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command->footer(
       "One agent a host. It is told the job, starts this host's workers and replaces those that are lost. Data and\n"
-      "models that the job names have to be where the job says, on every host; with data.access = \"fetch\" packed "
-      "shards\n"
-      "may be on some of them only.\n"
+      "models that the job names have to be where the job says, on every host; with data.access = \"fetch\" or "
+      "\"copy\"\n"
+      "packed shards may be on some of them only.\n"
+      "muster status, scale, stop, set and logs work here as on the first host; set not for programs of muster run.\n"
       "The program of muster run has to be there, too; it is started in the folder that the agent is started in.\n"
       "Ctrl-C or SIGTERM leaves the job, which goes on with the other hosts; a second one ends everything at once.\n"
       "--join takes several addresses, joined by commas: where another coordinator may take over (muster attach).\n"

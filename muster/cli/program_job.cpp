@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,12 +14,34 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/cli/workers.h"
+#include "muster/coordinator/training.h"
 #include "muster/launch/child_process.h"
 
 namespace muster::cli {
 namespace {
 
 constexpr std::chrono::seconds kGrace{30};
+
+// A program that another host coordinates: the folder for commands to it has the name of the run there, so that it is
+// the same one where both see it.
+class ProgramElsewhere final : public coordinator::Training {
+ public:
+  explicit ProgramElsewhere(std::filesystem::path runs) : runs_(std::move(runs)) {}
+
+  std::filesystem::path local_run(const std::filesystem::path& run) const override {
+    const std::filesystem::path name = run.filename();
+    if (name.empty() || name == "." || name == "..")
+      throw Error(ErrorKind::kIo, fmt::format("\"{}\" is no folder of a run", run.string()));
+    std::filesystem::path own = std::filesystem::absolute(runs_ / name);
+    std::error_code code;
+    std::filesystem::create_directories(own, code);
+    if (code) throw Error(ErrorKind::kIo, fmt::format("cannot be made: {}", code.message()), own.string());
+    return own;
+  }
+
+ private:
+  const std::filesystem::path runs_;
+};
 
 }  // namespace
 
@@ -70,8 +94,9 @@ void require_program(const ProgramJob& program) {
               "Put it at the same path on every host, or a folder that all share.");
 }
 
-coordinator::CoordinatedJob coordinated_job(const ProgramJob& program) {
+coordinator::CoordinatedJob coordinated_job(const ProgramJob& program, const std::filesystem::path& runs) {
   coordinator::CoordinatedJob job;
+  if (!runs.empty()) job.training = std::make_shared<const ProgramElsewhere>(runs);
   job.name = program.name();
   job.least_workers = static_cast<int>(program.workers.least);
   job.most_workers = static_cast<int>(program.workers.most);

@@ -2,6 +2,7 @@
 // as the agents of other hosts are told it. The program is at the same path on every host. No torch here.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct ProgramJob {
 // Throws kNotFound when the program is not on this host: it has to be at the same path on all of them.
 void require_program(const ProgramJob& program);
 
-coordinator::CoordinatedJob coordinated_job(const ProgramJob& program);
+// `runs`: where this host keeps what commands to the job need, of a job that another one coordinates.
+coordinator::CoordinatedJob coordinated_job(const ProgramJob& program, const std::filesystem::path& runs = {});
 
 }  // namespace muster::cli

@@ -24,7 +24,8 @@ bool is_run(const std::filesystem::path& path) {
   std::error_code code;
   // A program that is not ours has no job file.
   return std::filesystem::is_regular_file(path / "job.toml", code) ||
-         std::filesystem::is_regular_file(control::store_file(path), code);
+         std::filesystem::is_regular_file(control::store_file(path), code) ||
+         std::filesystem::is_regular_file(control::store_file(control::host_folder(path)), code);
 }
 
 // "a, b and 3 more", newest first.
@@ -100,7 +101,8 @@ std::vector<std::filesystem::path> list_runs(const std::filesystem::path& runs) 
     if (!is_run(entry.path())) continue;
     // The job's file is written when the run begins, and never again; where there is none the token is.
     auto began = std::filesystem::last_write_time(entry.path() / "job.toml", code);
-    if (code) began = std::filesystem::last_write_time(control::token_file(entry.path()), code);
+    for (const auto& folder : {entry.path(), control::host_folder(entry.path())})
+      if (code) began = std::filesystem::last_write_time(control::token_file(folder), code);
     found.emplace_back(began, entry.path());
   }
   std::sort(found.begin(), found.end(), std::greater<>());

@@ -183,8 +183,9 @@ CoordinatedJob coordinated_job(const trainer::ResolvedJob& resolved) {
   job.orphan =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(parallel.orphan_seconds));
   const auto& data = resolved.job.data;
-  if (data.access == "fetch")
-    job.data = coordinator::JobData{data.path, data.cache, static_cast<std::uint64_t>(data.cache_mb) << 20};
+  if (data.access != "shared")
+    job.data = coordinator::JobData{data.path, data.cache, static_cast<std::uint64_t>(data.cache_mb) << 20,
+                                    data.access == "copy" ? static_cast<std::uint32_t>(data.copies) : 0};
   job.training = std::make_shared<const JobTraining>(resolved);
   return job;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/control/host_links.h"
 #include "muster/control/job_generation.h"
 #include "muster/control/job_record.h"
 #include "muster/control/job_status.h"
@@ -62,11 +63,22 @@ struct HostReport {
   std::string ends{};          // why it is about to end; empty: it is not
   bool fixed = false;          // its workers are a group that nobody can join later
   std::string data{};          // ADDRESS:PORT at which it gives data to other hosts; empty: it does not
+  bool data_whole = false;     // all of it, from files of its own
+  std::string data_held{};     // the plan of copies of which it has its part (data/copy_plan.h)
   // What its folder is to the run, the step of the newest checkpoint there, and what is wrong with them (LeaderNote).
   std::string place{};
   std::optional<std::uint64_t> saved{};
   std::string alarm{};
+  std::string calls{};  // ADDRESS:PORT at which it answers other hosts (coordinator/link_calls.h); empty: nowhere
+  HostLinks links{};    // whom of them it hears
   bool operator==(const HostReport&) const = default;
+};
+
+// Where a host answers others that ask whether it is there.
+struct Peer {
+  std::uint64_t host = 0;
+  std::string address{};
+  bool operator==(const Peer&) const = default;
 };
 
 // A host that gives data to the others (data/shard_calls.h).
@@ -74,6 +86,8 @@ struct DataHost {
   std::uint64_t host = 0;
   std::string name{};
   std::string address{};
+  bool whole = false;  // these two: as it has reported
+  std::string held{};
   bool operator==(const DataHost&) const = default;
 };
 
@@ -87,6 +101,7 @@ struct Orders {
   std::optional<std::string> over{};          // the job is over: why, in words; empty: as it should
   std::vector<Change> changes{};              // the newest that were asked for by `muster set`
   std::vector<DataHost> data{};               // who has the data and gives it to others
+  std::vector<Peer> peers{};                  // where hosts answer each other
   bool operator==(const Orders&) const = default;
 };
 

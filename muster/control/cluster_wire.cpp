@@ -72,6 +72,13 @@ void to_wire(const HostReport& report, v1::ReportRequest& request) {
   request.set_ends(excerpt(report.ends, kMostReasonBytes));
   request.set_fixed(report.fixed);
   request.set_data(excerpt(report.data, kMostNameBytes));
+  request.set_calls(excerpt(report.calls, kMostNameBytes));
+  for (const std::uint64_t number : report.links.heard)
+    request.add_heard(number);
+  for (const std::uint64_t number : report.links.unheard)
+    request.add_unheard(number);
+  request.set_data_whole(report.data_whole);
+  request.set_data_held(excerpt(report.data_held, kMostNameBytes));
   request.set_place(excerpt(report.place, kMostNameBytes));
   if (report.saved) request.set_saved(*report.saved);
   request.set_alarm(excerpt(report.alarm, kMostReasonBytes));
@@ -89,6 +96,12 @@ HostReport from_wire(const v1::ReportRequest& request) {
   report.ends = excerpt(request.ends(), kMostReasonBytes);
   report.fixed = request.fixed();
   report.data = excerpt(request.data(), kMostNameBytes);
+  report.calls = excerpt(request.calls(), kMostNameBytes);
+  report.links.looks = !report.calls.empty();
+  report.links.heard.assign(request.heard().begin(), request.heard().end());
+  report.links.unheard.assign(request.unheard().begin(), request.unheard().end());
+  report.data_whole = request.data_whole();
+  report.data_held = excerpt(request.data_held(), kMostNameBytes);
   report.place = excerpt(request.place(), kMostNameBytes);
   if (request.has_saved()) report.saved = request.saved();
   report.alarm = excerpt(request.alarm(), kMostReasonBytes);
@@ -106,6 +119,13 @@ void to_wire(const Orders& orders, v1::ReportReply& reply) {
     entry.set_host(host.host);
     entry.set_name(excerpt(host.name, kMostNameBytes));
     entry.set_address(host.address);
+    entry.set_whole(host.whole);
+    entry.set_held(host.held);
+  }
+  for (const Peer& peer : orders.peers) {
+    v1::Peer& entry = *reply.add_peers();
+    entry.set_host(peer.host);
+    entry.set_address(peer.address);
   }
   if (orders.over) reply.set_over(excerpt(*orders.over, kMostReasonBytes));
   for (const Change& change : orders.changes) {
@@ -123,8 +143,11 @@ Orders from_wire(const v1::ReportReply& reply) {
   orders.stop = reply.stop();
   orders.at_once = reply.at_once();
   for (const v1::DataHost& entry : reply.data())
-    orders.data.push_back(
-        {entry.host(), excerpt(entry.name(), kMostNameBytes), excerpt(entry.address(), kMostNameBytes)});
+    orders.data.push_back({entry.host(), excerpt(entry.name(), kMostNameBytes),
+                           excerpt(entry.address(), kMostNameBytes), entry.whole(),
+                           excerpt(entry.held(), kMostNameBytes)});
+  for (const v1::Peer& entry : reply.peers())
+    orders.peers.push_back({entry.host(), excerpt(entry.address(), kMostNameBytes)});
   if (reply.has_over()) orders.over = reply.over();
   for (const v1::JobChange& change : reply.changes())
     orders.changes.push_back({change.number(), change.assignment(), std::nullopt});

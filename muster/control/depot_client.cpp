@@ -83,6 +83,20 @@ class DepotClient final : public data::PieceDoor {
     changed_.notify_all();
   }
 
+  void place_lane(std::size_t lane, std::size_t lanes, std::span<const data::PieceRun> runs) override {
+    v1::PlaceLaneRequest request;
+    request.set_lane(static_cast<std::uint32_t>(lane));
+    request.set_lanes(static_cast<std::uint32_t>(lanes));
+    for (const data::PieceRun& run : runs) {
+      v1::PieceRun& entry = *request.add_runs();
+      entry.set_shard(static_cast<std::uint32_t>(run.shard));
+      entry.set_first(run.first);
+      entry.set_count(run.count);
+    }
+    v1::PlaceLaneReply reply;
+    call(kDoorAnswer, [&](auto& context) { return stub_->PlaceLane(&context, request, &reply); });
+  }
+
  private:
   static void to_entry(const data::PieceId& piece, v1::PieceEntry& entry) {
     entry.set_shard(static_cast<std::uint32_t>(piece.shard));

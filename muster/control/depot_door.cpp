@@ -52,6 +52,18 @@ class DepotService final : public v1::ShardDepot::Service {
     });
   }
 
+  grpc::Status PlaceLane(grpc::ServerContext* context, const v1::PlaceLaneRequest* request,
+                         v1::PlaceLaneReply*) override {
+    return answer(*context, "PlaceLane", [&] {
+      if (request->runs_size() > kMostPlacedRuns)
+        throw Error(ErrorKind::kInvalidInput, "too many runs of pieces for a lane");
+      std::vector<data::PieceRun> runs;
+      for (const v1::PieceRun& run : request->runs())
+        runs.push_back({run.shard(), run.first(), run.count()});
+      depot_.place_lane(request->lane(), request->lanes(), runs);
+    });
+  }
+
  private:
   static data::PieceId piece_of(const v1::PieceEntry& entry) { return {entry.shard(), entry.piece()}; }
 

@@ -48,6 +48,41 @@ std::optional<std::string> why_lost(const HostsView& view, const HostView& host)
   return fmt::format("was not heard of for {:.1f} s", in_seconds(silence));
 }
 
+LinkedHost linked(const HostView& host) {
+  return {host.number, host.name, host.links};
+}
+
+// Hosts of the present generation that others of it do not hear, though they are heard of here. What was reported while
+// nobody looked here, or of a time when a host slept, is told anew in a moment: it is waited for.
+std::vector<LostHost> unheard_hosts(const HostsView& view, const std::vector<const HostView*>& hosts) {
+  if (view.finishing || view.stopping || view.now - view.watched_since < view.patience / 2) return {};
+  std::vector<LinkedHost> members;
+  for (const HostView* host : hosts)
+    if (find(view.present, host->number) != nullptr) members.push_back(linked(*host));
+  std::vector<LostHost> lost;
+  for (const UnheardHost& gone : give_up_unheard(members))
+    lost.push_back({gone.number, gone.reason});
+  return lost;
+}
+
+// Who is not in the present generation has to hear all of those who are in it, and who are taken before it.
+std::optional<std::string> why_not_yet(const HostsView& view, const HostView& host,
+                                       const std::vector<const HostView*>& able) {
+  if (find(view.present, host.number) != nullptr) return std::nullopt;
+  for (const HostView* other : able)
+    if (!hear_each_other(linked(host), linked(*other)))
+      return fmt::format("{} and {} have to hear each other", called(host.number, host.name),
+                         called(other->number, other->name));
+  return std::nullopt;
+}
+
+bool all_hear_each_other(const std::vector<const HostView*>& hosts) {
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    for (std::size_t j = i + 1; j < hosts.size(); ++j)
+      if (!hear_each_other(linked(*hosts[i]), linked(*hosts[j]))) return false;
+  return true;
+}
+
 // Speeds where all are known, else workers.
 std::vector<double> weights_of(const std::vector<const HostView*>& hosts) {
   const bool measured =
@@ -107,7 +142,9 @@ bool all_heard_since(Clock::Instant moment, const std::vector<const HostView*>& 
 
 std::string why_next(const HostsView& view, const std::vector<const HostView*>& hosts) {
   std::string why = difference(view, hosts);
-  if (why.empty() && view.broken && all_heard_since(*view.broken, hosts)) why = "workers have lost their connection";
+  // Those who do not hear each other would lose it again: either they do in a moment, or one of them is given up.
+  if (why.empty() && view.broken && all_heard_since(*view.broken, hosts) && all_hear_each_other(hosts))
+    why = "workers have lost their connection";
   if (why.empty()) why = why_uneven(view, hosts);
   return why;
 }
@@ -160,25 +197,45 @@ std::vector<LaneRange> divide_lanes(std::span<const double> weights, std::size_t
 
 HostsDecision decide_hosts(const HostsView& view) {
   HostsDecision decision;
-  std::vector<const HostView*> able;
+  std::vector<const HostView*> living;
   for (const HostView& host : view.hosts) {
     if (host.done) continue;
-    if (const std::optional<std::string> why = why_lost(view, host)) {
+    if (const std::optional<std::string> why = why_lost(view, host))
       decision.lost.push_back({host.number, *why});
-      continue;
-    }
-    const bool admitted = !view.finishing || find(view.present, host.number) != nullptr;
-    // Those who have been there longest have the lower numbers: who comes when every lane is taken waits.
-    if (host.wanted != 0 && admitted && able.size() < view.lanes) able.push_back(&host);
+    else
+      living.push_back(&host);
   }
+  for (const LostHost& unheard : unheard_hosts(view, living)) {
+    std::erase_if(living, [&](const HostView* host) { return host->number == unheard.number; });
+    decision.lost.push_back(unheard);
+  }
+  std::vector<const HostView*> able;
+  std::string not_yet;
+  // Those who train come first, so that nobody who is new can keep one of them out.
+  std::ranges::stable_partition(living,
+                                [&](const HostView* host) { return find(view.present, host->number) != nullptr; });
+  for (const HostView* host : living) {
+    const bool admitted = !view.finishing || find(view.present, host->number) != nullptr;
+    // Those who have been there longest have the lower numbers: who comes when every lane is taken waits.
+    if (host->wanted == 0 || !admitted || able.size() >= view.lanes) continue;
+    if (std::optional<std::string> why = why_not_yet(view, *host, able))
+      not_yet = *why;
+    else
+      able.push_back(host);
+  }
+  std::ranges::sort(able, {}, &HostView::number);
+  decision.held_up = not_yet;
   const bool begins = view.present.number == 0 && view.earlier == 0;
   if (begins && able.size() < view.least) {
     decision.waiting = true;
     const std::size_t here = view.hosts.size() - decision.lost.size();
     decision.missing = view.least - std::min(here, view.least);
-    decision.reason = decision.missing > 0 ? fmt::format("waiting for hosts: {} of {}", here, view.least)
-                                           : fmt::format("waiting for workers to start: {} of {} hosts are ready",
-                                                         able.size(), view.least);
+    if (decision.missing > 0)
+      decision.reason = fmt::format("waiting for hosts: {} of {}", here, view.least);
+    else if (not_yet.empty())
+      decision.reason = fmt::format("waiting for workers to start: {} of {} hosts are ready", able.size(), view.least);
+    else
+      decision.reason = fmt::format("waiting for the network between hosts: {}", not_yet);
     return decision;
   }
   // The first host has the job's first state: others can begin with it, and not before it.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "muster/base/clock.h"
+#include "muster/control/host_links.h"
 #include "muster/control/job_generation.h"
 
 namespace muster::control {
@@ -29,6 +30,7 @@ struct HostView {
   bool done = false;         // it has ended as the job should: the others need it no more, and will end as well
   double worker_speed = 0;   // lanes that one of its workers computes in a second; 0: not measured yet
   bool fixed = false;        // its workers are a group that nobody can join later: so are those of all hosts
+  HostLinks links{};         // which other hosts it hears
 };
 
 struct HostsView {
@@ -60,6 +62,7 @@ struct HostsDecision {
   std::size_t missing = 0;            // of these: hosts that have not come; 0: only their workers have to get ready
   std::string reason;                 // in words; empty when there is nothing to do
   std::string over;                   // why the job cannot go on; empty: it can
+  std::string held_up;                // why a host that is ready is not let in yet; empty: there is none
 };
 
 // A division of lanes by which a step takes this many times as long as it could is made anew,

@@ -3,21 +3,15 @@
 #include "muster/control/server_places.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/control/access_token.h"
 
 namespace muster::control {
 namespace {
-
-constexpr std::size_t kSecretBytes = 32;
-constexpr std::chrono::hours kADay{24};
-constexpr int kDaysOfAJob = 3650;
 
 // Throws kDamaged for what is none, or lacks something.
 template <typename Read>
@@ -82,31 +76,6 @@ ServerPlaces place_servers(std::uint32_t servers, const std::vector<std::uint64_
   }
   if (!(next == before)) next.revision = before.revision + 1;
   return next;
-}
-
-std::string ServerSecrets::to_text() const {
-  return Json{{"token", token}, {"authority", authority}, {"certificate", certificate}, {"key", key}}.dump();
-}
-
-ServerSecrets ServerSecrets::from_text(const std::string& text) {
-  return read_json(text, "the secrets of parameter servers", [](const Json& json) {
-    return ServerSecrets{json.at("token"), json.at("authority"), json.at("certificate"), json.at("key")};
-  });
-}
-
-ServerSecrets make_server_secrets(bool encrypted, WallTime now) {
-  ServerSecrets secrets;
-  secrets.token = random_hex(kSecretBytes);
-  if (!encrypted) return secrets;
-  const auto begin = std::chrono::floor<std::chrono::seconds>(now - kADay);
-  const CertificateLife life{begin, begin + kDaysOfAJob * kADay};
-  const SignedKey authority = make_authority("parameter-servers", life);
-  // Whoever serves calls others as well, to copy: one certificate is good for both.
-  const SignedKey own = make_certificate(authority, {CallerRole::kCoordinator, "parameter-server", {}}, life);
-  secrets.authority = authority.certificate;
-  secrets.certificate = own.certificate;
-  secrets.key = own.key;
-  return secrets;
 }
 
 std::string ServerHost::to_text() const {

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "muster/control/certificates.h"
-
 namespace muster::control {
 
 // A new revision for every change. The processes of a server count on from revision * kAttemptsOfAPlace, so that those
@@ -36,23 +34,6 @@ constexpr std::uint64_t kAttemptsOfAPlace = 10'000;
 ServerPlaces place_servers(std::uint32_t servers, const std::vector<std::uint64_t>& hosts, const ServerPlaces& before,
                            bool may_move = false);
 
-// What the servers of a job and those who call them have in common, made by its coordinator: a token, and, where hosts
-// know each other by certificates or tokens, certificates of an authority that is this job's own, one for both ends.
-// Agents get it over the connection by which they have joined, and nobody else does.
-struct ServerSecrets {
-  std::string token{};
-  std::string authority{};  // PEM, this and the next two; empty: nothing is encrypted
-  std::string certificate{};
-  std::string key{};
-
-  std::string to_text() const;
-  // Throws Error{kDamaged}.
-  static ServerSecrets from_text(const std::string& text);
-};
-
-// `encrypted`: with certificates, which count from a day before `now`, because clocks of hosts differ.
-ServerSecrets make_server_secrets(bool encrypted, WallTime now);
-
 // How servers are to be reached on one host, as its agent tells those that it starts.
 struct ServerHost {
   std::string address{};  // of the network to the other hosts, without a port
@@ -64,9 +45,8 @@ struct ServerHost {
   static ServerHost from_text(const std::string& text);
 };
 
-// Keys. In the store of all hosts: the secrets, and revisions of the places, from 1 on. In a host's store, left by its
-// agent: how servers are to be reached there.
-constexpr const char* kServerSecretsKey = "server-secrets";
+// Keys. In the store of all hosts: the secrets (job_secrets.h), and revisions of the places, from 1 on. In a host's
+// store, left by its agent: how servers are to be reached there.
 std::string server_places_key(std::uint64_t revision);
 constexpr const char* kServerHostKey = "server-host";
 // In both: a process of a server has ended.

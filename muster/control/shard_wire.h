@@ -15,6 +15,7 @@ namespace muster::control {
 constexpr int kMostShardRequestBytes = 128 * 1024;
 constexpr int kMostShardReplyBytes = static_cast<int>(data::kMostShardRead) + 64 * 1024;
 constexpr int kMostExpectedPieces = 4096;  // of a call
+constexpr int kMostPlacedRuns = 4096;      // of a lane
 
 void to_wire(const data::ShardCatalog& catalog, v1::CatalogReply& reply);
 // Throws kDamaged, with `where`.

@@ -184,6 +184,7 @@ int Agent::run(const Audience& audience) {
     std::string interface = options_.interface;
     job = options_.job(*welcome, interface);
     reporter.set_job(job->orphan, interface);
+    if (!interface.empty()) reporter.call_others(address_for_others(interface), welcome->patience);
     HostService::Line line{calls_, [&reporter] { return reporter.host(); }, options_.coordinator, {}};
     line.cluster = [&reporter, cluster = welcome->cluster, interface, listen = options_.coordinator,
                     arguments = welcome->arguments] {
@@ -194,13 +195,12 @@ int Agent::run(const Audience& audience) {
     options_.tell(fmt::format("joined {} as host {}, with {} worker{}", welcome->run, welcome->host, job->most_workers,
                               job->most_workers == 1 ? "" : "s"));
     std::optional<HostData> data;  // after the workers that use it
-    if (job->data)
-      data.emplace(reporter, HostDataOptions{.data = *job->data,
-                                             .interface = interface,
-                                             .call_trust = options_.trust,
-                                             .coordinator = options_.coordinator,
-                                             .may_serve = !options_.trust.any(),
-                                             .tell = options_.tell});
+    if (job->data) {
+      HostDataOptions wanted{.data = *job->data, .interface = interface, .tell = options_.tell};
+      wanted.note = [&service](const std::string& line) { service->note(line); };
+      if (options_.trust.any()) wanted.secrets = find_data_secrets(calls_, reporter.host());
+      data.emplace(reporter, std::move(wanted));
+    }
     std::optional<HostServers> servers;
     if (job->servers > 0) {
       HostServersOptions wanted;

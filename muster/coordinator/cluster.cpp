@@ -120,10 +120,20 @@ void Cluster::change_orders() {
   changed_.notify_all();
 }
 
+void Cluster::tell_peers() {
+  std::vector<control::Peer> now;
+  for (const Host& host : hosts_)
+    if (!host.calls.empty() && !host.view.done) now.push_back({host.view.number, host.calls});
+  if (now == orders_.peers) return;
+  orders_.peers = std::move(now);
+  change_orders();
+}
+
 void Cluster::tell_data_hosts() {
   std::vector<control::DataHost> now;
   for (const Host& host : hosts_)
-    if (!host.data.empty() && !host.view.done) now.push_back({host.view.number, host.view.name, host.data});
+    if (!host.data.empty() && !host.view.done)
+      now.push_back({host.view.number, host.view.name, host.data, host.data_whole, host.data_held});
   if (now == orders_.data) return;
   orders_.data = std::move(now);
   change_orders();
@@ -162,9 +172,18 @@ Cluster::Words Cluster::look() {
     changed_.notify_all();
   }
   tell_data_hosts();
+  tell_peers();
   if (decision.waiting && !hosts_.empty() && decision.reason != waiting_) {
     waiting_ = decision.reason;
     (decision.missing > 0 ? words.told : words.noted).push_back(waiting_);
+  }
+  if (decision.held_up != held_up_.why) held_up_ = {decision.held_up, view.now, false};
+  if (!held_up_.why.empty() && !held_up_.told && view.now - held_up_.since > options_.patience) {
+    held_up_.told = true;
+    words.told.push_back(
+        fmt::format("{} before both train: see that UDP goes through between their addresses on the "
+                    "interface between hosts",
+                    held_up_.why));
   }
   if (!decision.over.empty() && !orders_.over) {
     finishing_ = true;
@@ -264,7 +283,12 @@ control::Orders Cluster::report(const control::HostReport& report, std::uint64_t
     host.view.ends = report.ends;
     host.view.worker_speed = report.worker_speed;
     host.data = report.data;
+    host.data_whole = report.data_whole;
+    host.data_held = report.data_held;
     tell_data_hosts();
+    host.calls = report.calls;
+    tell_peers();
+    host.view.links = report.links;
     const bool news = take_folder(host, report);
     if (changed || news) {
       look_now_ = true;

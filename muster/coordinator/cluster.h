@@ -99,11 +99,21 @@ class Cluster final : public control::ClusterCalls {
     control::HostView view;
     std::uint64_t sequence = 0;  // of the newest report
     std::uint64_t step = 0;
-    std::string data{};  // where it gives data to others
+    std::string data{};  // where it gives data to others, whether it has all, and what it keeps
+    bool data_whole = false;
+    std::string data_held{};
+    std::string calls{};  // where it answers other hosts
     // What its folder is to the run, the newest checkpoint there, what is wrong (control::HostReport).
     std::string place{};
     std::optional<std::uint64_t> saved{};
     std::string alarm{};
+  };
+
+  // Why a host is not let in, since when, and whether people know.
+  struct HeldUp {
+    std::string why{};
+    Clock::Instant since{};
+    bool told = false;
   };
 
   void run();
@@ -123,6 +133,7 @@ class Cluster final : public control::ClusterCalls {
   bool take_folder(Host& host, const control::HostReport& report) MUSTER_REQUIRES(mutex_);
   // Who gives data, as the hosts have it now; other orders if that is news.
   void tell_data_hosts() MUSTER_REQUIRES(mutex_);
+  void tell_peers() MUSTER_REQUIRES(mutex_);  // the same of where hosts answer each other
 
   // constant after construction
   const ClusterOptions options_;
@@ -149,7 +160,8 @@ class Cluster final : public control::ClusterCalls {
   Clock::Instant looked_ MUSTER_GUARDED_BY(mutex_);
   Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
   std::string waiting_ MUSTER_GUARDED_BY(mutex_);  // what was told last
-  Words unsaid_ MUSTER_GUARDED_BY(mutex_);         // what is to be told with the next look
+  HeldUp held_up_ MUSTER_GUARDED_BY(mutex_);
+  Words unsaid_ MUSTER_GUARDED_BY(mutex_);  // what is to be told with the next look
   bool look_now_ MUSTER_GUARDED_BY(mutex_) = false;
   bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
   // after what it uses

@@ -41,6 +41,7 @@ struct JobData {
   std::filesystem::path folder{};  // of the packed shards, on hosts that have them
   std::filesystem::path cache{};   // of those that have not, and what they keep at most
   std::uint64_t cache_bytes = 0;
+  std::uint32_t copies = 0;  // hosts that keep each part of the data; 0: none has to
 };
 
 struct CoordinatedJob {

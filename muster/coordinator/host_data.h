@@ -1,17 +1,19 @@
-// HostData: a host's part in giving data around, of jobs whose hosts need not all have it (data.access = "fetch").
+// HostData: a host's part in a job whose hosts need not all have its data (data.access = "fetch" and "copy").
 //
 // A host that has the packed shards at the place that the job names gives them to the others, at an address that it
-// tells the coordinator; one that has not gets them from those that have (data/depot.h). Its workers reach either by a
-// door (control/depot_door.h). Data goes over the network interface to the other hosts, or over loopback where none was
-// named. With certificates or tokens calls are encrypted, and only a host that has a coordinator's certificate gives.
-// Thread safety: one thread.
+// tells the coordinator; one that has not gets them from those that have (data/depot.h). With "copy" such a one also
+// keeps a part (data/copy_keeper.h), and gives that. Its workers reach either by a door (control/depot_door.h). Data
+// goes over the network interface to the other hosts, or over loopback where none was named. Where hosts know each
+// other by certificates or tokens calls are encrypted, by certificates of the job's own (control/job_secrets.h). Thread
+// safety: one thread.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "muster/control/trust_options.h"
+#include "muster/control/job_secrets.h"
 #include "muster/coordinator/coordinated_job.h"
 #include "muster/coordinator/host_reporter.h"
 
@@ -19,11 +21,8 @@ namespace muster::coordinator {
 
 struct HostDataOptions {
   JobData data{};
-  std::string interface {};              // to the other hosts; empty: loopback
-  control::TrustOptions listen_trust{};  // of who gives
-  control::TrustOptions call_trust{};    // of who gets
-  std::string coordinator{};             // HOST:PORT by which its certificate is known, where a token is the trust
-  bool may_serve = true;                 // false: this host has no certificate by which others could trust it
+  std::string interface {};                      // to the other hosts; empty: loopback
+  std::optional<control::JobSecrets> secrets{};  // of both ends; nothing: calls are not encrypted
   std::function<void(const std::string&)> tell = [](const std::string&) {};
   std::function<void(const std::string&)> note = [](const std::string&) {};  // the audit; from any thread
 };
@@ -41,6 +40,11 @@ class HostData {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// How the hosts of a job encrypt what they give each other: the first one makes it and leaves it in the store of all
+// hosts, the others find it there. Throw as ClusterCalls; find also kTimeout.
+control::JobSecrets leave_data_secrets(control::ClusterCalls& calls, std::uint64_t host, control::WallTime now);
+control::JobSecrets find_data_secrets(control::ClusterCalls& calls, std::uint64_t host);
 
 // "10.0.0.1" of "eth0". Throws kInvalidInput when the machine has no such interface with an address.
 std::string address_of_interface(const std::string& interface);

@@ -184,6 +184,7 @@ bool HostReporter::exchange(std::chrono::milliseconds wait) {
     if (outcast_) return false;
     ++report_.sequence;
     report_.worker_speed = speed_.lanes_per_second();
+    if (links_) report_.links = links_->links();
     report = report_;
     known = orders_.revision;
   }
@@ -204,6 +205,7 @@ void HostReporter::take(std::uint64_t as_host, const control::Orders& orders) {
     back = silent_since_.has_value();
     silent_since_.reset();
     if (orders.revision > orders_.revision) orders_ = orders;
+    if (links_) links_->set_peers(report_.host, orders_.peers);
   }
   if (back) options_.tell("the coordinator answers again");
 }
@@ -295,10 +297,28 @@ void HostReporter::set_job(std::chrono::nanoseconds orphan, std::string interfac
   interface_ = std::move(interface);
 }
 
-void HostReporter::set_data(std::string address, std::string door) {
+void HostReporter::call_others(const std::string& address, std::chrono::nanoseconds patience) {
+  auto links = std::make_unique<LinkCalls>(address, cluster_, patience, clock_);
+  const MutexLock lock(mutex_);
+  links_ = std::move(links);
+  links_->set_peers(report_.host, orders_.peers);
+  report_.calls = links_->address();
+  dirty_ = true;
+  changed_.notify_all();
+}
+
+void HostReporter::set_held(const std::string& plan) {
+  const MutexLock lock(mutex_);
+  report_.data_held = plan;
+  dirty_ = true;
+  changed_.notify_all();
+}
+
+void HostReporter::set_data(std::string address, bool whole, std::string door) {
   const MutexLock lock(mutex_);
   data_door_ = std::move(door);
   report_.data = std::move(address);
+  report_.data_whole = whole;
   dirty_ = true;
   changed_.notify_all();
 }

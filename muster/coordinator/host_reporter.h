@@ -28,6 +28,7 @@
 #include "muster/control/cluster_calls.h"
 #include "muster/control/cluster_relay.h"
 #include "muster/coordinator/host_speed.h"
+#include "muster/coordinator/link_calls.h"
 #include "muster/launch/generation_gate.h"
 #include "muster/launch/supervisor.h"
 
@@ -62,8 +63,13 @@ class HostReporter {
   // As the job says: for how long the workers go on without a coordinator, and the network interface to other hosts
   // that they are told. Before the first of them is started.
   void set_job(std::chrono::nanoseconds orphan, std::string interface);
-  // Where this host gives data to others (empty: it does not), and where its workers get that of others.
-  void set_data(std::string address, std::string door);
+  // Begins to ask the other hosts whether they are there, from that address (LinkCalls). Throws as LinkCalls.
+  void call_others(const std::string& address, std::chrono::nanoseconds patience);
+  // Where this host gives data to others (empty: it does not; `whole`: all of it), and where its workers get that of
+  // others.
+  void set_data(std::string address, bool whole, std::string door);
+  // It has its part of that plan of copies.
+  void set_held(const std::string& plan);
   // A folder of this host's own, for as long as this lives.
   const std::filesystem::path& folder() const { return folder_->path(); }
   // What the supervisor tells.
@@ -131,6 +137,7 @@ class HostReporter {
   std::string data_door_ MUSTER_GUARDED_BY(mutex_);
   HostSpeed speed_ MUSTER_GUARDED_BY(mutex_);
   std::size_t own_lanes_ MUSTER_GUARDED_BY(mutex_) = 0;  // of the generation that has begun
+  std::unique_ptr<LinkCalls> links_ MUSTER_GUARDED_BY(mutex_);
   // after what they use
   std::optional<control::ClusterRelay> relay_;
   std::shared_ptr<Gate> gate_;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/control/job_secrets.h"
 #include "muster/control/server_map.h"
 #include "muster/control/trust_files.h"
 
@@ -92,7 +93,7 @@ void HostServers::take_secrets() {
   if (reached_) return;
   const std::optional<std::string> text = find(control::kServerSecretsKey);
   if (!text) return;
-  const control::ServerSecrets secrets = control::ServerSecrets::from_text(*text);
+  const control::JobSecrets secrets = control::JobSecrets::from_text(*text);
   control::ServerHost reached{options_.address, {}, secrets.token};
   if (!secrets.key.empty()) {
     const std::filesystem::path certs = options_.folder / "servers";

@@ -94,10 +94,23 @@ struct HostService::State final : control::ControlCalls {
     }
   }
 
-  void take(const News& news) {
-    if (given_up || (!server && news.run.empty())) return;
+  // The run as the host that leads has it. Of a program of the user's own only the coordinator knows it, once its
+  // workers have met. Empty: nobody has said it yet.
+  std::string run_of_leader(const News& news) const {
+    if (!news.run.empty() || job.training->ours() || news.membership.generation == 0) return news.run;
     try {
-      if (!server) open(news);
+      return line.calls.host_status(line.host()).run;
+    } catch (const Error&) {
+      return {};  // it is away, or does not know it either: at the next look
+    }
+  }
+
+  void take(const News& news) {
+    if (given_up) return;
+    const std::string led_run = server ? news.run : run_of_leader(news);
+    if (!server && led_run.empty()) return;
+    try {
+      if (!server) open(news, led_run);
       // Each counts as written when it is: what fails is tried again at the next look.
       if (const control::LedCluster now = line.cluster(); now != cluster) {
         record->put_cluster(now);
@@ -126,8 +139,8 @@ struct HostService::State final : control::ControlCalls {
     }
   }
 
-  void open(const News& news) {
-    const std::filesystem::path found = job.training->local_run(news.run);
+  void open(const News& news, const std::string& led_run) {
+    const std::filesystem::path found = job.training->local_run(led_run);
     const std::filesystem::path folder = control::host_folder(found);
     make_folders(folder);
     record.emplace(control::make_sqlite_store(control::store_file(folder)));
@@ -135,7 +148,7 @@ struct HostService::State final : control::ControlCalls {
     control::JobIdentity identity;
     identity.name = job.name;
     identity.run = found.string();
-    identity.elsewhere = fmt::format("{} ({})", news.run, line.coordinator);
+    identity.elsewhere = fmt::format("{} ({})", led_run, line.coordinator);
     identity.created = fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(clock.wall())));
     record->begin(identity, wanted_at_first(job));
     control::Launch launch = launch_of(job);

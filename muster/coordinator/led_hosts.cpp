@@ -64,14 +64,14 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, T
   reporter_.emplace(cluster_, std::move(options), clock);
   reporter_->join();
   reporter_->set_job(job.orphan, job.hosts->interface);
+  // Without one all hosts are on this machine, or meet by a way that is not known here.
+  if (!job.hosts->interface.empty()) reporter_->call_others(address_for_others(job.hosts->interface), hosts_.patience);
   const control::TrustOptions& trust = job.hosts->listen.trust;
-  if (job.data)
-    data_.emplace(*reporter_, HostDataOptions{.data = *job.data,
-                                              .interface = job.hosts->interface,
-                                              .listen_trust = trust,
-                                              .call_trust = trust,
-                                              .tell = tell_,
-                                              .note = note});
+  if (job.data) {
+    HostDataOptions data{.data = *job.data, .interface = job.hosts->interface, .tell = tell_, .note = note};
+    if (trust.any()) data.secrets = leave_data_secrets(cluster_, reporter_->host(), clock.wall());
+    data_.emplace(*reporter_, std::move(data));
+  }
   if (job.servers > 0) {
     ServerDirectorOptions director;
     director.servers = static_cast<std::uint32_t>(job.servers);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/control/job_secrets.h"
 
 namespace muster::coordinator {
 namespace {
@@ -50,7 +51,8 @@ ServerDirector::ServerDirector(control::ClusterCalls& calls, ServerDirectorOptio
       store_(std::make_shared<OwnStore>(calls, options_.own)),
       keeper_(keeper_options(options_, store_), {}, clock),
       attempts_(options_.servers) {
-  store_->set(control::kServerSecretsKey, control::make_server_secrets(options_.encrypted, clock.wall()).to_text());
+  store_->set(control::kServerSecretsKey,
+              control::make_job_secrets("parameter-server", options_.encrypted, clock.wall()).to_text());
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 

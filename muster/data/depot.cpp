@@ -17,6 +17,7 @@ constexpr std::chrono::seconds kAheadTime{30};          // of a piece that nobod
 constexpr std::chrono::seconds kShunTime{2};            // for which a host that has failed is not asked
 constexpr std::chrono::milliseconds kSourcePause{100};  // between two looks for a host
 constexpr std::size_t kMostExpected = 65536;            // pieces
+constexpr std::chrono::seconds kKeptPatience{5};        // for hosts that know the data, of one that knows it itself
 constexpr std::uint64_t kFirstRead = 4096;              // of a shard: most headers are in it
 constexpr std::uint64_t kMostFronts = std::uint64_t{256} << 20;
 
@@ -28,8 +29,16 @@ Deadline one_read(const Deadline& deadline) {
 std::vector<std::byte> read_front(ShardCalls& calls, const ShardCatalog& catalog, std::size_t shard,
                                   const Deadline& deadline) {
   const ShardEntry& entry = catalog.shards[shard];
-  std::vector<std::byte> front =
-      calls.read(catalog.print, shard, 0, std::min(kFirstRead, entry.bytes), one_read(deadline));
+  const auto first = [&](std::uint64_t bytes) {
+    return calls.read(catalog.print, shard, 0, std::min(bytes, entry.bytes), one_read(deadline));
+  };
+  std::vector<std::byte> front;
+  try {
+    front = first(kFirstRead);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+    front = first(kPackedPreamble);  // a host that keeps a part may not have the records behind it
+  }
   const std::uint64_t bytes = kPackedPreamble + packed_json_bytes(front, entry.name);
   if (bytes > entry.bytes) throw Error(ErrorKind::kDamaged, "is cut short", entry.name);
   if (bytes > front.size()) return calls.read(catalog.print, shard, 0, bytes, one_read(deadline));
@@ -45,11 +54,7 @@ Depot::Depot(DepotOptions options, const Clock& clock) : options_(std::move(opti
 }
 
 Depot::~Depot() {
-  {
-    const MutexLock lock(mutex_);
-    ends_ = true;
-    changed_.notify_all();
-  }
+  end();
   for (std::thread& thread : threads_)
     thread.join();
 }
@@ -59,7 +64,13 @@ std::shared_ptr<const Depot::Opened> Depot::opened() const {
   return opened_;
 }
 
-std::vector<ShardSource> Depot::willing_sources(std::uint64_t spread) {
+std::shared_ptr<const Depot::Opened> Depot::require_opened() const {
+  std::shared_ptr<const Opened> data = opened();
+  if (!data) throw Error(ErrorKind::kNotFound, "this host does not know the data yet");
+  return data;
+}
+
+std::vector<ShardSource> Depot::willing_sources(const PieceId& piece) {
   std::vector<ShardSource> all = options_.sources();
   const MutexLock lock(mutex_);
   std::erase_if(all, [&](const ShardSource& source) MUSTER_REQUIRES(mutex_) {
@@ -67,7 +78,8 @@ std::vector<ShardSource> Depot::willing_sources(std::uint64_t spread) {
     return foreign_.contains(source.name) || (shunned != shunned_.end() && clock_.now() < shunned->second);
   });
   if (all.size() > 1)
-    std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(spread % all.size()), all.end());
+    std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(piece.piece % all.size()), all.end());
+  order_(piece, all);
   return all;
 }
 
@@ -82,15 +94,16 @@ void Depot::shun(const std::string& source, const Error& error) {
 }
 
 template <typename Read>
-void Depot::from_any(const std::string& what, std::uint64_t spread, const Deadline& deadline, const Read& read) {
+void Depot::from_any(const std::string& what, const PieceId& piece, const Deadline& deadline, const Read& read) {
   std::map<std::string, std::string> said;  // by source
   for (;;) {
-    for (const ShardSource& source : willing_sources(spread)) {
+    for (const ShardSource& source : willing_sources(piece)) {
       try {
         return read(source);
       } catch (const Error& error) {
         said[source.name] = error.message();
-        shun(source.name, error);
+        // Who does not have this piece may have the next one.
+        if (error.kind() != ErrorKind::kNotFound) shun(source.name, error);
       }
     }
     const MutexLock lock(mutex_);
@@ -108,26 +121,59 @@ void Depot::from_any(const std::string& what, std::uint64_t spread, const Deadli
   }
 }
 
+void Depot::add_front(Opened& opened, std::vector<std::byte> front) const {
+  const ShardEntry& shard = opened.view.catalog.shards[opened.fronts.size()];
+  const PackedHeader header = parse_packed_front(front, shard.bytes, shard.name);
+  const ShardPieces& pieces = opened.pieces.emplace_back(header, opened.view.piece_bytes);
+  opened.fronts.push_back(std::move(front));
+  std::uint64_t bytes = 0;
+  for (const std::vector<std::byte>& one : opened.fronts)
+    bytes += one.size();
+  if (bytes > kMostFronts || (pieces.pieces() > 1 && pieces.range(1).bytes > kMostShardRead))
+    throw Error(ErrorKind::kUnsupported, "its headers or records are too large to be fetched", shard.name,
+                "Bring the files to this host.");
+}
+
 std::shared_ptr<Depot::Opened> Depot::open_from(const ShardSource& source, const Deadline& deadline) {
   auto made = std::make_shared<Opened>();
   made->view.catalog = source.calls->catalog(one_read(deadline));
   const ShardCatalog& catalog = made->view.catalog;
   check_catalog(catalog, source.name);
-  const PieceChoice choice = choose_pieces(catalog.bytes(), options_.cache_bytes);
+  const PieceChoice choice = options_.keeps_a_part ? choose_placed_pieces(catalog.bytes())
+                                                   : choose_pieces(catalog.bytes(), options_.cache_bytes);
   made->view.piece_bytes = choice.piece_bytes;
-  std::uint64_t bytes = 0;
-  for (std::size_t shard = 0; shard < catalog.shards.size(); ++shard) {
-    std::vector<std::byte> front = read_front(*source.calls, catalog, shard, deadline);
-    bytes += front.size();
-    const PackedHeader header = parse_packed_front(front, catalog.shards[shard].bytes, catalog.shards[shard].name);
-    const ShardPieces& pieces = made->pieces.emplace_back(header, choice.piece_bytes);
-    if (bytes > kMostFronts || (pieces.pieces() > 1 && pieces.range(1).bytes > kMostShardRead))
-      throw Error(ErrorKind::kUnsupported, "its headers or records are too large to be fetched",
-                  catalog.shards[shard].name, "Bring the files to this host.");
-    made->fronts.push_back(std::move(front));
-  }
+  for (std::size_t shard = 0; shard < catalog.shards.size(); ++shard)
+    add_front(*made, read_front(*source.calls, catalog, shard, deadline));
   options_.tell(fmt::format("fetching data from {}, in pieces of {} KiB: {}", source.name, choice.piece_bytes >> 10,
                             choice.reason));
+  return made;
+}
+
+std::shared_ptr<Depot::Opened> Depot::open_kept(const KeptCatalog& kept) const {
+  auto made = std::make_shared<Opened>();
+  made->view.catalog = kept.catalog;
+  made->view.piece_bytes = choose_placed_pieces(kept.catalog.bytes()).piece_bytes;
+  for (const std::vector<std::byte>& front : kept.fronts)
+    add_front(*made, front);
+  options_.tell(fmt::format("the data is what this host has kept a part of before, in {}", options_.cache.string()));
+  return made;
+}
+
+std::shared_ptr<Depot::Opened> Depot::open_somewhere(const Deadline& deadline) {
+  std::optional<KeptCatalog> kept;
+  if (options_.keeps_a_part) kept = find_catalog(options_.cache, options_.kept_as);
+  // Those who have the data know best what it is; a host that has kept a part of it needs them no more.
+  const Deadline others =
+      kept ? Deadline::after(std::min<std::chrono::nanoseconds>(deadline.remaining(), kKeptPatience)) : deadline;
+  std::shared_ptr<Opened> made;
+  try {
+    from_any("the data, as packed shards at data.path", {}, others,
+             [&](const ShardSource& source) { made = open_from(source, deadline); });
+  } catch (const Error& error) {
+    const bool nobody = error.kind() == ErrorKind::kNotFound || error.kind() == ErrorKind::kIo;
+    if (!kept || !nobody) throw;
+    made = open_kept(*kept);
+  }
   return made;
 }
 
@@ -144,12 +190,20 @@ DepotView Depot::open(const Deadline& deadline) {
   std::shared_ptr<Opened> made;
   std::optional<Error> failure;
   try {
-    from_any("the data, as packed shards at data.path", 0, deadline,
-             [&](const ShardSource& source) { made = open_from(source, deadline); });
+    made = open_somewhere(deadline);
     DepotView& view = made->view;
+    // What is kept and what may go is not known before the plan is.
     made->cache = std::make_unique<PieceCache>(
-        options_.cache, fmt::format("{}-{}", view.catalog.print, view.piece_bytes), options_.cache_bytes);
+        options_.cache, fmt::format("{}-{}", view.catalog.print, view.piece_bytes), options_.cache_bytes,
+        [all = options_.keeps_a_part](const PieceId&) { return all; });
     view.cache = made->cache->folder();
+    if (options_.keeps_a_part) {
+      std::vector<std::uint64_t> pieces;
+      for (const ShardPieces& shard : made->pieces)
+        pieces.push_back(shard.pieces());
+      made->portions.emplace(pieces);
+      remember(*made);
+    }
   } catch (const Error& error) {
     failure = error;
     made.reset();
@@ -166,7 +220,7 @@ std::vector<std::byte> Depot::read_piece(const Opened& opened, const PieceId& pi
   const ByteRange range = opened.pieces[piece.shard].range(piece.piece);
   const std::string& name = opened.view.catalog.shards[piece.shard].name;
   std::vector<std::byte> data;
-  from_any(fmt::format("bytes {} to {} of {}", range.offset, range.offset + range.bytes, name), piece.piece, deadline,
+  from_any(fmt::format("bytes {} to {} of {}", range.offset, range.offset + range.bytes, name), piece, deadline,
            [&](const ShardSource& source) {
              data = source.calls->read(opened.view.catalog.print, piece.shard, range.offset, range.bytes,
                                        one_read(deadline));
@@ -192,7 +246,8 @@ std::vector<std::byte> Depot::fetch(const PieceId& piece, const Deadline& deadli
     if (std::optional<std::vector<std::byte>> kept = data->cache->get(piece, bytes)) return *std::move(kept);
     const MutexLock lock(mutex_);
     if (under_way_.insert(piece).second) break;
-    if (deadline.passed() || ends_)
+    if (ends_) throw Error(ErrorKind::kInterrupted, "this host ends");
+    if (deadline.passed())
       throw Error(ErrorKind::kTimeout,
                   fmt::format("{} was not fetched in time", data->view.catalog.shards[piece.shard].name));
     changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(kSourcePause, deadline.remaining()));

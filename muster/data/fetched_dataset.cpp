@@ -98,6 +98,23 @@ std::string FetchedDataset::name(std::uint64_t id) const {
   return fmt::format("{}: record {}", shards_[shard].name, id - chain_.first(shard));
 }
 
+std::vector<PieceRun> FetchedDataset::pieces_of(std::span<const std::uint64_t> ids) const {
+  std::vector<PieceId> pieces;
+  for (const std::uint64_t id : ids) {
+    const PieceId piece = spot_of(id).piece;
+    if (pieces.empty() || pieces.back() != piece) pieces.push_back(piece);
+  }
+  std::ranges::sort(pieces);
+  pieces.erase(std::unique(pieces.begin(), pieces.end()), pieces.end());
+  std::vector<PieceRun> runs;
+  for (const PieceId& piece : pieces) {
+    if (runs.empty() || runs.back().shard != piece.shard || runs.back().first + runs.back().count != piece.piece)
+      runs.push_back({piece.shard, piece.piece, 0});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
 void FetchedDataset::will_read(std::span<const std::uint64_t> ids) const {
   std::vector<PieceId> pieces;
   for (const std::uint64_t id : ids) {

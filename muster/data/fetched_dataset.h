@@ -32,6 +32,9 @@ class FetchedDataset final : public Dataset {
   void expect(std::span<const std::uint64_t> ids) const override { will_read(ids); }
   std::string name(std::uint64_t id) const override;
 
+  // All pieces that have one of these samples, each once. REQUIRES: every id below size().
+  std::vector<PieceRun> pieces_of(std::span<const std::uint64_t> ids) const;
+
   std::uint64_t shards() const { return shards_.size(); }
   std::uint64_t bytes() const { return size() * chain_.layout().record_bytes(); }
 

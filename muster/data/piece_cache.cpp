@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kDiskPage = 4096;  // what a file takes at least
-constexpr std::uint64_t kChecksumBytes = 4;
+constexpr std::uint64_t kPieceChecksumBytes = 4;
 constexpr const char* kCacheLock = "lock";
 constexpr const char* kUnfinished = "unfinished-";
 
@@ -86,8 +86,8 @@ fs::path piece_path(const fs::path& folder, const PieceId& piece) {
   return folder / std::to_string(piece.shard) / std::to_string(piece.piece);
 }
 
-PieceCache::PieceCache(const fs::path& above, const std::string& name, std::uint64_t most_bytes)
-    : folder_(above / name), most_bytes_(most_bytes) {
+PieceCache::PieceCache(const fs::path& above, const std::string& name, std::uint64_t most_bytes, PieceFilter keeps)
+    : folder_(above / name), most_bytes_(most_bytes), keeps_(std::move(keeps)) {
   make_folder(above);
   remove_others(above, name);
   make_cache_folder(folder_);
@@ -114,9 +114,34 @@ void PieceCache::find_kept() {
   }
   std::ranges::sort(found);
   const MutexLock lock(mutex_);
-  for (const auto& [time, piece, bytes] : found) {
-    bytes_ += bytes;
-    places_[piece] = kept_.insert(kept_.end(), {piece, bytes});
+  for (const auto& [time, piece, bytes] : found)
+    add(piece, bytes);
+  make_room(0);
+}
+
+void PieceCache::add(const PieceId& piece, std::uint64_t bytes) {
+  const bool stays = keeps_(piece);
+  std::list<Kept>& list = stays ? staying_ : kept_;
+  (stays ? staying_bytes_ : bytes_) += bytes;
+  places_[piece] = list.insert(list.end(), {piece, bytes, stays});
+}
+
+void PieceCache::drop(Place place) {
+  (place->stays ? staying_bytes_ : bytes_) -= place->bytes;
+  places_.erase(place->piece);
+  (place->stays ? staying_ : kept_).erase(place);
+}
+
+void PieceCache::keep(PieceFilter keeps) {
+  const MutexLock lock(mutex_);
+  keeps_ = std::move(keeps);
+  std::vector<Kept> moved;
+  for (const std::list<Kept>* list : {&staying_, &kept_})
+    for (const Kept& kept : *list)
+      if (keeps_(kept.piece) != kept.stays) moved.push_back(kept);
+  for (const Kept& kept : moved) {
+    drop(places_.at(kept.piece));
+    add(kept.piece, kept.bytes);
   }
   make_room(0);
 }
@@ -130,7 +155,7 @@ bool PieceCache::touch(const PieceId& piece) {
   const MutexLock lock(mutex_);
   const auto found = places_.find(piece);
   if (found == places_.end()) return false;
-  kept_.splice(kept_.end(), kept_, found->second);
+  if (!found->second->stays) kept_.splice(kept_.end(), kept_, found->second);
   return true;
 }
 
@@ -139,7 +164,7 @@ std::optional<std::vector<std::byte>> PieceCache::get(const PieceId& piece, std:
   const fs::path path = piece_path(folder_, piece);
   try {
     const OpenFile file = open_for_reading(path);
-    if (file.size == bytes + kChecksumBytes) {
+    if (file.size == bytes + kPieceChecksumBytes) {
       std::vector<std::byte> data(bytes);
       std::uint32_t checksum = 0;
       read_exactly(file, 0, data, path);
@@ -155,13 +180,15 @@ std::optional<std::vector<std::byte>> PieceCache::get(const PieceId& piece, std:
 }
 
 bool PieceCache::put(const PieceId& piece, std::span<const std::byte> bytes) {
-  const std::uint64_t needed = bytes_on_disk(bytes.size() + kChecksumBytes);
-  if (needed > most_bytes_) return false;
+  const std::uint64_t needed = bytes_on_disk(bytes.size() + kPieceChecksumBytes);
   const fs::path path = piece_path(folder_, piece);
   fs::path unfinished;
   {
     const MutexLock lock(mutex_);
-    make_room(needed);
+    if (!keeps_(piece)) {
+      if (needed > most_bytes_) return false;
+      make_room(needed);
+    }
     unfinished = path.parent_path() / fmt::format("{}{}", kUnfinished, ++written_);
   }
   if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) return false;
@@ -182,13 +209,8 @@ bool PieceCache::put(const PieceId& piece, std::span<const std::byte> bytes) {
     ::unlink(unfinished.c_str());
     return false;
   }
-  if (const auto there = places_.find(piece); there != places_.end()) {
-    bytes_ -= there->second->bytes;
-    kept_.erase(there->second);
-    places_.erase(there);
-  }
-  bytes_ += needed;
-  places_[piece] = kept_.insert(kept_.end(), {piece, needed});
+  if (const auto there = places_.find(piece); there != places_.end()) drop(there->second);
+  add(piece, needed);
   make_room(0);
   return true;
 }
@@ -198,13 +220,16 @@ std::uint64_t PieceCache::bytes() const {
   return bytes_;
 }
 
+std::uint64_t PieceCache::kept_bytes() const {
+  const MutexLock lock(mutex_);
+  return staying_bytes_;
+}
+
 void PieceCache::remove(const PieceId& piece) {
   const auto found = places_.find(piece);
   if (found == places_.end()) return;
   ::unlink(piece_path(folder_, piece).c_str());
-  bytes_ -= found->second->bytes;
-  kept_.erase(found->second);
-  places_.erase(found);
+  drop(found->second);
 }
 
 void PieceCache::make_room(std::uint64_t bytes) {

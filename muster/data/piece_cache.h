@@ -1,5 +1,6 @@
 // PieceCache: pieces of shards on this host's disk, as many as fit into a limit; the ones that were not used for the
-// longest time go first.
+// longest time go first. Pieces that are to be kept here (of a host that holds a part of the data) neither go nor
+// count.
 //
 // A piece is a file of its own (SHARD/PIECE), written under another name and renamed, its bytes and a CRC-32C of them
 // behind. Nothing is synced: what a crash has cut is noticed by its checksum, and fetched again. The folder is the
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <list>
 #include <map>
 #include <optional>
@@ -27,11 +29,16 @@ namespace muster::data {
 // Where a piece lies below the folder of a cache.
 std::filesystem::path piece_path(const std::filesystem::path& folder, const PieceId& piece);
 
+// Whether a piece is to be kept here. Called under a lock: it only looks.
+using PieceFilter = std::function<bool(const PieceId&)>;
+
 class PieceCache {
  public:
   // Under `above`/`name`, which is made. Throws kResource (another process uses it), kInvalidInput (another user's),
   // kIo.
-  PieceCache(const std::filesystem::path& above, const std::string& name, std::uint64_t most_bytes);
+  PieceCache(
+      const std::filesystem::path& above, const std::string& name, std::uint64_t most_bytes,
+      PieceFilter keeps = [](const PieceId&) { return false; });
 
   const std::filesystem::path& folder() const { return folder_; }
   bool has(const PieceId& piece) const;
@@ -41,16 +48,22 @@ class PieceCache {
   bool touch(const PieceId& piece);
   // Makes room for it before. False: it is not kept (the disk is full or broken, or it is larger than the limit).
   bool put(const PieceId& piece, std::span<const std::byte> bytes);
-  std::uint64_t bytes() const;
+  // These and no others are kept from now on; what was kept before and is not any more may go.
+  void keep(PieceFilter keeps);
+  std::uint64_t bytes() const;       // that count
+  std::uint64_t kept_bytes() const;  // of the pieces that are to be kept
 
  private:
   struct Kept {
     PieceId piece;
     std::uint64_t bytes = 0;  // on disk
+    bool stays = false;       // it is to be kept
   };
   using Place = std::list<Kept>::iterator;
 
   void find_kept();
+  void add(const PieceId& piece, std::uint64_t bytes) MUSTER_REQUIRES(mutex_);
+  void drop(Place place) MUSTER_REQUIRES(mutex_);  // from the lists, not from the disk
   void remove(const PieceId& piece) MUSTER_REQUIRES(mutex_);
   void make_room(std::uint64_t bytes) MUSTER_REQUIRES(mutex_);
 
@@ -60,9 +73,12 @@ class PieceCache {
   FileDescriptor lock_;
   // guarded by mutex_
   mutable Mutex mutex_;
-  std::list<Kept> kept_ MUSTER_GUARDED_BY(mutex_);  // the one that was used last is the last
+  PieceFilter keeps_ MUSTER_GUARDED_BY(mutex_);
+  std::list<Kept> kept_ MUSTER_GUARDED_BY(mutex_);     // the one that was used last is the last
+  std::list<Kept> staying_ MUSTER_GUARDED_BY(mutex_);  // those that are to be kept, in any order
   std::map<PieceId, Place> places_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t bytes_ MUSTER_GUARDED_BY(mutex_) = 0;
+  std::uint64_t staying_bytes_ MUSTER_GUARDED_BY(mutex_) = 0;
   std::uint64_t written_ MUSTER_GUARDED_BY(mutex_) = 0;  // names of files that are being written
 };
 

@@ -31,6 +31,13 @@ class PieceDoor {
   virtual std::vector<std::byte> fetch(const PieceId& piece, const Deadline& deadline) = 0;
   // They are about to be read, in this order. Returns at once; nothing is promised.
   virtual void expect(std::span<const PieceId> pieces) = 0;
+  // Of a job whose lanes have samples of their own: all that lane `lane` of `lanes` reads. Whoever keeps a part of the
+  // data places it by that. Nothing is promised.
+  virtual void place_lane(std::size_t lane, std::size_t lanes, std::span<const PieceRun> runs) {
+    static_cast<void>(lane);
+    static_cast<void>(lanes);
+    static_cast<void>(runs);
+  }
 };
 
 }  // namespace muster::data

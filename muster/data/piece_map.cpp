@@ -3,6 +3,7 @@
 #include "muster/data/piece_map.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,8 @@ namespace {
 
 constexpr std::uint64_t kLargePiece = std::uint64_t{256} << 10;
 constexpr std::uint64_t kSmallPiece = std::uint64_t{16} << 10;
+constexpr std::uint64_t kLeastPlacedPiece = std::uint64_t{4} << 10;
+constexpr std::uint64_t kPlacedPieces = 4096;  // that data has at least, down to the least size of a piece
 
 }  // namespace
 
@@ -22,6 +25,12 @@ PieceChoice choose_pieces(std::uint64_t data_bytes, std::uint64_t cache_bytes) {
   return {fits ? kLargePiece : kSmallPiece,
           fmt::format("the data has {}, which {} a cache of {}", human_bytes(data_bytes),
                       fits ? "fits into" : "is more than", human_bytes(cache_bytes))};
+}
+
+PieceChoice choose_placed_pieces(std::uint64_t data_bytes) {
+  const std::uint64_t even = std::bit_floor(std::max<std::uint64_t>(1, data_bytes / kPlacedPieces));
+  return {std::clamp(even, kLeastPlacedPiece, kLargePiece),
+          fmt::format("each host keeps a part of {}", human_bytes(data_bytes))};
 }
 
 ShardPieces::ShardPieces(const PackedHeader& header, std::uint64_t piece_bytes)

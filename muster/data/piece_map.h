@@ -19,6 +19,14 @@ struct PieceId {
   auto operator<=>(const PieceId&) const = default;
 };
 
+// Pieces of one shard that follow each other.
+struct PieceRun {
+  std::size_t shard = 0;
+  std::uint64_t first = 1;
+  std::uint64_t count = 0;
+  bool operator==(const PieceRun&) const = default;
+};
+
 struct ByteRange {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
@@ -33,6 +41,9 @@ struct PieceChoice {
   std::string reason;
 };
 PieceChoice choose_pieces(std::uint64_t data_bytes, std::uint64_t cache_bytes);
+// Where each host keeps a part: the same on all hosts whatever their caches are, so that one can give what another
+// asks for. Small data has small pieces, so that there are enough of them to be spread.
+PieceChoice choose_placed_pieces(std::uint64_t data_bytes);
 
 // The pieces of one shard. A value.
 class ShardPieces {

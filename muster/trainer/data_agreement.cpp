@@ -66,6 +66,9 @@ class WaitingDoor final : public data::PieceDoor {
     return door_->fetch(piece, deadline);
   }
   void expect(std::span<const data::PieceId> pieces) override { door_->expect(pieces); }
+  void place_lane(std::size_t lane, std::size_t lanes, std::span<const data::PieceRun> runs) override {
+    door_->place_lane(lane, lanes, runs);
+  }
 
  private:
   const std::shared_ptr<data::PieceDoor> door_;
@@ -151,7 +154,7 @@ std::shared_ptr<data::PieceDoor> wait_for_data(std::shared_ptr<data::PieceDoor> 
 
 std::shared_ptr<data::PieceDoor> remote_data(const std::optional<strategies::Supervised>& supervised, const Job& job,
                                              std::function<void(const std::string&)> tell) {
-  if (job.data.access != "fetch" || !supervised || !supervised->host || supervised->host->data.empty()) return nullptr;
+  if (job.data.access == "shared" || !supervised || !supervised->host || supervised->host->data.empty()) return nullptr;
   return wait_for_data(control::open_depot(supervised->host->data), supervised->folder, std::move(tell));
 }
 

@@ -477,6 +477,7 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "data.access",
                                            "data.cache",
                                            "data.cache_mb",
+                                           "data.copies",
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "model.library",

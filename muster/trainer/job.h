@@ -77,6 +77,7 @@ struct Job {
     std::string access = "shared";
     std::string cache = "muster-cache";
     std::int64_t cache_mb = 10240;
+    std::int64_t copies = 2;
   } data;
 
   struct {

@@ -119,14 +119,18 @@ void check_samples(const Schema& schema, const Job& job) {
                          "Set data.on_bad_sample = \"skip\".");
   if (!d.test_path.empty() && schema.chosen("data.test_fraction"))
     throw schema.invalid("data.test_fraction", "has no effect beside data.test_path", "Remove one of them.");
-  if (d.access == "fetch" && d.source != "packed")
-    throw schema.invalid("data.access", fmt::format("\"fetch\" is for the source packed, not for \"{}\"", d.source),
+  if (d.access != "shared" && d.source != "packed")
+    throw schema.invalid("data.access",
+                         fmt::format("\"{}\" is for the source packed, not for \"{}\"", d.access, d.source),
                          "Write the data as shards (muster data pack), and name these in data.source and data.path.");
   for (const char* key : {"data.cache", "data.cache_mb"}) {
-    if (d.access != "fetch" && schema.chosen(key))
-      throw schema.invalid(key, fmt::format("has no effect with access \"{}\"", d.access),
-                           "Set data.access = \"fetch\", or remove it.");
+    if (d.access == "shared" && schema.chosen(key))
+      throw schema.invalid(key, "has no effect with access \"shared\"",
+                           "Set data.access = \"fetch\" or \"copy\", or remove it.");
   }
+  if (d.access != "copy" && schema.chosen("data.copies"))
+    throw schema.invalid("data.copies", fmt::format("has no effect with access \"{}\"", d.access),
+                         "Set data.access = \"copy\", or remove it.");
   const data::Augmentation augmentation = data::parse_augmentation(d.augment);
   if (!augmentation.steps.empty() && (d.source == "csv" || d.source == "text"))
     throw schema.invalid("data.augment", fmt::format("is for pictures, not for the source \"{}\"", d.source),

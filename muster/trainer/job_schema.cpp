@@ -118,13 +118,18 @@ Schema job_schema(Job& job) {
   d.field(
        "access", &job.data.access,
        "Jobs of several hosts: \"shared\": every host sees the same data at path. \"fetch\": hosts that have no shards "
-       "there (source packed) get them from those that have (docs/data-hosts.md).")
-      .one_of({"shared", "fetch"});
+       "there (source packed) get them from those that have. \"copy\": these also keep a part of them each, so that "
+       "the "
+       "loss of a host loses no data (docs/data-hosts.md).")
+      .one_of({"shared", "fetch", "copy"});
   d.field("cache", &job.data.cache,
-          "access fetch: folder in which a host keeps what it has fetched, as seen from where its agent was started.")
+          "access fetch, copy: folder in which a host keeps what it has fetched, as seen from where its agent was "
+          "started.")
       .non_empty();
-  d.field("cache_mb", &job.data.cache_mb, "access fetch: MiB that a host keeps at most; the least used goes first.")
+  d.field("cache_mb", &job.data.cache_mb,
+          "access fetch, copy: MiB that a host keeps at most, beside its part (copy); the least used goes first.")
       .range(16, 1e9);
+  d.field("copies", &job.data.copies, "access copy: hosts that keep each part of the data.").range(1, 64);
   d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 

@@ -87,7 +87,7 @@ std::map<std::string, fs::path> inputs_of(const Job& job) {
   std::erase_if(inputs, [](const auto& input) { return input.second.empty(); });
   // What other hosts have they look after.
   std::error_code none;
-  if (job.data.access == "fetch" && !fs::exists(job.data.path, none)) inputs.erase("data.path");
+  if (job.data.access != "shared" && !fs::exists(job.data.path, none)) inputs.erase("data.path");
   return inputs;
 }
 

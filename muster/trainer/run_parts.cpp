@@ -15,6 +15,7 @@
 #include "muster/trainer/initial_state.h"
 #include "muster/trainer/job_check.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/lane_places.h"
 #include "muster/trainer/preflight.h"
 
 namespace muster::trainer {
@@ -53,6 +54,7 @@ Datasets RunParts::open_agreed_data() const {
   });
   Datasets opened = open_data(resolved, remote);
   if (options.supervised) agree_on_data(*options.supervised, job, opened, remote);
+  if (remote && job.data.access == "copy") tell_lanes(remote, resolved, *opened.train);
   return opened;
 }
 

@@ -48,12 +48,18 @@ class HostsDataTest : public ::testing::Test {
                              "data.source=\"packed\"", "data.shape=", "data.samples=", "data.test_samples=",
                              fmt::format("data.path=\"{}\"", kShards)});
     spill(first.file("/tmp/work/job.toml"), stateful_job("far", more));
-    const Finished alone =
-        first.run({MUSTER_PROGRAM, "train", "job.toml", "--json", "--set", "parallel.hosts=1", "--set",
-                   "parallel.workers=1", "--set", "job.runs=undisturbed", "--set", "job.ledger=false"},
-                  kLongest);
-    ASSERT_EQ(alone.exit_code, 0) << alone.err;
-    expected_ = rows(alone.out).back();
+    expected_ = alone({});
+  }
+  // What one worker on the first host makes of it.
+  Json alone(const std::vector<std::string>& more) {
+    std::vector<std::string> keys{"parallel.hosts=1", "job.runs=undisturbed", "job.ledger=false"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    std::vector<std::string> words{MUSTER_PROGRAM};
+    const std::vector<std::string> arguments = train_arguments("1", keys);
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    const Finished end = (*hosts_)[0].run(words, kLongest);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return end.exit_code == 0 ? rows(end.out).back() : Json();
   }
   // The same seed gives the same shards.
   void pack(int host, int seed) {
@@ -66,9 +72,10 @@ class HostsDataTest : public ::testing::Test {
   std::string address() { return (*hosts_)[0].address() + ":" + kPort; }
   // Each commit takes a while, so that there is time for something to happen.
   static std::vector<std::string> slowly() { return {"MUSTER_FAILPOINTS=arena.commit.before_arrival=delay=25"}; }
-  HostProgram train(const std::string& hosts) {
+  HostProgram train(const std::string& hosts, std::vector<std::string> more = {}) {
     std::vector<std::string> words{MUSTER_PROGRAM};
-    const std::vector<std::string> arguments = train_arguments("1", {"parallel.hosts=" + hosts});
+    more.push_back("parallel.hosts=" + hosts);
+    const std::vector<std::string> arguments = train_arguments("1", more);
     words.insert(words.end(), arguments.begin(), arguments.end());
     words.insert(words.end(), {"--listen", address(), "--insecure"});
     return (*hosts_)[0].start(words, slowly());
@@ -142,6 +149,33 @@ TEST_F(HostsDataTest, TheFirstHostMayBeTheOneWithoutData) {
   HostProgram second = agent(1);
   expect_the_end(first);
   EXPECT_EQ(second.wait().exit_code, 0) << second.err();
+}
+
+// Only the second host has the shards. When all have their part it is lost, and nothing of the data with it; a run that
+// is resumed later needs it no more.
+TEST_F(HostsDataTest, WithTwoCopiesTheLossOfTheOnlyHostThatHadTheDataLosesNone) {
+  prepare(3, {"data.access=\"copy\"", "data.copies=2", "data.cache_mb=16", "data.placement=\"local\"",
+              "data.partition=\"random\"", "job.epochs=1000000", "job.steps=400", "optimizer.schedule=\"constant\""});
+  const Json longer = alone({"job.steps=440"});
+  pack(1, 1);
+  std::filesystem::remove_all((*hosts_)[0].file(kShards));
+  HostProgram first = train("\"2:3\"");
+  HostProgram second = agent(1);
+  HostProgram third = agent(2);
+  const auto all_have = [&] { return first.err().find("all 3 hosts have their part") != std::string::npos; };
+  ASSERT_TRUE(eventually(all_have, Deadline::after(kLongest))) << first.err() << second.err() << third.err();
+  wait_for(3, 2, first);
+  (*hosts_)[1].kill_all();
+  expect_the_end(first);
+  EXPECT_EQ(third.wait().exit_code, 0) << third.err();
+  EXPECT_THAT(first.err(), HasSubstr("2 copies of each of"));
+  EXPECT_FALSE(cached(0).empty());
+  for (const int host : {0, 2})
+    EXPECT_FALSE(std::filesystem::exists((*hosts_)[host].file(kShards)));
+  HostProgram again = train("2", {"--resume", "job.steps=440"});
+  HostProgram other = agent(2);
+  expect_same_end(again.wait(kLongest), longer, "resumed without the host that had the data");
+  EXPECT_EQ(other.wait().exit_code, 0) << other.err();
 }
 
 TEST_F(HostsDataTest, HostsWithDifferentDataDoNotBegin) {

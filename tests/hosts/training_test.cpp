@@ -239,6 +239,35 @@ TEST_F(HostsTrainingTest, OfTwoPartsOnlyTheOneWithTheCoordinatorGoesOn) {
   expect_the_end(first);
 }
 
+// The coordinator hears both, and a step needs all hosts: one of the two has to go, and may come back when they hear
+// each other again.
+TEST_F(HostsTrainingTest, OfTwoThatDoNotHearEachOtherOneIsGivenUp) {
+  prepare(3);
+  HostProgram first = train("\"1:3\"", "1");
+  agent(1);
+  wait_for(2, first);
+  agent(2);
+  wait_for(3, first);
+  for (const auto& cut : {std::vector{std::pair{1, 2}, {2, 1}}, {{1, 2}}}) {
+    for (const auto& [from, to] : cut)
+      hosts_->cut_one_way(from, to);
+    const auto two_train = [&] {
+      const Json now = status();
+      if (!now.is_object() || !now.contains("hosts")) return false;
+      return std::ranges::count_if(now.at("hosts"), [](const Json& host) { return host.at("workers") > 0; }) == 2;
+    };
+    ASSERT_TRUE(eventually(two_train, Deadline::after(kLongest))) << status() << told(first);
+    const std::uint64_t step = status().at("step");
+    ASSERT_TRUE(eventually([&] { return status().at("step") >= step + 10; }, Deadline::after(kLongest)))
+        << "the other two wait\n"
+        << told(first);
+    hosts_->heal();
+    wait_for(3, first);
+  }
+  EXPECT_THAT(first.err(), HasSubstr("do not hear each other"));
+  expect_the_end(first);
+}
+
 TEST_F(HostsTrainingTest, AHostThatStandsStillForTooLongIsGivenUpAndComesBack) {
   prepare(2);
   HostProgram first = train("\"1:2\"", "1");

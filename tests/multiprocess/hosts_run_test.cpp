@@ -107,6 +107,34 @@ TEST_F(HostsRun, ASessionWithFixedWorkersGoesOnFromTheCheckpointOfTheFirstHost) 
   EXPECT_FALSE(std::filesystem::exists(folder_ / "second" / "line"));
 }
 
+// Typed where only the agent is: the coordinator's folder is another one.
+TEST_F(HostsRun, CommandsAreTakenOnTheHostOfAnAgent) {
+  const std::string name = std::filesystem::path(EXAMPLE_FASHION).filename().string();
+  const std::string address = lead({EXAMPLE_FASHION, "1000", "100000000"});
+  Program second(folder_ / "second", agent(address));
+  const auto on_second = [&](std::vector<std::string> words) { return run_program(folder_ / "second", words); };
+  Finished status;
+  const auto both_train = [&] {
+    status = on_second({"status", name, "--json"});
+    if (status.exit_code != 0) return false;
+    const Json now = testing::rows(status.out).back();
+    return now.contains("hosts") && now.at("hosts").size() == 2 && now.at("step") > 0;
+  };
+  ASSERT_TRUE(eventually(both_train, Deadline::after(kLongest))) << status.out << status.err << second.err();
+  const Finished logs = on_second({"logs", name});
+  EXPECT_EQ(logs.exit_code, 0) << logs.err;
+  EXPECT_THAT(logs.out, HasSubstr("is the agent of this host"));
+  EXPECT_THAT(logs.err, HasSubstr("the run of the host that leads is"));
+  const Finished scale = on_second({"scale", name, "1"});
+  EXPECT_EQ(scale.exit_code, 0) << scale.out << scale.err;
+  const Finished set = on_second({"set", name, "optimizer.lr=0.1"});
+  EXPECT_EQ(set.exit_code, 2) << "a program has no keys";
+  const Finished stop = on_second({"stop", name});
+  EXPECT_EQ(stop.exit_code, 0) << stop.out << stop.err;
+  EXPECT_NE(first_->wait(kLongest).exit_code, 0);
+  EXPECT_NE(second.wait(kLongest).exit_code, 0);
+}
+
 TEST_F(HostsRun, AProgramThatIsNotThereIsNamedOnBothSides) {
   const std::filesystem::path program = folder_ / "first" / "program";
   testing::spill(program, "#!/bin/sh\ntouch started\nexec \"$@\"\n");

@@ -120,6 +120,10 @@ void add_bench(CLI::App& app) {
   step->add_option("--slow", s->slow,
                    "With --workers: the last worker takes so many times as long for a lane; four lanes a worker")
       ->check(CLI::Range(1.0, 100.0));
+  step->add_option("--sleep", s->sleep,
+                   "Milliseconds for which a lane sleeps instead of being computed: the cost of many workers or hosts "
+                   "on few cores")
+      ->check(CLI::Range(0.0, 60000.0));
   step->add_option("--python", s->python, "With --against ddp: the Python that has torch. Default: the system's");
   step->add_option("--hosts", s->hosts,
                    "Hosts that this command makes as network namespaces (root), with --workers on each (default: 1)")

@@ -51,6 +51,7 @@ struct StepBench {
   std::string against;
   std::string backend = "shm";
   double slow = 1;     // the last worker takes so many times as long for a lane
+  double sleep = 0;    // milliseconds for which a lane sleeps instead of being computed; 0: it is computed
   std::string python;  // of --against; empty: the system's
   // Several hosts, with as many workers on each as `workers` says.
   std::int64_t hosts = 1;

@@ -63,6 +63,14 @@ torch::Tensor loss_of(const std::string& model, model::Net& net, const torch::Te
   return F::cross_entropy(net.forward(tokens.slice(1, 0, kContext)).flatten(0, 1), tokens.slice(1, 1).flatten());
 }
 
+// Gradients of the model's size, and nothing computed for them.
+torch::Tensor loss_of_nothing(model::Net& net) {
+  torch::Tensor loss = torch::zeros({});
+  for (const torch::Tensor& parameter : net.parameters())
+    loss = loss + parameter.flatten()[0];
+  return loss * 0.0;
+}
+
 double milliseconds_since(Clock::Instant start) {
   return std::chrono::duration<double, std::milli>(system_clock().now() - start).count();
 }
@@ -185,7 +193,8 @@ struct StepContender::State {
 
   void compute(trainer::Lane& lane, StepTimes* times) {
     const auto start = system_clock().now();
-    lane.backward(loss_of(options.model, *net, lane.data, lane.target));
+    if (options.sleep > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.sleep));
+    lane.backward(options.sleep > 0 ? loss_of_nothing(*net) : loss_of(options.model, *net, lane.data, lane.target));
     if (times != nullptr) ++times->lanes;
     if (!slow) return;
     // Asleep, so that it leaves its core to others, as a slower machine would. By its best lane so far: what disturbs

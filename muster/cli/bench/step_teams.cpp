@@ -43,6 +43,7 @@ std::vector<std::string> step_words(const StepBench& options, const std::string&
   add("--optimizer", options.optimizer);
   add("--backend", options.backend);
   add("--slow", fmt::format("{}", options.slow));
+  add("--sleep", fmt::format("{}", options.sleep));
   if (strategy == kOverlapped || strategy == kEarly) words.emplace_back("--overlap");
   return words;
 }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace muster::control {
 namespace {
 
@@ -322,6 +324,97 @@ TEST(DecideHosts, ABrokenConnectionMakesAGenerationOnceItIsKnownWhoLives) {
   ASSERT_TRUE(decision.next);
   EXPECT_THAT(decision.next->hosts, SizeIs(2));
   EXPECT_THAT(decision.reason, HasSubstr("have lost their connection"));
+}
+
+// Three hosts at work who look for each other, and all do.
+HostsView three_that_look() {
+  HostsView view = two_hosts();
+  view.watched_since = view.now - 60s;
+  view.hosts.push_back({.number = 3, .name = "c", .heard = view.now});
+  for (HostView& host : view.hosts) {
+    host.wanted = 1;
+    host.links.looks = true;
+    for (const std::uint64_t other : {1, 2, 3})
+      if (other != host.number) host.links.heard.push_back(other);
+  }
+  view.present = *decide_hosts(view).next;
+  for (HostView& host : view.hosts)
+    host.begun = view.present.number;
+  return view;
+}
+
+void cut(HostsView& view, std::uint64_t a, std::uint64_t b) {
+  for (HostView& host : view.hosts) {
+    if (host.number != a && host.number != b) continue;
+    const std::uint64_t other = host.number == a ? b : a;
+    std::erase(host.links.heard, other);
+    host.links.unheard.push_back(other);
+  }
+}
+
+TEST(DecideHosts, OfTwoThatDoNotHearEachOtherOneIsGivenUpAndTheOthersGoOn) {
+  HostsView view = three_that_look();
+  EXPECT_FALSE(decide_hosts(view).next);
+  cut(view, 2, 3);
+  const HostsDecision decision = decide_hosts(view);
+  ASSERT_THAT(decision.lost, SizeIs(1));
+  EXPECT_EQ(decision.lost[0].number, 3U);
+  EXPECT_THAT(decision.lost[0].reason, HasSubstr("host b (2) do not hear each other"));
+  ASSERT_TRUE(decision.next);
+  EXPECT_THAT(decision.next->hosts, SizeIs(2));
+}
+
+// What was said while nobody looked may be old: those who have slept are asked anew.
+TEST(DecideHosts, ACoordinatorThatHasSleptJudgesNoLinkAtOnce) {
+  HostsView view = three_that_look();
+  cut(view, 2, 3);
+  view.watched_since = view.now - view.patience / 4;
+  EXPECT_THAT(decide_hosts(view).lost, IsEmpty());
+}
+
+TEST(DecideHosts, WhoDoesNotHearThoseAtWorkIsNotLetInAndKeepsNobodyOut) {
+  HostsView view = three_that_look();
+  cut(view, 2, 3);
+  view.present = *decide_hosts(view).next;
+  view.hosts[2].number = 4;  // it has joined again
+  for (HostView& host : view.hosts) {
+    host.begun = view.present.number;
+    std::ranges::replace(host.links.heard, 3U, 4U);
+    std::ranges::replace(host.links.unheard, 3U, 4U);
+  }
+  HostsDecision decision = decide_hosts(view);
+  EXPECT_FALSE(decision.next);
+  EXPECT_THAT(decision.lost, IsEmpty());
+  EXPECT_THAT(decision.held_up, HasSubstr("host c (4) and host b (2) have to hear each other"));
+  view.hosts[1].links = {true, {1, 4}, {}};
+  view.hosts[2].links = {true, {1, 2}, {}};
+  decision = decide_hosts(view);
+  ASSERT_TRUE(decision.next);
+  EXPECT_THAT(decision.next->hosts, SizeIs(3));
+  EXPECT_THAT(decision.held_up, IsEmpty());
+}
+
+// A connection that broke because of a cut would break again.
+TEST(DecideHosts, ABrokenConnectionIsMendedByAGenerationWhenAllHearEachOther) {
+  HostsView view = three_that_look();
+  view.broken = view.now - 1s;
+  std::erase(view.hosts[1].links.heard, 3U);
+  EXPECT_FALSE(decide_hosts(view).next);
+  view.hosts[1].links.heard.push_back(3);
+  EXPECT_TRUE(decide_hosts(view).next);
+}
+
+TEST(DecideHosts, TheFirstGenerationWaitsForTheNetworkBetweenHosts) {
+  HostsView view = two_hosts();
+  for (HostView& host : view.hosts) {
+    host.wanted = 1;
+    host.links.looks = true;
+  }
+  const HostsDecision decision = decide_hosts(view);
+  EXPECT_FALSE(decision.next);
+  EXPECT_TRUE(decision.waiting);
+  EXPECT_EQ(decision.missing, 0U);
+  EXPECT_THAT(decision.reason, HasSubstr("the network between hosts"));
 }
 
 }  // namespace

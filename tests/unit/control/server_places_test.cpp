@@ -1,5 +1,6 @@
 // Where parameter servers run when hosts come and go, and that what is told of it is read back.
 #include "muster/control/server_places.h"
+#include "muster/control/job_secrets.h"
 
 #include <gtest/gtest.h>
 
@@ -72,12 +73,12 @@ TEST(ServerPlaces, TextIsReadBack) {
   EXPECT_EQ(read.certs, host.certs);
   EXPECT_EQ(read.token, host.token);
   EXPECT_THROW(ServerHost::from_text("{}"), Error);
-  EXPECT_THROW(ServerSecrets::from_text("{\"token\":1}"), Error);
+  EXPECT_THROW(JobSecrets::from_text("{\"token\":1}"), Error);
 }
 
-TEST(ServerSecrets, TheirCertificateIsGoodForBothEndsWithinAnHourOfAnyClock) {
+TEST(JobSecrets, TheirCertificateIsGoodForBothEndsWithinAnHourOfAnyClock) {
   const WallTime now = std::chrono::system_clock::now();
-  const ServerSecrets secrets = ServerSecrets::from_text(make_server_secrets(true, now).to_text());
+  const JobSecrets secrets = JobSecrets::from_text(make_job_secrets("test", true, now).to_text());
   for (const CertificateUse use : {CertificateUse::kClient, CertificateUse::kServer}) {
     for (const int hours : {-1, 0, 1, 24 * 365}) {
       const CertificateVerdict verdict =
@@ -85,11 +86,11 @@ TEST(ServerSecrets, TheirCertificateIsGoodForBothEndsWithinAnHourOfAnyClock) {
       EXPECT_TRUE(verdict.identity) << verdict.reason;
     }
   }
-  const ServerSecrets others = make_server_secrets(true, now);
+  const JobSecrets others = make_job_secrets("test", true, now);
   EXPECT_FALSE(judge_certificate(others.certificate, secrets.authority, now, CertificateUse::kClient).identity)
       << "another job's";
   EXPECT_NE(others.token, secrets.token);
-  const ServerSecrets plain = make_server_secrets(false, now);
+  const JobSecrets plain = make_job_secrets("test", false, now);
   EXPECT_EQ(plain.token.size(), 64U);
   EXPECT_TRUE(plain.key.empty() && plain.certificate.empty() && plain.authority.empty());
 }

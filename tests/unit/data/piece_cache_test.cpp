@@ -56,6 +56,25 @@ TEST_F(PieceCacheTest, WhatWasNotUsedForTheLongestTimeGoesFirst) {
   EXPECT_FALSE(std::filesystem::exists(piece_path(cache->folder(), {0, 3})));
 }
 
+TEST_F(PieceCacheTest, WhatIsToBeKeptNeitherGoesNorCounts) {
+  const auto cache = open(2);
+  cache->keep([](const PieceId& piece) { return piece.shard == 7; });
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    EXPECT_TRUE(cache->put({7, i}, piece(static_cast<int>(i))));
+    EXPECT_TRUE(cache->put({0, i}, piece(static_cast<int>(i))));
+  }
+  EXPECT_EQ(cache->bytes(), 2 * 4096U);
+  EXPECT_EQ(cache->kept_bytes(), 5 * 4096U);
+  for (std::uint64_t i = 1; i <= 5; ++i)
+    EXPECT_EQ(cache->get({7, i}, kPieceBytes), piece(static_cast<int>(i)));
+  // Others are to be kept now: what was, may go, the oldest first.
+  cache->keep([](const PieceId& piece) { return piece.shard == 0; });
+  EXPECT_EQ(cache->bytes(), 2 * 4096U);
+  EXPECT_EQ(cache->kept_bytes(), 2 * 4096U);
+  EXPECT_FALSE(cache->has({7, 1}));
+  EXPECT_TRUE(cache->has({0, 5}));
+}
+
 TEST_F(PieceCacheTest, APieceThatIsLargerThanTheLimitIsNotKept) {
   const auto cache = open(1);
   cache->put({0, 1}, piece(1));

@@ -17,6 +17,7 @@
 #include "muster/base/files.h"
 #include "muster/base/random.h"
 #include "muster/control/certificates.h"
+#include "muster/control/job_secrets.h"
 #include "muster/control/server_places.h"
 #include "muster/control/trust_files.h"
 #include "muster/strategies/parameter_server/grpc_messages.h"
@@ -202,7 +203,7 @@ class GrpcTrust : public ::testing::Test {
     return made;
   }
   GrpcReach of_job(const std::string& name) {
-    const control::ServerSecrets secrets = control::make_server_secrets(true, std::chrono::system_clock::now());
+    const control::JobSecrets secrets = control::make_job_secrets("test", true, std::chrono::system_clock::now());
     return reach(name, {secrets.authority, secrets.certificate, secrets.key});
   }
   // One of the same authority, but of a role that has no business here.
