@@ -45,7 +45,8 @@ if(MUSTER_TORCH)
   # LibTorch with its headers as system headers, and one precompiled header for everyone behind the wall.
   add_library(muster_torch INTERFACE)
   target_link_libraries(muster_torch INTERFACE ${TORCH_LIBRARIES})
-  target_include_directories(muster_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  muster_headers_before_torch(muster_first_headers fmt fmt::fmt google protobuf::libprotobuf)
+  target_include_directories(muster_torch SYSTEM INTERFACE ${muster_first_headers} ${TORCH_INCLUDE_DIRS})
 
   add_library(muster_torch_header OBJECT ${PROJECT_SOURCE_DIR}/cmake/torch_header.cpp)
   target_link_libraries(muster_torch_header PRIVATE muster_flags muster_torch)
