@@ -184,11 +184,19 @@ class Gates(unittest.TestCase):
         self.assertIn(f"the time was up before: {second[0]}", run.stdout)
 
     def test_a_turn_that_reached_nothing_fails(self):
+        script = self.tree / "tools/gates"
+        script.write_text(script.read_text().replace("FIRST_BUILD_SECONDS = 600", "FIRST_BUILD_SECONDS = 1"))
         for gate in ("tsan", "tidy"):
             self.set_turns(gate)
-            run = self.run_gates("--minutes", "0")
+            run = self.run_gates("--minutes", "0", BUILD_HANGS="gate-tsan")
             self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
             self.assertIn("reached 0 of", run.stdout)
+
+    def test_a_slow_machine_reaches_the_first_program(self):
+        self.set_turns("tsan")
+        run = self.run_gates("--minutes", "0")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual([len(portion) for portion in self.programs_of(run)], [1])
 
     def test_a_turn_fails_with_its_findings(self):
         self.set_turns("tsan")
