@@ -45,7 +45,8 @@ if(MUSTER_TORCH)
   # LibTorch with its headers as system headers, and one precompiled header for everyone behind the wall.
   add_library(muster_torch INTERFACE)
   target_link_libraries(muster_torch INTERFACE ${TORCH_LIBRARIES})
-  target_include_directories(muster_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  muster_headers_before_torch(muster_first_headers fmt fmt::fmt google protobuf::libprotobuf)
+  target_include_directories(muster_torch SYSTEM INTERFACE ${muster_first_headers} ${TORCH_INCLUDE_DIRS})
 
   add_library(muster_torch_header OBJECT ${PROJECT_SOURCE_DIR}/cmake/torch_header.cpp)
   target_link_libraries(muster_torch_header PRIVATE muster_flags muster_torch)
@@ -120,11 +121,12 @@ function(muster_layer name)
   endforeach()
 endfunction()
 
-# muster_test(NAME SOURCES ... LIBRARIES ... [TORCH] [PROGRAM] [TIMEOUT seconds] [LABELS ...] [ONE_BY_ONE source...]): one
-# test program, one CTest entry. PROGRAM: it starts `muster`, which it finds as MUSTER_PROGRAM. ONE_BY_ONE: of its sources,
-# those that use names which others use for something else.
+# muster_test(NAME SOURCES ... LIBRARIES ... [TORCH] [PROGRAM] [GLOO] [TIMEOUT seconds] [LABELS ...] [ONE_BY_ONE source...]):
+# one test program, one CTest entry. PROGRAM: it starts `muster`, which it finds as MUSTER_PROGRAM. GLOO: all of it is about
+# jobs of several hosts, and CTest calls it disabled in a build that has no Gloo for them. ONE_BY_ONE: of its sources, those
+# that use names which others use for something else.
 function(muster_test name)
-  cmake_parse_arguments(ARG "TORCH;SERIAL;PROGRAM" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ONE_BY_ONE" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;SERIAL;PROGRAM;GLOO" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ONE_BY_ONE" ${ARGN})
   if(ARG_TORCH AND NOT MUSTER_TORCH)
     return()
   endif()
@@ -160,6 +162,10 @@ function(muster_test name)
   set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_LABELS)
     list(APPEND properties LABELS "${ARG_LABELS}")
+  endif()
+  get_property(has_gloo GLOBAL PROPERTY MUSTER_HAS_GLOO)
+  if(ARG_GLOO AND NOT has_gloo)
+    list(APPEND properties DISABLED ON)
   endif()
   if(ARG_SERIAL)
     list(APPEND properties RUN_SERIAL ON)

@@ -2,6 +2,8 @@
 // answers. One place for both, so that what protects one protects the other.
 #include "muster/cli/cluster_flags.h"
 
+#include <fmt/format.h>
+
 #include "muster/base/error.h"
 
 namespace muster::cli {
@@ -56,7 +58,15 @@ void add_join_flags(CLI::App& command, ClusterFlags& flags) {
   add_common_flags(command, flags);
 }
 
+void require_network(const std::optional<comm::MissingGloo>& missing) {
+  if (!missing) return;
+  throw Error(ErrorKind::kUnsupported,
+              fmt::format("this build of Muster cannot train on several hosts: {}", missing->reason), {},
+              missing->remedy);
+}
+
 control::ClusterListen listen_by(const ClusterFlags& flags) {
+  require_network(comm::missing_gloo());
   require_one_word(flags);
   control::require_may_listen(flags.listen, flags.trust.any(), flags.insecure);
   control::ClusterListen listen;
@@ -66,6 +76,7 @@ control::ClusterListen listen_by(const ClusterFlags& flags) {
 }
 
 control::ClusterTarget join_by(const ClusterFlags& flags) {
+  require_network(comm::missing_gloo());
   require_one_word(flags);
   control::require_may_join(flags.join, flags.trust.any(), flags.insecure);
   control::ClusterTarget target;

@@ -2,10 +2,12 @@
 // other: certificates of one authority (--certs), TLS and a token, or nothing, which is for loopback and --insecure.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <CLI/CLI.hpp>
 
+#include "muster/comm/gloo_transport.h"
 #include "muster/control/cluster_client.h"
 #include "muster/control/cluster_server.h"
 #include "muster/control/trust_options.h"
@@ -23,8 +25,11 @@ struct ClusterFlags {
 void add_listen_flags(CLI::App& command, ClusterFlags& flags);
 void add_join_flags(CLI::App& command, ClusterFlags& flags);
 
-// Throw kInvalidInput for what is no address, for one that others can reach with nothing to tell friend from foe, and
-// for --insecure beside something that protects.
+// Throws kUnsupported when Gloo is missing: what workers of several hosts say to each other goes through it.
+void require_network(const std::optional<comm::MissingGloo>& missing);
+
+// Throw kUnsupported in a build that cannot span hosts, kInvalidInput for what is no address, for one that others can
+// reach with nothing to tell friend from foe, and for --insecure beside something that protects.
 control::ClusterListen listen_by(const ClusterFlags& flags);
 control::ClusterTarget join_by(const ClusterFlags& flags);
 

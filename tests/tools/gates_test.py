@@ -7,10 +7,12 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -21,11 +23,25 @@ STAND_INS = {
     "cmake": LOG
     + """
 case " $* " in
-  *" --build "*) [[ " $* " != *"${BUILD_FAILS:-nothing}"* ]] || exit 5 ;;
+  *" --build "*)
+    [[ " $* " != *"${BUILD_FAILS:-nothing}"* ]] || exit 5
+    [[ " $* " != *"${BUILD_HANGS:-nothing}"* ]] || exec sleep 600
+    ;;
   *" -B "*) while [[ $1 != -B ]]; do shift; done; mkdir -p "$2"; cp "$COMMANDS" "$2/compile_commands.json" ;;
 esac
 """,
-    "ctest": LOG + '[[ " $* " != *"${TESTS_FAIL:-nothing}"* ]] || exit 8\n',
+    # A tree has six programs and a test of another kind. A test that hangs leaves a process behind it in the same group.
+    "ctest": LOG
+    + """
+if [[ " $* " == *" --show-only=json-v1 "* ]]; then
+  printf '{"tests": [{"name": "check", "command": ["/bin/true"]}'
+  for name in a b c d e f; do printf ', {"name": "%s_test", "command": ["/x/%s_test"]}' $name $name; done
+  echo ']}'
+  exit
+fi
+if [[ " $* " == *"${TESTS_HANG:-nothing}"* ]]; then sleep 600 & echo $! >"$LOG.pid"; wait; fi
+[[ " $* " != *"${TESTS_FAIL:-nothing}"* ]] || exit 8
+""",
     "protoc": LOG,
     "clang++": LOG + '[[ " $* " != *"${CLANG_FAILS:-nothing}"* ]] || { echo "finding" >&2; exit 1; }\n',
     "clang-tidy": LOG + '[[ " $* " != *"${TIDY_FAILS:-nothing}"* ]] || { echo "finding"; exit 1; }\n',
@@ -50,10 +66,22 @@ class Turn(unittest.TestCase):
         gates = load_script()
         names = list(gates.TURNS)
         for head, index in {"00000000": 0, "00000001": 1 % len(names)}.items():
-            name, reason = gates.turn_of(1, head + "0" * 32)
+            name, _, reason = gates.turn_of(1, head + "0" * 32)
             self.assertEqual(name, names[index])
             self.assertIn("no history", reason)
         self.assertEqual(gates.turn_of(0, "")[0], names[0])
+
+    def test_every_part_of_every_gate_begins_a_turn(self):
+        gates = load_script()
+        items = [f"{i}_test" for i in range(35)]
+        begun = {name: set() for name in gates.TURNS}
+        for commits in range(2, 2 + len(gates.TURNS) * len(items)):
+            name, number, _ = gates.turn_of(commits, "ab" * 20)
+            order = gates.rotated(items, number)
+            self.assertEqual(sorted(order), sorted(items))
+            begun[name] |= set(order[: gates.PORTION])
+        for name, reached in begun.items():
+            self.assertEqual(reached, set(items), name)
 
 
 class Gates(unittest.TestCase):
@@ -110,6 +138,16 @@ class Gates(unittest.TestCase):
     def calls_of(self, run, name):
         return [call for call in run.calls if call.startswith(name + " ")]
 
+    def set_turns(self, *names):
+        """The copy in the small repository gives turns to these alone."""
+        script = self.tree / "tools/gates"
+        script.write_text(re.sub(r"^TURNS = .*$", f"TURNS = {list(names)}", script.read_text(), flags=re.MULTILINE))
+
+    def programs_of(self, run):
+        """The programs that were tested, portion by portion."""
+        calls = [call for call in self.calls_of(run, "ctest") if " -R " in call]
+        return [re.search(r"\^\((.*)\)\$", call).group(1).split("|") for call in calls]
+
     def test_a_landing_runs_one_long_gate_and_says_which(self):
         turns = set()
         expected = set(load_script().TURNS)
@@ -121,11 +159,71 @@ class Gates(unittest.TestCase):
             self.assertEqual(len(self.calls_of(run, "clang++")), 2, "threads, always")
             tests = self.calls_of(run, "ctest")
             turn = Path(tests[0].split()[2]).name.removeprefix("gate-") if tests else "tidy"
-            self.assertEqual(len(tests) + (1 if turn == "tidy" else 0), 1)
             self.assertEqual(bool(self.calls_of(run, "clang-tidy")), turn == "tidy")
             self.assertIn(f"whose turn it is: {turn} ", run.stdout)
             turns.add(turn)
         self.assertEqual(turns, expected)
+
+    def test_a_turn_that_has_the_time_reaches_every_program_once(self):
+        self.set_turns("tsan")
+        run = self.run_gates()
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        portions = self.programs_of(run)
+        self.assertEqual([len(portion) for portion in portions], [1, 4, 1])
+        self.assertEqual(sorted(sum(portions, [])), [f"{name}_test" for name in "abcdef"])
+        self.assertIn("reached 6 of 6", run.stdout)
+
+    def test_a_turn_ends_with_its_time_and_names_what_it_did_not_reach(self):
+        self.set_turns("tsan")
+        first, second = self.programs_of(self.run_gates())[:2]
+        # Long enough for the stand-ins before it on a busy machine; the build that hangs takes all of the rest.
+        run = self.run_gates("--minutes", "0.25", BUILD_HANGS=f"--target {second[0]} ")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual(self.programs_of(run), [first])
+        self.assertIn("reached 1 of 6", run.stdout)
+        self.assertIn(f"the time was up before: {second[0]}", run.stdout)
+
+    def test_a_turn_that_reached_nothing_fails(self):
+        script = self.tree / "tools/gates"
+        script.write_text(script.read_text().replace("FIRST_BUILD_SECONDS = 600", "FIRST_BUILD_SECONDS = 1"))
+        for gate in ("tsan", "tidy"):
+            self.set_turns(gate)
+            run = self.run_gates("--minutes", "0", BUILD_HANGS="gate-tsan")
+            self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+            self.assertIn("reached 0 of", run.stdout)
+
+    def test_a_slow_machine_reaches_the_first_program(self):
+        self.set_turns("tsan")
+        run = self.run_gates("--minutes", "0")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual([len(portion) for portion in self.programs_of(run)], [1])
+
+    def test_a_turn_fails_with_its_findings(self):
+        self.set_turns("tsan")
+        self.assertEqual(self.run_gates(TESTS_FAIL="gate-tsan").returncode, 8)
+        self.assertEqual(self.run_gates(BUILD_FAILS="gate-tsan").returncode, 5)
+        self.set_turns("tidy")
+        self.assertEqual(self.run_gates(TIDY_FAILS="a.cpp").returncode, 1)
+
+    def test_a_test_that_hangs_is_a_finding_and_is_ended(self):
+        self.set_turns("tsan")
+        script = self.tree / "tools/gates"
+        script.write_text(script.read_text().replace("TEST_SECONDS = 300", "TEST_SECONDS = 2"))
+        run = self.run_gates(TESTS_HANG=" -R ")
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertIn("not at its end after 2 s", run.stdout)
+        self.assertTrue(self.ends(int(Path(f"{self.log}.pid").read_text())), "a process is left")
+
+    def ends(self, process):
+        """Whether a process that was killed is gone, or waits for its parent alone."""
+        for _ in range(600):
+            try:
+                if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                    return True
+            except (FileNotFoundError, ProcessLookupError):
+                return True
+            time.sleep(0.05)
+        return False
 
     def test_all_runs_every_gate_whatever_the_first_found(self):
         run = self.run_gates("--all", CLANG_FAILS="a.cpp", TESTS_FAIL="gate-tsan")

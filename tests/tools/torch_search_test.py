@@ -37,6 +37,10 @@ include({root}/cmake/MusterTorch.cmake)
 get_target_property(library torch_cpu LOCATION)
 message("found ${{TORCH_INCLUDE_DIRS}} ${{library}} ${{c10_LIBRARY}} ${{TORCH_LIBRARY}}")
 message("prefix path [${{CMAKE_PREFIX_PATH}}]")
+add_library(words INTERFACE IMPORTED)
+set_target_properties(words PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "/nowhere;{words}")
+muster_headers_before_torch(first words words letters words)
+message("first [${{first}}]")
 """
 
 
@@ -57,7 +61,8 @@ class TorchSearch(unittest.TestCase):
         path.write_text(text)
 
     def find(self, command):
-        self.write("CMakeLists.txt", PROJECT.format(system=self.folder / "system", root=ROOT, find=command))
+        system = self.folder / "system"
+        self.write("CMakeLists.txt", PROJECT.format(system=system, root=ROOT, find=command, words=system / "include"))
 
     def run_cmake(self, *arguments):
         command = ["cmake", "-G", "Ninja", "-S", str(self.folder), "-B", str(self.folder / "build"), *arguments]
@@ -97,6 +102,18 @@ class TorchSearch(unittest.TestCase):
     def test_takes_no_prefix_for_none(self):
         self.find('muster_find_torch(REQUIRED HINTS "/nowhere" PREFIX "")')
         self.expect_all_of("system", self.configure())
+
+    def test_headers_of_other_libraries_that_it_carries_are_not_taken(self):
+        for place in ("system", "own"):
+            self.write(f"{place}/include/words/words.h", place)
+        self.write("system/include/letters/letters.h", "system")
+        links = self.folder / "build/headers-before-torch"
+        self.assertIn(f"first [{links}]", self.configure(self.torch_dir("own")))
+        self.assertEqual([path.name for path in links.iterdir()], ["words"], "only what both have")
+        self.assertEqual((links / "words/words.h").read_text(), "system")
+        # A LibTorch among the libraries themselves hides nothing, and what was linked for another one is gone.
+        self.assertIn("first []", self.configure(self.torch_dir("system")))
+        self.assertFalse(links.exists())
 
     def test_refuses_a_mixture(self):
         theirs = self.folder / "system/share/cmake/Caffe2/Caffe2Config.cmake"

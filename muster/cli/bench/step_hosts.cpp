@@ -22,6 +22,7 @@
 #include "muster/cli/bench/link_probe.h"
 #include "muster/cli/bench/step_teams.h"
 #include "muster/cli/bench/team.h"
+#include "muster/cli/cluster_flags.h"
 #include "muster/cli/workers.h"
 #include "muster/control/trust_files.h"
 #include "muster/launch/namespace_hosts.h"
@@ -263,6 +264,7 @@ void bench_hosts(const StepBench& options) {
                   "--strategies", fmt::format("Use {}.", fmt::join(measured_strategies(), ", ")));
   }
   if (!options.link.empty()) launch::link_bits(options.link);
+  require_network(comm::missing_gloo());
   if (const std::string why = Hosts::impossible(); !why.empty())
     throw Error(ErrorKind::kUnsupported, fmt::format("hosts cannot be made here: {}", why), "--hosts",
                 "They are network namespaces: run it as root, with iproute2 installed.");

@@ -20,6 +20,7 @@
 #include "muster/cli/chaos/teller.h"
 #include "muster/cli/chaos/throughput.h"
 #include "muster/cli/chaos/watch.h"
+#include "muster/cli/cluster_flags.h"
 #include "muster/cli/signals.h"
 #include "muster/launch/namespace_hosts.h"
 #include "muster/strategies/strategy_traits.h"
@@ -57,6 +58,7 @@ void require_possible(const ChaosFlags& flags) {
 }
 
 void require_hosts() {
+  require_network(comm::missing_gloo());
   if (const std::string why = launch::Hosts::impossible(); !why.empty())
     throw Error(ErrorKind::kUnsupported, fmt::format("hosts cannot be made here: {}", why), "--hosts",
                 "They are network namespaces: run it as root, with iproute2 installed.");
