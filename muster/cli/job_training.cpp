@@ -58,6 +58,10 @@ std::filesystem::path JobTraining::local_run(const std::filesystem::path& run) c
   return trainer::RunFolder::of_other_host(run, resolved_.job.runs, resolved_.text).path();
 }
 
+bool JobTraining::has_results(const std::filesystem::path& run) const {
+  return !trainer::RunFolder::is_unused(run);
+}
+
 void JobTraining::write_failure(const std::filesystem::path& run, std::uint64_t step, const std::string& reason) const {
   trainer::write_failure(run, step, reason);
 }

@@ -22,6 +22,7 @@ class JobTraining final : public coordinator::Training {
   std::vector<control::Change> asked(const std::filesystem::path& run) const override;
   std::vector<control::Change> applied(const std::filesystem::path& run) const override;
   std::filesystem::path local_run(const std::filesystem::path& run) const override;
+  bool has_results(const std::filesystem::path& run) const override;
   void write_failure(const std::filesystem::path& run, std::uint64_t step, const std::string& reason) const override;
 
  private:

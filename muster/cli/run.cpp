@@ -68,6 +68,16 @@ std::optional<coordinator::JobHosts> hosts_of(const RunFlags& flags, const Progr
   return hosts;
 }
 
+// A folder that cannot be made costs the commands, not the job.
+coordinator::JobFolder folder_of(const std::string& runs, const std::string& name) {
+  try {
+    return coordinator::make_job_folder(runs, [&] { return trainer::RunFolder::make(runs, name); });
+  } catch (const Error& error) {
+    tell(fmt::format("muster status and other commands cannot reach this job: {}", error.what()));
+    return {};
+  }
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Outcome& outcome) {
@@ -142,7 +152,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
       program.program = std::filesystem::absolute(program.program).lexically_normal().string();
     coordinator::CoordinatedJob job = coordinated_job(program);
     job.hosts = hosts_of(*flags, program);
-    job.make_run = [runs = flags->runs, name = job.name] { return trainer::RunFolder::make(runs, name).string(); };
+    job.folder = folder_of(flags->runs, job.name);
     outcome.exit_code = supervise_workers(std::move(job));
   });
 }

@@ -24,11 +24,11 @@
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
-#include "muster/control/leader_note.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/worker_words.h"
 #include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/run_folder.h"
+#include "muster/trainer/run_start.h"
 #include "muster/trainer/trainer.h"
 #include "muster/trainer/worker_place.h"
 
@@ -67,13 +67,19 @@ std::optional<Memory> usable_before() {
   return memory;
 }
 
+// The run that the process which starts the workers has made or found; empty: it has named none.
+std::filesystem::path told_run() {
+  const char* const told = std::getenv(kRunVariable);
+  return told == nullptr ? "" : told;
+}
+
 // This process as one of the job's workers.
 void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
                       Outcome& outcome) {
   // Only the view of the worker that leads is told anything.
   ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width);
   // The launcher says what a signal leads to. Before the job's first step there is nothing to finish or to save.
-  std::atomic<bool> trains = world.attempt > 0 || (world.arena != "found" && world.arena != "join");
+  std::atomic<bool> trains = world.arena != "found" && world.arena != "join";
   SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds), [&](const std::string&) {
     if (!trains) ::_exit(signals.exit_code());
   });
@@ -82,9 +88,9 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   Log log(LogLevel::kOff);  // people are told by the view; the run's log file gets everything
   trainer::TrainingOptions options;
   options.resume = flags.resume || !flags.run.empty();
-  options.run = flags.run;
+  (options.resume ? options.run : options.begun) = told_run();
+  if (options.resume && options.run.empty()) options.run = flags.run;
   // Where the state outlives a worker it can be replaced; elsewhere the job ends with it.
-  const std::filesystem::path of_the_job = std::filesystem::path(world.store).parent_path();
   if (resolved.job.parallel.chosen().traits().replaces_workers) {
     options.supervised = trainer::supervised_worker(world);
     options.supervised->grace_used = [&] { return signals.grace_used(); };
@@ -92,17 +98,12 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
     if (options.supervised->host)
       options.supervised->patience = std::chrono::duration_cast<std::chrono::nanoseconds>(
           std::chrono::duration<double>(resolved.job.parallel.orphan_seconds));
-    options.begun = control::LeaderNote::read(launch::read_note(of_the_job)).run;
   } else {
     const std::shared_ptr<trainer::WorkerPlace> worker = trainer::connect_worker(world);
     options.group = worker->group();
     options.met = worker->met();
   }
-  options.note = [&](const std::string& note) {
-    launch::leave_note(world.store, note);
-    // Who founds the job anew if this worker is lost has another store.
-    if (options.supervised) launch::leave_note(of_the_job, note);
-  };
+  options.note = [&](const std::string& note) { launch::leave_note(world.store, note); };
   options.until_epoch = flags.until_epoch;
   options.verify_rate = flags.verify;
   if (!flags.ignore_memory) options.usable_memory = usable_before();
@@ -171,6 +172,14 @@ std::optional<coordinator::JobHosts> job_hosts(const TrainFlags& flags, const tr
   return hosts;
 }
 
+// So that the job is known while it loads. What stands in the way of going on with a run is said before that.
+coordinator::JobFolder run_of(const TrainFlags& flags, const trainer::ResolvedJob& resolved) {
+  if (flags.resume || !flags.run.empty()) return {.path = trainer::find_resumed(resolved, flags.run).path()};
+  const trainer::Job& job = resolved.job;
+  return coordinator::make_job_folder(
+      job.runs, [&] { return trainer::RunFolder::create(job.runs, job.name, resolved.text).path(); });
+}
+
 // This process as the parent of the job's workers, which are this same program with the same arguments.
 void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
                  const std::vector<std::string>& arguments, Outcome& outcome) {
@@ -187,6 +196,8 @@ void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
       });
     };
   }
+  job.folder = run_of(flags, resolved);
+  command.environment[kRunVariable] = job.folder.path.string();
   job.command = std::move(command);
   outcome.exit_code = supervise_workers(std::move(job));
 }

@@ -31,6 +31,8 @@ int supervise_workers(coordinator::CoordinatedJob job);
 // The memory that this host has for a job before it takes any, for the workers: "BYTES REASON" in this variable.
 constexpr const char* kMemoryVariable = "MUSTER_MEMORY";
 std::string memory_for_workers();
+// The folder of the job's run, for the workers: made, or found, before they are started.
+constexpr const char* kRunVariable = "MUSTER_RUN";
 
 // What the temporary folder of an agent is called at first.
 constexpr const char* kAgentFolderPrefix = "muster-host-";

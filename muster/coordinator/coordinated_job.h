@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "muster/control/cluster_client.h"
 #include "muster/control/cluster_server.h"
 #include "muster/control/job_record.h"
+#include "muster/coordinator/job_folder.h"
 #include "muster/coordinator/training.h"
 #include "muster/launch/child_process.h"
 #include "muster/launch/worker_watch.h"
@@ -59,8 +59,7 @@ struct CoordinatedJob {
   std::optional<JobHosts> hosts{};                             // empty: this one is all
   std::optional<JobData> data{};                               // empty: every host sees all of it by itself
   std::shared_ptr<const Training> training = std::make_shared<const Training>();
-  // Makes the folder of the job's record once the workers have begun, where they have none of their own to name.
-  std::function<std::string()> make_run{};
+  JobFolder folder{};  // of its record
 };
 
 // Between this and what a record holds of it; the store is the supervisor's to say.

@@ -44,9 +44,11 @@ struct JobService::State {
       if (to_write) {
         const control::Membership membership = *std::exchange(to_write, std::nullopt);
         const std::optional<control::LedCluster> led = to_lead;
+        const std::optional<control::Launch> moved = std::exchange(to_launch, std::nullopt);
         const bool begins = progress.trains() && !std::exchange(written_as_running, true);
         const std::uint64_t step = progress.step();
         lock.unlock();
+        if (moved) attempt([&] { record->put_launch(*moved); });
         attempt([&] { record->put_membership(membership); });
         if (led && led != written_lead) {
           attempt([&] {
@@ -72,10 +74,7 @@ struct JobService::State {
   }
 
   // Empty: nobody has said it yet.
-  std::string named_run() const {
-    if (job.make_run) return progress.report().generation > 0 ? job.make_run() : "";
-    return progress.leader().run;
-  }
+  std::string named_run() const { return job.folder.path.empty() ? progress.leader().run : job.folder.path.string(); }
 
   void take_over(const std::string& run, bool by_force = false) {
     record.emplace(control::make_sqlite_store(control::store_file(run)));
@@ -101,14 +100,15 @@ struct JobService::State {
     identity.name = job.name;
     identity.run = run;
     identity.created = fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(clock.wall())));
+    if (record->identity()) before = record->standing();
     record->begin(identity, wanted_at_first(job));
     // Workers that start anew count from 1, and a record's generation never goes back.
     if (const std::uint64_t recorded = record->membership().generation; recorded > progress.report().generation)
       earlier_generations = recorded;
-    control::Launch here = launch;
-    here.store = progress.report().store;
-    here.earlier_generations = earlier_generations;
-    record->put_launch(here);
+    written_launch = launch;
+    written_launch.store = progress.report().store;
+    written_launch.earlier_generations = earlier_generations;
+    record->put_launch(written_launch);
     if (cluster) record->put_cluster(*cluster);
   }
 
@@ -120,10 +120,24 @@ struct JobService::State {
       identity.run = run_folder;
       record->begin(identity, wanted_at_first(job));
     }
-    control::Launch here = launch;
-    here.store = store;
-    here.earlier_generations = earlier_generations = record->membership().generation;
-    record->put_launch(here);
+    written_launch = launch;
+    written_launch.store = store;
+    written_launch.earlier_generations = earlier_generations = record->membership().generation;
+    record->put_launch(written_launch);
+  }
+
+  // Workers whose founder was lost while it loaded meet elsewhere. Whether they have moved.
+  bool follow_store() {
+    if (!serves || progress.report().store == written_launch.store) return false;
+    written_launch.store = progress.report().store;
+    const std::lock_guard lock(mutex);
+    to_launch = written_launch;
+    return true;
+  }
+
+  // What was made for a job that never trained says nothing, unless somebody has stopped it: who did so looks.
+  void remove_unused() const {
+    if (!has_trained && !wishes.stop && !job.training->has_results(job.folder.path)) job.folder.remove();
   }
 
   void serve() {
@@ -249,7 +263,9 @@ struct JobService::State {
   const Clock& clock;
   SupervisorLog log;
   std::optional<control::JobRecord> record;
-  std::optional<AskedChanges> changes;  // once it serves
+  std::optional<AskedChanges> changes;      // once it serves
+  control::Launch written_launch;           // as it stands in the record, or will in a moment
+  std::optional<control::Standing> before;  // of a run that was there before this life of it
   std::optional<control::LedCluster> cluster;
   std::function<control::LedCluster()> standing;    // the same, as it is now
   std::optional<control::LedCluster> written_lead;  // of the thread that writes
@@ -267,7 +283,8 @@ struct JobService::State {
   std::function<void(control::JobStatus&)> describe;
   std::function<void(const std::vector<control::Change>&)> ask_others;
   std::optional<control::Membership> to_write;
-  std::optional<control::LedCluster> to_lead;  // with it
+  std::optional<control::LedCluster> to_lead;  // with it, as the next
+  std::optional<control::Launch> to_launch;
   bool look_for_applied = false;
   bool written_as_running = false;  // in the record
   bool stopping = false;
@@ -290,7 +307,10 @@ JobService::JobService(const RecordedJob& recorded, Tell tell, const Clock& cloc
   // not.
   state_->take_over(state_->run_folder, recorded.moves);
   if (recorded.moves) state_->move_here(recorded.store);
-  if (const auto launch = state_->record->launch()) state_->earlier_generations = launch->earlier_generations;
+  if (const auto launch = state_->record->launch()) {
+    state_->written_launch = *launch;
+    state_->earlier_generations = launch->earlier_generations;
+  }
   state_->read_wishes();
 }
 
@@ -298,6 +318,7 @@ JobService::~JobService() {
   state_->commands.close();
   state_->server.reset();
   state_->finish_writing();
+  state_->remove_unused();
 }
 
 void JobService::report(const launch::SupervisorReport& report) {
@@ -322,6 +343,7 @@ void JobService::report(const launch::SupervisorReport& report) {
       state.tell(fmt::format("muster status and other commands cannot reach this job: {}", error.what()));
     }
   }
+  members_changed = state.follow_store() || members_changed;
   if (!state.thread.joinable() || !members_changed) return;
   std::optional<control::LedCluster> led;
   if (state.standing) led = state.standing();
@@ -399,8 +421,10 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
   state.server.reset();
   state.finish_writing();  // nothing can be written once the lease is given up
   if (state.changes) state.attempt([&] { state.changes->mark_applied(); });
+  const bool as_before = phase == control::JobPhase::kFailed && !state.has_trained && state.before;
   state.attempt([&] {
-    state.record->put_standing({phase, reason, std::max(step, state.record->standing().step), 0});
+    state.record->put_standing(
+        as_before ? *state.before : control::Standing{phase, reason, std::max(step, state.record->standing().step), 0});
     state.record->release();
   });
 }

@@ -1,10 +1,10 @@
 // What a coordinator shows and takes while its workers train: the job's record in the run's folder and the service for
 // `muster status`, `scale`, `stop` and `set`.
 //
-// The run's folder is the workers' to find or make; the service begins when they have said which one it is, which the
-// first of them does before it loads a checkpoint. A folder
-// that cannot hold the record costs the commands, and a warning, not the job. Durable writes happen on a thread of
-// their own, so that a slow disk never delays the supervisor.
+// It begins with the first report, before anybody has loaded anything; of a job whose folder its workers are to find,
+// when they have said which one it is. What was made for a job that has trained nothing is removed with the service,
+// unless it was stopped by a command. A folder that cannot hold the record costs the commands, and a warning, not the
+// job. Durable writes happen on a thread of their own, so that a slow disk never delays the supervisor.
 // Thread safety: the supervisor's thread calls report(), note() and wishes(); end() comes last, once. The others from
 // any thread.
 #pragma once

@@ -36,6 +36,8 @@ class Training {
   // The folder that this host has for the run which the host that leads keeps at `run`. Throws kIo, kResource.
   virtual std::filesystem::path local_run(const std::filesystem::path& run) const { return run; }
 
+  // Whether the workers have left anything in the run's folder that is worth keeping.
+  virtual bool has_results(const std::filesystem::path&) const { return false; }
   // That the run has failed, where people look for it; does not throw.
   virtual void write_failure(const std::filesystem::path& run, std::uint64_t step, const std::string& reason) const;
 };

@@ -64,6 +64,7 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
   options.group = training.group;
   options.verify_rate = training.verify_rate;
+  options.most_skipped = 0;  // the run counts them, over all its lives (trainer.cpp)
   options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }

@@ -89,6 +89,13 @@ RunFolder RunFolder::of_other_host(const std::filesystem::path& path, const std:
   return folder;
 }
 
+bool RunFolder::is_unused(const std::filesystem::path& path) {
+  const RunFolder folder(path);
+  std::error_code code;
+  return std::filesystem::is_regular_file(folder.job_file(), code) &&
+         !std::filesystem::exists(folder.checkpoints(), code) && !std::filesystem::exists(folder.metrics_file(), code);
+}
+
 std::optional<RunFolder> RunFolder::newest(const std::filesystem::path& runs, const std::string& name) {
   std::string best;
   std::error_code code;

@@ -29,6 +29,8 @@ class RunFolder {
   // name in `runs`, which is made, with the resolved job in it, if it is not there. Throws Error{kIo | kResource}.
   static RunFolder of_other_host(const std::filesystem::path& path, const std::filesystem::path& runs,
                                  const std::string& job);
+  // Whether it is the folder of a run that was begun and in which nothing was trained yet.
+  static bool is_unused(const std::filesystem::path& path);
   // The newest run of `name`, if there is one.
   static std::optional<RunFolder> newest(const std::filesystem::path& runs, const std::string& name);
 

@@ -22,6 +22,7 @@
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_inputs.h"
 #include "muster/trainer/run_ledger.h"
+#include "muster/trainer/run_start.h"
 #include "muster/trainer/shared_text.h"
 #include "muster/trainer/training_state.h"
 
@@ -38,13 +39,6 @@ constexpr std::size_t kMarkBytes = 16;
 constexpr std::uint64_t kLargestMark = 256;
 constexpr std::uint64_t kLargestMetrics = std::uint64_t{256} << 20;
 constexpr std::chrono::seconds kFolderInterval{1};
-
-// That a worker has made and that nothing was trained in.
-bool is_unused_run(const std::filesystem::path& run) {
-  std::error_code code;
-  return !run.empty() && std::filesystem::is_regular_file(run / "job.toml", code) &&
-         !std::filesystem::exists(run / "checkpoints", code) && !std::filesystem::exists(run / "metrics.jsonl", code);
-}
 
 Error folder_is_gone(const std::string& run) {
   return Error(ErrorKind::kIo, "the run's folder was removed while it trained: what was trained is lost", run,
@@ -77,40 +71,23 @@ void find_again(const std::string& run, const Action& action) {
 }  // namespace
 
 void RunLeader::find_run() {
-  if (const std::filesystem::path& begun = parts_.options.begun; !parts_.options.resume && is_unused_run(begun)) {
-    folder_ = RunFolder::open(begun);
-  } else if (!parts_.options.resume) {
+  if (const std::filesystem::path& begun = parts_.options.begun; !parts_.options.resume && !begun.empty())
+    find_again(begun.string(), [&] { folder_ = RunFolder::open(begun); });
+  else if (!parts_.options.resume)
     folder_ = RunFolder::create(parts_.job.runs, parts_.job.name, parts_.resolved.text);
-  } else if (!parts_.options.run.empty()) {
-    folder_ = RunFolder::open(parts_.options.run);
-  } else {
-    folder_ = RunFolder::newest(parts_.job.runs, parts_.job.name);
-    if (!folder_) {
-      throw Error(ErrorKind::kNotFound, fmt::format("no run of \"{}\" to resume", parts_.job.name), parts_.job.runs,
-                  "Start one without --resume.");
-    }
-  }
+  else
+    folder_ = find_resumed(parts_.resolved, parts_.options.run);
   lock_run(kLockPatience);
   if (parts_.options.resume) {
-    if (auto obstacle = resume_obstacle(folder_->job(), parts_.resolved)) {
-      throw Error(obstacle->kind(), obstacle->message(), folder_->job_file().string(), obstacle->remedy());
-    }
     check_inputs(folder_->path(), parts_.job);
   } else {
     remember_inputs(folder_->path(), parts_.job);
   }
   if (parts_.job.ledger) known_.ledger_generation = data::next_ledger_generation(folder_->ledger());
-  tell_of_loading();
+  parts_.tell_what_it_does(
+      folder_->path(), parts_.options.resume ? "loading the newest checkpoint" : "getting ready for the first step");
   const FailpointScope scope(parts_.seat(), -1, parts_.options.supervised ? parts_.options.supervised->attempt : 0);
   MUSTER_FAILPOINT("run.found");
-}
-
-void RunLeader::tell_of_loading() const {
-  if (!parts_.options.note) return;
-  control::LeaderNote note;
-  note.run = folder_->path().string();
-  note.doing = parts_.options.resume ? "loading the newest checkpoint" : "getting ready for the first step";
-  parts_.options.note(note.to_json().dump());
 }
 
 void RunLeader::lock_run(std::chrono::nanoseconds patience) {

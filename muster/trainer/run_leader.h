@@ -34,7 +34,7 @@ class RunLeader {
   explicit RunLeader(RunParts& parts)
       : parts_(parts), report_(parts.task->score_name(), parts.shape), progress_(known_.progress) {}
 
-  // The first worker finds the run that is resumed, or makes one, and says which one it is: what follows may take long.
+  // The first worker finds the run that is resumed or was begun, or makes one.
   void find_run();
   const RunFolder& folder() const { return *folder_; }
   bool has_folder() const { return folder_.has_value(); }
@@ -112,7 +112,6 @@ class RunLeader {
   bool lacks_newest() const;
   void share_metrics(const strategies::Members& members);
   void open_report();
-  void tell_of_loading() const;
   // Throws kIo if the run's folder was removed since: nothing that follows could be kept.
   void check_folder();
   std::string knowledge_text();

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/failpoint.h"
 #include "muster/comm/arena_words.h"
 #include "muster/compute/threads.h"
+#include "muster/control/leader_note.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/class_weights.h"
@@ -48,7 +50,18 @@ std::shared_ptr<LedgerExchange> RunParts::make_records() const {
   return job.ledger && hosts ? std::make_shared<LedgerExchange>() : nullptr;
 }
 
+void RunParts::tell_what_it_does(const std::filesystem::path& run, const std::string& doing) const {
+  if (!options.note || !founds() || run.empty()) return;
+  control::LeaderNote note;
+  note.run = run.string();
+  note.doing = doing;
+  options.note(note.to_json().dump());
+}
+
 Datasets RunParts::open_agreed_data() const {
+  tell_what_it_does(begun_run(), "reading the data");
+  const FailpointScope scope(seat(), -1, options.supervised ? options.supervised->attempt : 0);
+  MUSTER_FAILPOINT("run.data.read");
   const std::shared_ptr<data::PieceDoor> remote = remote_data(options.supervised, job, [&](const std::string& news) {
     if (options.supervised->founder) observer.warned(news);
   });
@@ -59,6 +72,7 @@ Datasets RunParts::open_agreed_data() const {
 }
 
 std::shared_ptr<model::Net> RunParts::build_net() {
+  tell_what_it_does(begun_run(), "making the model");
   // Before the first tensor: initialisation draws its numbers with the same threads on every run.
   compute::set_threads(static_cast<int>(job.threads));
   if (options.usable_memory && founds()) {
@@ -87,6 +101,10 @@ void RunParts::begin_from_files(std::string_view key, const Load& load) {
     if (!options.resume) throw;
     init_failure = error;
   }
+}
+
+const std::filesystem::path& RunParts::begun_run() const {
+  return options.resume ? options.run : options.begun;
 }
 
 int RunParts::seat() const {

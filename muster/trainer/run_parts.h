@@ -38,6 +38,9 @@ class RunParts {
   // hosts than the first come after all of that one's.
   int seat() const;
 
+  // For those who watch, by the worker that founds the job, where it has a run: what takes long before the first step.
+  void tell_what_it_does(const std::filesystem::path& run, const std::string& doing) const;
+
   // Puts the optimizer's state of a file into the session, if the job names one.
   void begin_optimizer();
 
@@ -68,6 +71,8 @@ class RunParts {
   // What all hosts of the job have.
   Datasets open_agreed_data() const;
   std::shared_ptr<model::Net> build_net();
+  // As far as it is known before anything is loaded; else empty.
+  const std::filesystem::path& begun_run() const;
   std::shared_ptr<LedgerExchange> make_records() const;
   template <typename Load>
   void begin_from_files(std::string_view key, const Load& load);

@@ -149,6 +149,7 @@ Agreement describe_session(const SessionOptions& options, std::size_t lanes, con
   to.add("tuning.unfreeze", texts_of(options.tuning.unfreeze));
   to.add("tuning.lr_factors", texts_of(options.tuning.lr_factors));
   to.add("mixup_alpha", options.mixup_alpha);
+  to.add("most_skipped", options.most_skipped);
   for (const auto& [name, value] : options.strategy.describe())
     to.add(name, value);
   for (const model::TensorSlot& slot : layout.tensors())

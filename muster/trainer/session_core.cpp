@@ -272,6 +272,7 @@ Lane* SessionCore::next_lane_of_step() {
   if (Lane* const lane = driver_.next(*feed_, cursor_)) return lane;
   show_committed();
   stop_if_asked();
+  throw_if_diverged();
   return nullptr;
 }
 
@@ -319,6 +320,16 @@ void SessionCore::stop_if_asked() {
   }
   begin(comm::Activity::kDone);
   throw Error(ErrorKind::kInterrupted, fmt::format("stopped after step {}; {}", cursor_.step, kept));
+}
+
+// After a commit. A worker that came later has counted fewer: those who have not end it for all.
+void SessionCore::throw_if_diverged() const {
+  if (options_.most_skipped == 0 || driver_.skipped_in_a_row() < options_.most_skipped) return;
+  throw Error(ErrorKind::kCompute,
+              fmt::format("{} steps in a row had gradients that are not finite", driver_.skipped_in_a_row()),
+              fmt::format("step {}", cursor_.step),
+              "Lower the optimizer's lr, set SessionOptions::clip_norm, or look at the data. "
+              "SessionOptions::most_skipped says how many there may be.");
 }
 
 // Those with whom this worker can share what all do between two steps. One that has come since the last step may be

@@ -106,6 +106,7 @@ class SessionCore {
   comm::Group together() const;
   Lane* next_lane_of_step();
   void stop_if_asked();
+  void throw_if_diverged() const;
 
   // Constant after construction.
   const SessionOptions options_;

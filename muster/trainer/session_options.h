@@ -39,6 +39,9 @@ struct SessionOptions {
   // compared bit by bit; a difference ends training with kMismatch and names the tensor. For finding code that draws
   // random numbers of its own or keeps something from lane to lane.
   double verify_rate = 0;
+  // So many steps in a row without a finite gradient end training with kCompute, on all workers alike: what follows
+  // would be the same. 0: it goes on, however many there are.
+  std::uint64_t most_skipped = 100;
   std::chrono::seconds step_timeout{300};  // for the other workers' lanes of a step
   // SIGINT and SIGTERM end training after the step in work, with a checkpoint (Session::checkpoint says where), by
   // Error{kInterrupted} out of the loop, on all workers alike; a second one ends the process. What handles these

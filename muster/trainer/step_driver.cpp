@@ -152,6 +152,7 @@ void StepDriver::commit() {
 void StepDriver::count(const strategies::StepOutcome& committed) {
   outcome_ = committed;
   if (!outcome_.applied) ++skipped_;
+  skipped_in_a_row_ = outcome_.applied ? 0 : skipped_in_a_row_ + 1;
 }
 
 }  // namespace muster::trainer

@@ -44,6 +44,7 @@ class StepDriver {
   // What a step that was committed while this worker rejoined came to.
   void count(const strategies::StepOutcome& committed);
   std::uint64_t skipped() const { return skipped_; }
+  std::uint64_t skipped_in_a_row() const { return skipped_in_a_row_; }
   const PhaseTimes& times() const { return times_; }
 
  private:
@@ -64,6 +65,7 @@ class StepDriver {
   // What happened.
   strategies::StepOutcome outcome_;
   std::uint64_t skipped_ = 0;
+  std::uint64_t skipped_in_a_row_ = 0;
   PhaseTimes times_;
 };
 

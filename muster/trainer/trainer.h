@@ -86,10 +86,11 @@ struct TrainingOptions {
   comm::Group group{};
   std::shared_ptr<strategies::Membership> met{};       // SessionParts::met
   std::optional<strategies::Supervised> supervised{};  // instead of `group`: workers that may be lost and replaced
-  // Without resume: the folder that a worker has made for this job which was lost before anybody trained. Empty: none.
+  // Without resume: the folder that was made for this job, in which nothing was trained yet. Empty: it is made when its
+  // data and its model were found good.
   std::filesystem::path begun{};
-  // Told which run it is (control/leader_note.h) before a checkpoint is loaded, and later, of a fixed group, what its
-  // leader knows of the run (run_knowledge.h), now and then.
+  // Told which run it is (control/leader_note.h) and what is done before the first step; later, of a fixed group, what
+  // its leader knows of the run (run_knowledge.h), now and then.
   strategies::NoteWriter note{};
 };
 
@@ -119,7 +120,8 @@ struct TrainingResult {
   bool leads = true;    // this worker speaks for all
 };
 
-// Nothing is written before the job, its data and its model have been found good. Throws Error.
+// Nothing is written, but for what is in a folder that was made before, until the job, its data and its model have been
+// found good. Throws Error.
 TrainingResult train(const ResolvedJob& resolved, const TrainingOptions& options, TrainingObserver& observer, Log& log);
 
 }  // namespace muster::trainer

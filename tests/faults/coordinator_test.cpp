@@ -83,6 +83,10 @@ class Coordinator : public ::testing::Test {
     program.signal(SIGKILL);
     program.wait();
   }
+  bool is_begun() const {
+    std::error_code none;
+    return std::filesystem::exists(folder_ / "runs", none) && !std::filesystem::is_empty(folder_ / "runs", none);
+  }
   void expect_nothing_left() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path()))
       EXPECT_EQ(entry.path().filename().string().find("muster-job-"), std::string::npos) << entry.path();
@@ -293,6 +297,79 @@ TEST_F(Coordinator, AJobThatLoadsItsCheckpointIsKnownAndCanBeStopped) {
   EXPECT_EQ(resumed.wait().exit_code, 128 + SIGTERM);
   const Finished after = run_program(folder_ / "other", {"status", run.string(), "--json"});
   EXPECT_EQ(rows(after.out).front().at("state"), "stopped");
+}
+
+// So does a large index of data, before anything of the job is there but the job.
+TEST_F(Coordinator, AJobThatReadsItsDataIsKnownAndTakesCommandsFromItsFirstSecond) {
+  const testing::Failpoints armed("run.data.read=delay=600000");
+  Program program(folder_.path(), train_arguments("1:3", {}));
+  const auto ask = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--runs", (folder_ / "runs").string()});
+    return run_program(folder_ / "other", words);
+  };
+  Json now;
+  ASSERT_TRUE(testing::eventually([&] {
+    const Finished asked = ask({"status", "headless", "--json"});
+    now = asked.exit_code == 0 ? rows(asked.out).front() : Json::object();
+    return now.value("reason", "") == "reading the data";
+  })) << now
+      << program.err();
+  EXPECT_EQ(now.at("state"), "starting");
+  EXPECT_EQ(now.at("coordinator").at("live"), true);
+  EXPECT_EQ(now.at("members").size(), 3U);
+  EXPECT_THAT(ask({"status"}).out, HasSubstr("headless"));
+  const Finished scaled = ask({"scale", "headless", "2"});
+  EXPECT_EQ(scaled.exit_code, 0) << scaled.err;
+  wait_for([](const Json& status) { return status.at("members").size() == 2U; });
+  const Finished set = ask({"set", "headless", "optimizer.lr=0.01"});
+  EXPECT_EQ(set.exit_code, 0) << set.err;
+  const Finished stopped = ask({"stop", "headless", "--timeout", "60"});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
+  EXPECT_EQ(rows(ask({"status", "headless", "--json"}).out).front().at("state"), "stopped");
+  expect_nothing_left();
+}
+
+// Whoever founds the job after it loads as long: it can be told to end as well.
+TEST_F(Coordinator, TheNextFounderThatLoadsCanBeStoppedToo) {
+  const testing::Failpoints armed("run.data.read=delay=600000@rank=0,attempt=1;run.data.read=kill@rank=0,attempt=0");
+  Program program(folder_.path(), train_arguments(1));
+  ASSERT_TRUE(testing::eventually([&] { return program.err().find("is lost") != std::string::npos; })) << program.err();
+  wait_for([](const Json& now) { return now.at("members").at(0).at("restarts") == 1; });
+  const Finished stopped = run_program(folder_ / "other", {"stop", run_folder().string(), "--timeout", "60"});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGTERM);
+}
+
+TEST_F(Coordinator, OneThatIsKilledWhileItsWorkersLoadLeavesARunThatNobodyRuns) {
+  const testing::Failpoints armed("run.data.read=delay=600000");
+  Program program(folder_.path(), train_arguments(2));
+  ASSERT_TRUE(testing::eventually([&] { return is_begun(); })) << program.err();
+  const std::vector<ProcessId> workers =
+      members(wait_for([](const Json& now) { return now.at("members").size() == 2U; }));
+  kill_and_wait(program);
+  wait_for_deaths(workers, std::chrono::seconds(60));
+  const Finished attached = run_program(folder_ / "other", {"attach", run_folder().string()});
+  EXPECT_EQ(attached.exit_code, 1);
+  EXPECT_THAT(attached.err, HasSubstr("no worker of this job lives any more"));
+  EXPECT_EQ(rows(run_program(folder_ / "other", {"status", run_folder().string(), "--json"}).out).front().at("state"),
+            "abandoned");
+}
+
+// What was trained before does not become a failure because it could not be loaded.
+TEST_F(Coordinator, ARunWhoseDataHasChangedStaysAsItWas) {
+  testing::spill(folder_ / "table.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+  testing::spill(folder_ / "job.toml",
+                 "[job]\nname = \"table\"\nepochs = 1\n[data]\nsource = \"csv\"\npath = \"table.csv\"\nbatch = 4\n"
+                 "[model]\nname = \"mlp\"\nhidden = [4]\n");
+  const Finished first = run_program(folder_.path(), {"train", "job.toml", "-q"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  testing::spill(folder_ / "table.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n9,y\n");
+  const Finished resumed =
+      run_program(folder_.path(), {"train", "job.toml", "-q", "--resume", "--set", "job.epochs=2"});
+  EXPECT_EQ(resumed.exit_code, 2) << resumed.err;
+  EXPECT_EQ(rows(run_program(folder_ / "other", {"status", run_folder().string(), "--json"}).out).front().at("state"),
+            "finished");
 }
 
 TEST_F(Coordinator, AFounderThatIsLostBeforeAnybodyTrainsLeavesItsRunToTheNextOne) {

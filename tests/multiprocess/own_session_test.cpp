@@ -206,6 +206,32 @@ TEST_F(OwnSession, StoppingWhileTheOthersAreStillLoadingEndsTheJobBeforeTheGrace
   EXPECT_THAT(result.err, HasSubstr("stopped before the first step")) << "killed when its grace was over";
 }
 
+// What a program does before it trains nobody knows, but it is a job that can be seen and ended.
+TEST_F(OwnSession, AProgramThatLoadsIsKnownAndCanBeStopped) {
+  Program program(folder_.path(), arguments(2, "late"));
+  ASSERT_TRUE(testing::eventually([&] { return program.err().find("waiting") != std::string::npos; })) << program.err();
+  const TemporaryFolder elsewhere;  // for what the commands print
+  const auto ask = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--runs", (folder_ / "runs").string()});
+    return run_program(elsewhere.path(), words);
+  };
+  Finished status;
+  ASSERT_TRUE(testing::eventually([&] {
+    status = ask({"status", "own_session", "--json"});
+    return status.exit_code == 0;
+  })) << status.err;
+  EXPECT_EQ(testing::rows(status.out).front().at("state"), "starting");
+  EXPECT_EQ(testing::rows(status.out).front().at("members").size(), 2U);
+  const Finished stopped = ask({"stop", "own_session", "--timeout", "60"});
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_NE(program.wait().exit_code, 0);
+}
+
+TEST_F(OwnSession, AProgramThatNeverTrainedLeavesNoFolder) {
+  EXPECT_NE(run(2, "missing").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));
+}
+
 TEST_F(OwnSession, StoppingAProgramWithoutCheckpointsSaysThatThereIsNone) {
   Program program(folder_.path(), arguments(2, "unkept"));
   wait_for_step(program);

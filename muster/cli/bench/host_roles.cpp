@@ -40,7 +40,7 @@ coordinator::CoordinatedJob bench_job(const StepBench& options) {
   job.least_workers = job.most_workers = static_cast<int>(options.workers.front());
   job.grace = std::chrono::seconds(5);
   job.watch = watch_options(kPatienceSeconds, kPatienceSeconds, kPatienceSeconds);
-  job.make_run = [name = job.name] { return trainer::RunFolder::make("runs", name).string(); };
+  job.folder = coordinator::make_job_folder("runs", [&] { return trainer::RunFolder::make("runs", job.name); });
   job.command = {own_program(), step_words(options, options.overlap ? kEarly : options.strategies.front()), {}};
   std::vector<std::string>& words = job.command.arguments;
   words.insert(words.end(), {"--role", "worker", "--turns", options.turns});

@@ -112,9 +112,9 @@ class HostsFaults : public ::testing::Test {
     EXPECT_TRUE(testing::eventually([&] { return (ending = agents_.at(name).poll()).has_value(); }));
     return ending;
   }
-  std::string make_run() const {
+  JobFolder make_run() const {
     std::filesystem::create_directory(temporary_ / "run");
-    return (temporary_ / "run").string();
+    return {.path = temporary_ / "run"};
   }
   std::string told() {
     const MutexLock lock(mutex_);
@@ -207,7 +207,7 @@ TEST_F(HostsFaults, ACoordinatorLeadsItsOwnHostAndOthersToTheEnd) {
   job.most_workers = 1;
   job.grace = 2s;
   job.training = std::make_shared<const OurJob>();
-  job.make_run = [&] { return make_run(); };
+  job.folder = make_run();
   job.hosts.emplace();
   job.hosts->least = 2;
   job.hosts->most = 2;

@@ -19,6 +19,7 @@
 #include "muster/control/control_client.h"
 #include "muster/control/store.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/sandbox.h"
 
 namespace muster::coordinator {
@@ -303,15 +304,78 @@ TEST_F(JobServiceTest, ALostRecordLosesNoChange) {
   EXPECT_EQ(training_->asked_[0].assignment, "optimizer.lr=0.01");
 }
 
-TEST_F(JobServiceTest, AProgramOfAUsersOwnHasNoKeysAndItsFolderIsMadeWhenItBegins) {
-  job_.training = std::make_shared<const Training>();
-  int made = 0;
-  job_.make_run = [&] { return ++made, run(); };
+TEST_F(JobServiceTest, AJobWhoseFolderIsKnownIsCommandedBeforeAnybodyHasLoaded) {
+  job_.folder.path = run();
   begin();
   service_->report(report(0, 0));
-  EXPECT_EQ(made, 0);
+  const control::ControlClient client{folder_.path()};
+  EXPECT_EQ(client.status(soon()).state, "starting");
+  client.scale({.workers = 2}, soon());
+  EXPECT_EQ(service_->wishes().workers, 2);
+  client.stop(soon());
+  EXPECT_TRUE(service_->wishes().stop);
+}
+
+TEST_F(JobServiceTest, AFolderThatWasMadeGoesWithAJobThatTrainedNothingAndOnlyThen) {
+  const std::filesystem::path runs = folder_ / "all" / "runs";
+  const auto made = [&] {
+    return make_job_folder(runs, [&] {
+      std::filesystem::create_directories(runs / "one");
+      return runs / "one";
+    });
+  };
+  const auto after = [&](const launch::SupervisorReport& last, bool stop) {
+    job_.folder = made();
+    begin();
+    service_->report(report(0, 0));
+    service_->report(last);
+    if (stop) control::ControlClient(runs / "one").stop(soon());
+    service_->end(stop ? JobPhase::kStopped : JobPhase::kFailed, "");
+    service_.reset();
+    const bool there = std::filesystem::exists(runs / "one");
+    if (!there) EXPECT_FALSE(std::filesystem::exists(folder_ / "all")) << "the folders around it were made with it";
+    std::filesystem::remove_all(folder_ / "all");
+    return there;
+  };
+  EXPECT_FALSE(after(report(0, 0), false));
+  EXPECT_TRUE(after(report(0, 0), true)) << "who has stopped it looks at it";
+  EXPECT_TRUE(after(report(1, 1), false)) << "it has trained";
+  std::filesystem::create_directories(runs);
+  job_.folder = made();
+  begin();
+  service_.reset();
+  EXPECT_TRUE(std::filesystem::exists(runs)) << "it was there before";
+  EXPECT_FALSE(std::filesystem::exists(runs / "one"));
+}
+
+TEST_F(JobServiceTest, ARunThatCouldNotBeLoadedIsAsItWasBefore) {
+  service_->report(with_note(report(1, 5), run()));
+  service_->end(JobPhase::kFinished, "");
+  job_.folder.path = run();
+  begin();
+  service_->report(report(0, 0));
+  EXPECT_EQ(record().standing().phase, JobPhase::kStarting);
+  service_->end(JobPhase::kFailed, "its data has changed");
+  EXPECT_EQ(record().standing().phase, JobPhase::kFinished);
+  EXPECT_EQ(record().standing().step, 5U);
+}
+
+TEST_F(JobServiceTest, WorkersThatMeetElsewhereAreFoundThere) {
+  job_.folder.path = run();
+  begin();
+  launch::SupervisorReport first = report(0, 0);
+  first.store = "first";
+  service_->report(first);
+  first.store = "second";
+  service_->report(first);
+  EXPECT_TRUE(testing::eventually([&] { return record().launch()->store == "second"; }));
+}
+
+TEST_F(JobServiceTest, AProgramOfAUsersOwnHasNoKeys) {
+  job_.training = std::make_shared<const Training>();
+  job_.folder.path = run();
+  begin();
   service_->report(report(1, 1));
-  EXPECT_EQ(made, 1);
   const control::ControlClient client{folder_.path()};
   const Error error = testing::error_of([&] { client.set("optimizer.lr=0.01", soon()); });
   EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);

@@ -21,6 +21,7 @@
 #include "muster/data/synthetic.h"
 #include "muster/strategies/all_reduce/all_reduce.h"
 #include "muster/trainer/session_core.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
@@ -303,6 +304,37 @@ TEST(Session, ANonFiniteLossSkipsTheStepAndIsCounted) {
   EXPECT_EQ(session.core().skipped_steps(), 1U);
   EXPECT_EQ(session.cursor().step, 1U);
   EXPECT_EQ(session.weights_hash(), before);
+}
+
+TEST(Session, StepsInARowThatAreNotFiniteEndTraining) {
+  const auto dataset = line_data(32);
+  auto net = testing::make_net<LinearNet>(1);
+  SessionOptions few = options(16, 2);
+  few.most_skipped = 3;
+  Session session(net, compute::Sgd{}, few);
+  const auto step = [&dataset](Session& of, LinearNet& its, bool finite) {
+    return of
+        .step(dataset,
+              [&](Lane& lane) {
+                const float factor = finite ? 1.0F : std::numeric_limits<float>::quiet_NaN();
+                lane.backward(F::cross_entropy(its.forward(lane.data), lane.target) * factor);
+              })
+        .applied;
+  };
+  for (const bool finite : {false, false, true, false, false})
+    EXPECT_EQ(step(session, *net, finite), finite);
+  const Error error = testing::error_of([&] { step(session, *net, false); });
+  EXPECT_EQ(error.kind(), ErrorKind::kCompute);
+  EXPECT_THAT(error.what(),
+              ::testing::AllOf(::testing::HasSubstr("3 steps in a row"), ::testing::HasSubstr("most_skipped")));
+  EXPECT_EQ(session.cursor().step, 6U) << "the step was committed, and skipped, before";
+
+  SessionOptions endless = options(16, 2);
+  endless.most_skipped = 0;
+  auto another = testing::make_net<LinearNet>(1);
+  Session other(another, compute::Sgd{}, endless);
+  for (int i = 0; i < 8; ++i)
+    EXPECT_FALSE(step(other, *another, false));
 }
 
 TEST(Session, ALaneWithoutBackwardIsAClearError) {
