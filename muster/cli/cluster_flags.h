@@ -22,6 +22,8 @@ struct ClusterFlags {
 
 void add_listen_flags(CLI::App& command, ClusterFlags& flags);
 void add_join_flags(CLI::App& command, ClusterFlags& flags);
+// Of a command that can be either side.
+void add_either_flags(CLI::App& command, ClusterFlags& flags);
 
 // Throw kInvalidInput for what is no address, for one that others can reach with nothing to tell friend from foe, and
 // for --insecure beside something that protects.

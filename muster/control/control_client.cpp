@@ -17,6 +17,7 @@
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
 #include "muster/control/commands_folder.h"
+#include "muster/control/job_store.h"
 #include "muster/control/local_connection.h"
 #include "muster/control/wire.h"
 
@@ -43,9 +44,7 @@ uid_t owner_of(const std::filesystem::path& token) {
 }  // namespace
 
 ControlClient::ControlClient(std::filesystem::path run)
-    : run_(std::move(run)),
-      folder_(commands_folder(run_)),
-      record_(make_sqlite_store(store_file(folder_), {.create = false})) {
+    : run_(std::move(run)), folder_(commands_folder(run_)), record_(open_record_store(folder_)) {
 }
 
 std::string ControlClient::new_request() {
