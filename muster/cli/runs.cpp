@@ -123,6 +123,8 @@ bool is_alive(const control::JobRecord& record) {
 
 bool is_alive(const std::filesystem::path& run) {
   const std::filesystem::path folder = control::commands_folder(run);
+  const auto noted = control::noted_leader(folder);
+  if (noted && state_of(noted->lease.holder) != ProcessState::kGone) return true;
   return control::has_record(folder) && is_alive(control::JobRecord(control::open_record_store(folder)));
 }
 

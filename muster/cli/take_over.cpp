@@ -276,11 +276,15 @@ int stand_by_for(const std::string& job, const std::string& runs, const ClusterF
     coordinator::StandbyOptions options;
     options.tell = tell;
     options.stop_requested = [&] {
-      if (!checked && shared->record->lease()) {
-        require_part_of_the_job(*run, *shared->record);
-        require_can_be_taken(known_job(*run), shared->record->cluster().has_value(), *run);
-        if (!flags.listen.empty()) listen_by(flags);
-        checked = true;
+      try {
+        if (!checked && shared->record->lease()) {
+          require_part_of_the_job(*run, *shared->record);
+          require_can_be_taken(known_job(*run), shared->record->cluster().has_value(), *run);
+          if (!flags.listen.empty()) listen_by(flags);
+          checked = true;
+        }
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout) throw;  // it is looked at again
       }
       return signals.stop_requested();
     };

@@ -7,7 +7,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/files.h"
+#include "muster/base/process.h"
 #include "muster/control/access_token.h"
+#include "muster/control/job_json.h"
 
 namespace muster::control {
 namespace {
@@ -16,6 +18,10 @@ constexpr std::uint64_t kMostPointerBytes = 64 << 10;
 
 std::filesystem::path pointer_file(const std::filesystem::path& folder) {
   return folder / "control.store";
+}
+
+std::filesystem::path leader_file(const std::filesystem::path& folder) {
+  return folder / "control.leader";
 }
 
 }  // namespace
@@ -45,6 +51,21 @@ std::unique_ptr<Store> open_record_store(const std::filesystem::path& folder) {
   return make_sqlite_store(store_file(folder), {.create = false});
 }
 
+void note_leader(const std::filesystem::path& folder, const NotedLeader& leader) {
+  write_atomically(leader_file(folder), Json{{"lease", to_json(leader.lease)}, {"address", leader.address}}.dump());
+}
+
+std::optional<NotedLeader> noted_leader(const std::filesystem::path& folder) {
+  std::error_code code;
+  const std::filesystem::path file = leader_file(folder);
+  if (!std::filesystem::is_regular_file(file, code)) return std::nullopt;
+  const Json json = parse_json(read_text(file, kMostPointerBytes), file.string());
+  NotedLeader leader{lease_from(json_get<Json>(json, "lease", file.string()), file.string()),
+                     json_get<std::string>(json, "address", file.string())};
+  if (leader.lease.space != process_space()) return std::nullopt;
+  return leader;
+}
+
 void keep_record_in(const std::filesystem::path& folder, const EtcdOptions& of_run) {
   EtcdOptions known = of_run;
   // Whoever reads it may be started elsewhere.
@@ -65,6 +86,7 @@ void bring_record_back(const std::filesystem::path& folder, Store& store) {
   file->commit(all);
   std::error_code ignored;
   std::filesystem::remove(pointer_file(folder), ignored);
+  std::filesystem::remove(leader_file(folder), ignored);
 }
 
 }  // namespace muster::control

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "muster/control/etcd_options.h"
+#include "muster/control/job_record.h"
 #include "muster/control/store.h"
 
 namespace muster::control {
@@ -24,6 +25,16 @@ bool has_record(const std::filesystem::path& folder);
 std::optional<EtcdOptions> etcd_in(const std::filesystem::path& folder);
 // The store with the record of that folder. Throws kNotFound when there is none, and as the makers of stores.
 std::unique_ptr<Store> open_record_store(const std::filesystem::path& folder);
+
+// Who leads and where its service listens, as the coordinator leaves it in the folder (control.leader) beside a record
+// in an etcd: so that its own machine reaches it while the etcd does not answer. Whether it counts still its process
+// tells. Nothing: there is no such file, or it is of another machine.
+struct NotedLeader {
+  Lease lease;
+  std::string address;
+};
+void note_leader(const std::filesystem::path& folder, const NotedLeader& leader);
+std::optional<NotedLeader> noted_leader(const std::filesystem::path& folder);
 
 // From now on the record of that folder is in that etcd (etcd_of_run). Throws kIo, kResource.
 void keep_record_in(const std::filesystem::path& folder, const EtcdOptions& of_run);

@@ -40,7 +40,10 @@ struct JobService::State {
       changed.wait(lock, [&] { return stopping || to_write || look_for_applied; });
       if (std::exchange(look_for_applied, false)) {
         lock.unlock();
-        attempt([&] { changes->mark_applied(); });
+        attempt([&] {
+          changes->mark_applied();
+          read_changes();
+        });
         lock.lock();
         continue;
       }
@@ -161,16 +164,12 @@ struct JobService::State {
     control::ControlCallbacks callbacks;
     callbacks.status = [this] {
       control::JobStatus now = status();
-      try {
-        now.changes = record->changes();
-      } catch (const Error& error) {
-        if (!etcd) throw;
-        now.alarms.push_back(fmt::format("the job's store does not answer: {}", error.what()));
-      }
+      if (!etcd) now.changes = record->changes();
       return now;
     };
     callbacks.command_stored = [this] {
       read_wishes();
+      read_changes();
       attempt([&] { changes->tell(); });
     };
     callbacks.check_change = [this](const std::string& assignment) { changes->check(assignment); };
@@ -181,8 +180,20 @@ struct JobService::State {
     calls.emplace(*record, std::move(callbacks));
     server.emplace(*calls, *record, run_folder, log.log(), clock);
     commands.open(*calls);
+    read_changes();
+    if (etcd) control::note_leader(run_folder, {*record->lease(), record->endpoint().value_or("")});
     serves = true;
     thread = std::thread([this] { this->run(); });
+  }
+
+  // For those who ask how the job stands while the etcd does not answer. A file always does.
+  void read_changes() {
+    if (!etcd) return;
+    attempt([&] {
+      const std::vector<control::Change> now = record->changes();
+      const std::lock_guard lock(mutex);
+      known_changes = now;
+    });
   }
 
   void others_asked(const std::vector<control::Change>& asked) {
@@ -250,6 +261,7 @@ struct JobService::State {
     status.target_servers = wanted.target_servers;
     status.coordinator_pid = this_process().pid;
     status.live = true;
+    status.changes = known_changes;
     if (etcd && etcd->session_left().count() == 0)
       status.alarms.push_back(fmt::format(
           "the job's store ({}) was not heard of for longer than the lease: training goes on, hosts stay as "
@@ -301,7 +313,8 @@ struct JobService::State {
   std::condition_variable changed;
   JobProgress progress;
   launch::Wishes wishes;
-  control::WantedState wanted;  // as the record has it: only its leader writes
+  control::WantedState wanted;                 // as the record has it: only its leader writes
+  std::vector<control::Change> known_changes;  // the same, of a record in an etcd
   std::string run_folder;
   std::function<void(control::JobStatus&)> describe;
   std::function<void(const std::vector<control::Change>&)> ask_others;

@@ -158,7 +158,6 @@ TEST_F(EtcdStore, AFullEtcdRefusesAndGoesOnOnceThereIsRoom) {
   EXPECT_EQ(store->get("key")->value, "old");
   EXPECT_GT(store->session_left().count(), 0) << "the session is kept";
   // As docs/operations.md says.
-  store->remove("big");
   ASSERT_EQ(etcd.control({"compact", std::to_string(store->revision())}).exit_code, 0);
   ASSERT_EQ(etcd.control({"defrag"}).exit_code, 0);
   ASSERT_EQ(etcd.control({"alarm", "disarm"}).exit_code, 0);
