@@ -1,4 +1,4 @@
-// muster attach: this process becomes the coordinator of a job whose own was killed. All of it is in workers.h; only
+// muster attach: this process becomes the coordinator of a job whose own was killed. All of it is in take_over.h; only
 // the flags are here.
 #include <memory>
 #include <string>
@@ -8,7 +8,8 @@
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/runs.h"
-#include "muster/cli/workers.h"
+#include "muster/cli/store_flags.h"
+#include "muster/cli/take_over.h"
 #include "muster/strategies/registry.h"
 #include "muster/strategies/strategy_traits.h"
 
@@ -19,6 +20,7 @@ struct AttachFlags {
   std::string job;
   std::string runs = "runs";
   ClusterFlags cluster;
+  StoreFlags store;
 };
 
 }  // namespace
@@ -29,6 +31,7 @@ void add_attach(CLI::App& app, Outcome& outcome) {
   command->add_option("job", flags->job, "A run's folder, its name, or the beginning of it")->required();
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   add_listen_flags(*command, flags->cluster);
+  add_store_flags(*command, flags->store);
   command->footer(
       fmt::format("Workers of {}, and servers, outlive the process that started them.\n",
                   strategies::strategies_with(&strategies::Traits::replaces_workers)) +
@@ -40,13 +43,14 @@ void add_attach(CLI::App& app, Outcome& outcome) {
       "find it by themselves, and keep their workers. If the coordinator's host is lost, type it on another host of "
       "the\n"
       "job, with --listen and an address that the agents were given (muster agent --join A,B): it coordinates in the\n"
-      "place of that host's agent.\n"
+      "place of that host's agent. With --store a standby does all that by itself: muster coordinator --standby.\n"
       "\nExamples:\n"
       "  muster attach fashion\n"
       "  muster attach far --insecure\n"
       "  muster attach far --listen 10.0.0.2:7400 --insecure");
-  command->callback(
-      [flags, &outcome] { outcome.exit_code = take_over_workers(find_run(flags->job, flags->runs), flags->cluster); });
+  command->callback([flags, &outcome] {
+    outcome.exit_code = take_over_workers(find_run(flags->job, flags->runs), flags->cluster, etcd_by(flags->store));
+  });
 }
 
 }  // namespace muster::cli

@@ -65,6 +65,19 @@ void require_network(const std::optional<comm::MissingGloo>& missing) {
               missing->remedy);
 }
 
+void add_either_flags(CLI::App& command, ClusterFlags& flags) {
+  CLI::Option* const listen =
+      command.add_option("--listen", flags.listen, "ADDRESS:PORT of this host at which others join");
+  command.add_option("--join", flags.join, "ADDRESS:PORT of the host that listens")->excludes(listen);
+  control::TrustOptions& trust = flags.trust;
+  add_file(command, "--certs", trust.certs, "A folder of muster certs create: the coordinator's or an agent's");
+  add_file(command, "--tls-cert", trust.tls_certificate, "With --listen, instead of --certs: a certificate (PEM)");
+  add_file(command, "--tls-key", trust.tls_key, "Its key (PEM)");
+  add_file(command, "--token", trust.token, "The file of muster certs tokens that this side has");
+  add_file(command, "--tls-ca", trust.tls_authority, "With --join and --token: who has signed that certificate (PEM)");
+  add_common_flags(command, flags);
+}
+
 control::ClusterListen listen_by(const ClusterFlags& flags) {
   require_network(comm::missing_gloo());
   require_one_word(flags);

@@ -24,6 +24,8 @@ struct ClusterFlags {
 
 void add_listen_flags(CLI::App& command, ClusterFlags& flags);
 void add_join_flags(CLI::App& command, ClusterFlags& flags);
+// Of a command that can be either side.
+void add_either_flags(CLI::App& command, ClusterFlags& flags);
 
 // Throws kUnsupported when Gloo is missing: what workers of several hosts say to each other goes through it.
 void require_network(const std::optional<comm::MissingGloo>& missing);

@@ -14,6 +14,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/commands_folder.h"
 #include "muster/control/control_client.h"
+#include "muster/control/job_store.h"
 #include "muster/trainer/job_changes.h"
 #include "muster/trainer/run_folder.h"
 
@@ -93,9 +94,7 @@ control::Standing wait_for_end(const control::ControlClient& client, const Deadl
 
 void run_stop(const CommandFlags& flags) {
   const std::filesystem::path run = find_commanded(flags.job, flags.runs);
-  std::error_code code;
-  if (!std::filesystem::exists(control::store_file(control::commands_folder(run)), code))
-    require_running(run, flags.runs);
+  if (!control::has_record(control::commands_folder(run))) require_running(run, flags.runs);
   const control::ControlClient client(run);
   const control::Standing before = client.record().standing();
   if (is_over(before.phase) && !is_alive(client.record())) {

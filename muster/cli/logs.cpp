@@ -19,6 +19,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/commands_folder.h"
 #include "muster/control/job_record.h"
+#include "muster/control/job_store.h"
 #include "muster/trainer/run_folder.h"
 
 namespace muster::cli {
@@ -63,10 +64,7 @@ std::filesystem::path log_of(const trainer::RunFolder& run, std::optional<int> r
 // That this host's part is not all, on standard error.
 void tell_of_other_hosts(const std::filesystem::path& run) {
   if (control::commands_folder(run) == run) return;
-  const auto coordinator =
-      control::JobRecord(
-          control::make_sqlite_store(control::store_file(control::commands_folder(run)), {.create = false}))
-          .identity();
+  const auto coordinator = control::JobRecord(control::open_record_store(control::commands_folder(run))).identity();
   if (!coordinator || coordinator->elsewhere.empty()) return;
   fmt::print(stderr, "muster: this is what workers of this host have written; the run of the host that leads is {}\n",
              coordinator->elsewhere);

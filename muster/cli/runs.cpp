@@ -12,6 +12,7 @@
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
 #include "muster/control/commands_folder.h"
+#include "muster/control/job_store.h"
 #include "muster/model/checkpoint.h"
 #include "muster/trainer/run_failure.h"
 
@@ -23,9 +24,8 @@ constexpr std::size_t kMostNamed = 5;
 bool is_run(const std::filesystem::path& path) {
   std::error_code code;
   // A program that is not ours has no job file.
-  return std::filesystem::is_regular_file(path / "job.toml", code) ||
-         std::filesystem::is_regular_file(control::store_file(path), code) ||
-         std::filesystem::is_regular_file(control::store_file(control::host_folder(path)), code);
+  return std::filesystem::is_regular_file(path / "job.toml", code) || control::has_record(path) ||
+         control::has_record(control::host_folder(path));
 }
 
 // "a, b and 3 more", newest first.
@@ -124,10 +124,10 @@ bool is_alive(const control::JobRecord& record) {
 }
 
 bool is_alive(const std::filesystem::path& run) {
-  std::error_code code;
-  const std::filesystem::path store = control::store_file(control::commands_folder(run));
-  if (!std::filesystem::exists(store, code)) return false;
-  return is_alive(control::JobRecord(control::make_sqlite_store(store, {.create = false})));
+  const std::filesystem::path folder = control::commands_folder(run);
+  const auto noted = control::noted_leader(folder);
+  if (noted && state_of(noted->lease.holder) != ProcessState::kGone) return true;
+  return control::has_record(folder) && is_alive(control::JobRecord(control::open_record_store(folder)));
 }
 
 std::filesystem::path find_run(const std::string& job, const std::filesystem::path& runs) {

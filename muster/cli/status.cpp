@@ -29,7 +29,14 @@ struct StatusFlags {
 control::JobStatus status_of(const std::filesystem::path& run) {
   const control::ControlClient client(run);
   control::JobStatus status = client.status(Deadline::after(kAnswerTime));
-  if (status.changes.empty()) status.changes = client.record().changes();
+  if (status.changes.empty()) {
+    try {
+      status.changes = client.record().changes();
+    } catch (const Error& error) {
+      // A record in an etcd that does not answer; the coordinator has said so.
+      if (!status.live || error.kind() != ErrorKind::kTimeout) throw;
+    }
+  }
   status.run = run.string();  // as seen from here, not from where the coordinator was started
   if (!status.live) correct_by_files(status, read_standing(run));
   return status;

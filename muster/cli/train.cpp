@@ -23,7 +23,10 @@
 #include "muster/cli/progress.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
+#include "muster/cli/store_flags.h"
+#include "muster/cli/take_over.h"
 #include "muster/cli/workers.h"
+#include "muster/control/store.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/worker_words.h"
 #include "muster/strategies/strategy_traits.h"
@@ -46,6 +49,7 @@ struct TrainFlags {
   double verify = 0;
   bool ignore_memory = false;
   ClusterFlags cluster;
+  StoreFlags store;
 };
 
 std::string resume_command(const TrainFlags& flags, const std::string& run) {
@@ -186,8 +190,10 @@ void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
   launch::Command command{own_program(), arguments, {{kMemoryVariable, memory_for_workers()}}};
   coordinator::CoordinatedJob job = coordinated_job(resolved);
   job.hosts = job_hosts(flags, resolved);
-  // The first ones as copies of this process; those of a job with servers or other hosts meet threads of ours.
-  if (!resolved.job.parallel.chosen().traits().needs_servers && !job.hosts) {
+  job.etcd = etcd_by(flags.store);
+  if (job.etcd) control::make_etcd_store(*job.etcd)->revision();  // before anything is started
+  // The first ones as copies of this process; those of a job with servers, other hosts or an etcd meet threads of ours.
+  if (!resolved.job.parallel.chosen().traits().needs_servers && !job.hosts && !job.etcd) {
     command.copy = [&] {
       return exit_code_of([&] {
         Outcome of_worker;
@@ -226,7 +232,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
                 "Start it once: muster train starts parallel.workers processes by itself.");
   if (world.launcher != "muster") {
     if (const auto run = living_run(flags, resolved.job)) {
-      outcome.exit_code = take_over_workers(*run, flags.cluster);
+      outcome.exit_code = take_over_workers(*run, flags.cluster, etcd_by(flags.store));
       return;
     }
   }
@@ -260,6 +266,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
   command->add_flag("--ignore-memory", flags->ignore_memory,
                     "Start a job even if it seems to need more memory than this host has");
   add_listen_flags(*command, flags->cluster);
+  add_store_flags(*command, flags->store);
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "
       "checkpoints/.\n"
@@ -272,7 +279,8 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
       "  muster train job.toml --resume\n"
       "  muster train job.toml --json | jq .accuracy\n"
       "  muster train job.toml --listen 127.0.0.1:7400      waits for parallel.hosts: muster agent --join, on each\n"
-      "  muster train job.toml --listen 10.0.0.1:7400 --certs coordinator   with certificates: muster certs create");
+      "  muster train job.toml --listen 10.0.0.1:7400 --certs coordinator   with certificates: muster certs create\n"
+      "  muster train job.toml --store etcd://127.0.0.1:2379                muster coordinator --standby takes over");
   command->callback([flags, arguments, &outcome] { run_train(*flags, arguments, outcome); });
 }
 

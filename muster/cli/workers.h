@@ -2,12 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "muster/cli/cluster_flags.h"
 #include "muster/coordinator/coordinated_job.h"
+#include "muster/coordinator/coordinator.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -43,10 +44,8 @@ void tell(const std::string& message);
 // Where a coordinator may be: the addresses of --join, joined by commas, each as join_by() has it.
 std::vector<control::ClusterTarget> targets_of(const ClusterFlags& flags);
 
-// Goes on in the place of a coordinator that is gone, until the job has ended. Of a job of several hosts it listens
-// where that one did, unless the flags say where. On the host of an agent whose coordinator is lost it ends the agent
-// and coordinates in its place, with its workers. Throws kMismatch (it is not gone), kNotFound (the run says nothing of
-// its workers), kPeerLost (no worker lives), kInvalidInput (as listen_by()), and as supervise_workers.
-int take_over_workers(const std::filesystem::path& run, ClusterFlags flags);
+// Runs it with signals: SIGINT and SIGTERM lead to a stop, of which people are told. `look` is called several times a
+// second. Gives the exit code as supervise_workers does.
+int run_aloud(coordinator::Coordinator& coordinator, const std::function<void()>& look);
 
 }  // namespace muster::cli

@@ -4,11 +4,10 @@
 #include "muster/control/commands_folder.h"
 
 #include <optional>
-#include <system_error>
 
 #include "muster/base/process.h"
-#include "muster/control/access_token.h"
 #include "muster/control/job_record.h"
+#include "muster/control/job_store.h"
 
 namespace muster::control {
 namespace {
@@ -25,14 +24,13 @@ std::filesystem::path host_folder(const std::filesystem::path& run) {
 }
 
 std::filesystem::path commands_folder(const std::filesystem::path& run) {
-  std::error_code code;
   std::filesystem::path own = host_folder(run);
-  if (!std::filesystem::exists(store_file(own), code)) return run;
-  if (!std::filesystem::exists(store_file(run), code)) return own;
-  const JobRecord coordinators(make_sqlite_store(store_file(run), {.create = false}));
+  if (!has_record(own)) return run;
+  if (!has_record(run)) return own;
+  const JobRecord coordinators(open_record_store(run));
   if (coordinators.served_in() != process_space()) return own;
   if (lives(coordinators)) return run;
-  const JobRecord agents(make_sqlite_store(store_file(own), {.create = false}));
+  const JobRecord agents(open_record_store(own));
   if (lives(agents)) return own;
   const std::optional<LedCluster> led = coordinators.cluster();
   const std::optional<LedCluster> followed = agents.cluster();

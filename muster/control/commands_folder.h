@@ -12,7 +12,8 @@ namespace muster::control {
 std::filesystem::path host_folder(const std::filesystem::path& run);
 
 // For those who call: the run's folder, unless the job is coordinated from another host and an agent of this one has
-// served commands. Of a host that has been both: what it is now, or was last. Throws as make_sqlite_store.
+// served commands. Of a host that has been both: what it is now, or was last. Throws as open_record_store
+// (job_store.h).
 std::filesystem::path commands_folder(const std::filesystem::path& run);
 
 }  // namespace muster::control

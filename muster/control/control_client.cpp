@@ -17,6 +17,7 @@
 #include "muster/base/text.h"
 #include "muster/control/access_token.h"
 #include "muster/control/commands_folder.h"
+#include "muster/control/job_store.h"
 #include "muster/control/local_connection.h"
 #include "muster/control/wire.h"
 
@@ -43,9 +44,7 @@ uid_t owner_of(const std::filesystem::path& token) {
 }  // namespace
 
 ControlClient::ControlClient(std::filesystem::path run)
-    : run_(std::move(run)),
-      folder_(commands_folder(run_)),
-      record_(make_sqlite_store(store_file(folder_), {.create = false})) {
+    : run_(std::move(run)), folder_(commands_folder(run_)), record_(open_record_store(folder_)) {
 }
 
 std::string ControlClient::new_request() {
@@ -56,7 +55,14 @@ std::string ControlClient::new_request() {
 template <typename Call>
 void ControlClient::call(const Deadline& deadline, const Call& call) const {
   while (true) {
-    const std::optional<Lease> lease = record_.lease();
+    // Beside a record in an etcd a leader of this machine is noted, which needs no etcd to be reached.
+    const std::optional<NotedLeader> noted = noted_leader(folder_);
+    const bool near = noted && state_of(noted->lease.holder) != ProcessState::kGone;
+    const std::optional<Lease> lease = near ? noted->lease : record_.lease();
+    if (lease && !lease->space.empty() && lease->space != process_space() && lease->holder.pid != 0)
+      throw Error(ErrorKind::kPeerLost,
+                  fmt::format("the job is coordinated on {} (process {})", lease->host, lease->holder.pid),
+                  run_.string(), "Type it there, or on a host that has an agent of the job.");
     if (!lease || state_of(lease->holder) == ProcessState::kGone || lease->holder.pid == 0) {
       const std::vector<std::string> living = names_of_living(record_.membership());
       throw Error(ErrorKind::kPeerLost,
@@ -72,7 +78,7 @@ void ControlClient::call(const Deadline& deadline, const Call& call) const {
     }
     std::optional<Error> failure;
     try {
-      const std::optional<std::string> address = record_.endpoint();
+      const std::optional<std::string> address = near ? noted->address : record_.endpoint();
       if (!address)
         throw Error(ErrorKind::kPeerLost, "the coordinator does not listen yet", run_.string(), "Try again.");
       FileDescriptor socket = connect_local(*address, owner_of(token_file(folder_)), "coordinator", deadline);

@@ -18,7 +18,7 @@ namespace muster::control {
 
 class ControlClient {
  public:
-  // Throws kNotFound when the run has no record, and as make_sqlite_store.
+  // Throws kNotFound when the run has no record, and as open_record_store (job_store.h).
   explicit ControlClient(std::filesystem::path run);
 
   // Never throws kPeerLost or kTimeout for a coordinator that is gone or does not answer: its record answers then, with

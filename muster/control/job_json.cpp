@@ -198,11 +198,18 @@ Standing standing_from(const Json& json, const std::string& where) {
 }
 
 Json to_json(const Lease& lease) {
-  return {{"holder", process_json(lease.holder)}, {"epoch", lease.epoch}};
+  Json json{{"holder", process_json(lease.holder)}, {"epoch", lease.epoch}};
+  if (!lease.space.empty()) json["space"] = lease.space;
+  if (!lease.host.empty()) json["host"] = lease.host;
+  return json;
 }
 
 Lease lease_from(const Json& json, const std::string& where) {
-  return {process_from(json_get<Json>(json, "holder", where), where), json_get<std::uint64_t>(json, "epoch", where)};
+  const auto words = [&](const char* name) {
+    return json.contains(name) ? json_get<std::string>(json, name, where) : std::string();
+  };
+  return {process_from(json_get<Json>(json, "holder", where), where), json_get<std::uint64_t>(json, "epoch", where),
+          words("space"), words("host")};
 }
 
 }  // namespace muster::control

@@ -9,6 +9,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/host_name.h"
 #include "muster/control/job_json.h"
 
 namespace muster::control {
@@ -51,10 +52,16 @@ void scale_servers(WantedState& wanted, int servers) {
   wanted.target_servers = servers;
 }
 
+// One of another machine is named with it.
+std::string words_for_holder(const Lease& lease) {
+  const bool elsewhere = !lease.space.empty() && lease.space != process_space();
+  return fmt::format("process {}{}", lease.holder.pid, elsewhere ? " on " + lease.host : "");
+}
+
 [[noreturn]] void throw_fenced(const std::optional<Lease>& now) {
   throw Error(ErrorKind::kMismatch,
-              now ? fmt::format("this process no longer coordinates the job: process {} has taken over (epoch {})",
-                                now->holder.pid, now->epoch)
+              now ? fmt::format("this process no longer coordinates the job: {} has taken over (epoch {})",
+                                words_for_holder(*now), now->epoch)
                   : "this process no longer coordinates the job: its record is gone");
 }
 
@@ -72,6 +79,15 @@ TakeOverDecision decide_take_over(const std::optional<Lease>& lease, ProcessStat
       break;
   }
   return {false, fmt::format("process {} coordinates the job and runs", lease->holder.pid)};
+}
+
+TakeOverDecision decide_take_over_of_session(const std::optional<Lease>& lease, bool led) {
+  if (led)
+    return {false, lease ? fmt::format("{} coordinates the job", words_for_holder(*lease))
+                         : "another process coordinates the job"};
+  if (!lease) return {true, "the job had no coordinator yet"};
+  if (lease->holder.pid == 0) return {true, "the last coordinator has ended in good order"};
+  return {true, fmt::format("the coordinator ({}) has lost its session", words_for_holder(*lease))};
 }
 
 JobRecord::JobRecord(std::shared_ptr<Store> store, std::string prefix)
@@ -144,19 +160,30 @@ Lease JobRecord::take_over(const ProcessId& self, bool by_force) {
   const std::optional<Entry> entry = store_->get(name);
   const std::optional<Lease> before =
       entry ? std::optional(lease_from(parse_json(entry->value, name), name)) : std::nullopt;
-  const TakeOverDecision decision = decide_take_over(before, before ? state_of(before->holder) : ProcessState::kGone);
-  if (!decision.allowed && !by_force)
+  const bool sessions = store_->has_sessions();
+  const std::optional<Entry> leader = sessions ? store_->get(key("leader")) : std::nullopt;
+  // One whose answer was lost may have been made.
+  const bool own = leader && before && before->holder == self && before->space == process_space();
+  const TakeOverDecision decision =
+      sessions ? decide_take_over_of_session(before, leader && !own)
+               : decide_take_over(before, before ? state_of(before->holder) : ProcessState::kGone);
+  if (!decision.allowed && (!by_force || sessions))
     throw Error(ErrorKind::kMismatch, decision.reason, {},
                 "Use muster status, scale and stop to talk to it; end it first if another is to take over.");
-  const Lease lease{self, before ? before->epoch + 1 : 1};
-  const std::optional<std::uint64_t> revision =
-      store_->compare_and_put(name, entry ? entry->revision : 0, to_json(lease).dump());
+  const Lease lease{self, before ? before->epoch + 1 : 1, process_space(), host_name()};
+  Transaction taking{.conditions = {{name, entry ? entry->revision : 0}}, .writes = {{name, to_json(lease).dump()}}};
+  if (sessions) {
+    taking.conditions.push_back({key("leader"), leader ? leader->revision : 0});
+    taking.writes.push_back({key("leader"), to_json(lease).dump(), true});
+  }
+  const std::optional<std::uint64_t> revision = store_->commit(taking);
   if (!revision)
     throw Error(ErrorKind::kMismatch, "another process has taken over the job at this very moment", {},
                 "Use muster status to see which.");
   const MutexLock lock(mutex_);
   own_ = lease;
   own_revision_ = *revision;
+  leader_revision_ = sessions ? *revision : 0;
   return lease;
 }
 
@@ -166,28 +193,74 @@ bool JobRecord::leads() const {
   return own_ && own_ == now;
 }
 
+bool JobRecord::is_led() const {
+  return store_->has_sessions() && store_->get(key("leader")).has_value();
+}
+
+void JobRecord::keep_lead() {
+  std::uint64_t lease_revision = 0;
+  std::uint64_t leader_revision = 0;
+  std::string text;
+  {
+    const MutexLock lock(mutex_);
+    if (!own_ || leader_revision_ == 0) return;
+    lease_revision = own_revision_;
+    leader_revision = leader_revision_;
+    text = to_json(*own_).dump();
+  }
+  const std::optional<Entry> leader = store_->get(key("leader"));
+  if (leader && leader->revision == leader_revision) return;
+  const std::optional<std::uint64_t> revision = store_->commit(
+      {.conditions = {{key("lease"), lease_revision}, {key("leader"), 0}}, .writes = {{key("leader"), text, true}}});
+  if (!revision) {
+    throw_if_fenced(lease_revision, leader_revision);
+    return;
+  }
+  const MutexLock lock(mutex_);
+  leader_revision_ = *revision;
+}
+
 void JobRecord::release() {
   std::optional<Lease> lease;
   std::uint64_t revision = 0;
+  bool sessions = false;
   {
     const MutexLock lock(mutex_);
     lease = std::exchange(own_, std::nullopt);
     revision = own_revision_;
+    sessions = leader_revision_ != 0;
   }
-  if (lease) store_->compare_and_put(key("lease"), revision, to_json(Lease{{}, lease->epoch}).dump());
+  if (!lease) return;
+  Transaction giving{.conditions = {{key("lease"), revision}},
+                     .writes = {{key("lease"), to_json(Lease{{}, lease->epoch, lease->space, lease->host}).dump()}}};
+  if (sessions) giving.writes.push_back({key("leader"), std::nullopt});
+  store_->commit(giving);
+}
+
+void JobRecord::throw_if_fenced(std::uint64_t lease_revision, std::uint64_t leader_revision) const {
+  const std::optional<Entry> now = store_->get(key("lease"));
+  if (!now || now->revision != lease_revision) throw_fenced(lease());
+  if (leader_revision == 0) return;
+  const std::optional<Entry> leader = store_->get(key("leader"));
+  if (leader && leader->revision == leader_revision) return;
+  // Nobody has taken over yet: keep_lead() may settle it.
+  throw Error(ErrorKind::kPeerLost, "this process has lost its session in the job's store for a while", {},
+              "Try again: it begins another one as soon as the store answers, unless somebody takes over.");
 }
 
 bool JobRecord::write(const Writes& writes, std::vector<Transaction::Condition> conditions) {
   std::uint64_t lease_revision = 0;
+  std::uint64_t leader_revision = 0;
   {
     const MutexLock lock(mutex_);
     MUSTER_CHECK(own_.has_value(), "writes to a job's record need its lease");
     lease_revision = own_revision_;
+    leader_revision = leader_revision_;
   }
   conditions.push_back({key("lease"), lease_revision});
+  if (leader_revision != 0) conditions.push_back({key("leader"), leader_revision});
   if (store_->commit({conditions, writes})) return true;
-  const std::optional<Entry> now = store_->get(key("lease"));
-  if (!now || now->revision != lease_revision) throw_fenced(lease());
+  throw_if_fenced(lease_revision, leader_revision);
   return false;
 }
 

@@ -6,9 +6,13 @@
 // come. Commands of users carry a request id made by the client: the same id takes effect once, however often it is
 // sent.
 //
-// Keys below the prefix: identity, launch, cluster, wanted, membership, standing, lease, endpoint, change/NUMBER,
-// request/ID; all JSON. Thread safety: every method from any thread. Errors: those of the store, kDamaged for a value
-// that is not as written, and for every write kMismatch, naming the leader, when another coordinator has taken over.
+// Over a store that has sessions (etcd) a leader also holds the key `leader`, which goes with its session: while that
+// is there nobody can take over, and every write needs it, too. Elsewhere its process says whether a leader is there.
+//
+// Keys below the prefix: identity, launch, cluster, wanted, membership, standing, lease, leader, endpoint,
+// change/NUMBER, request/ID; all JSON. Thread safety: every method from any thread. Errors: those of the store,
+// kDamaged for a value that is not as written, and for every write kMismatch, naming the leader, when another
+// coordinator has taken over.
 #pragma once
 
 #include <cstdint>
@@ -112,6 +116,8 @@ struct Standing {
 struct Lease {
   ProcessId holder;
   std::uint64_t epoch = 0;
+  std::string space{};  // in which the holder's number counts (process_space()); empty: not known
+  std::string host{};   // its name, for people
   bool operator==(const Lease&) const = default;
 };
 
@@ -121,6 +127,8 @@ struct TakeOverDecision {
   std::string reason;
 };
 TakeOverDecision decide_take_over(const std::optional<Lease>& lease, ProcessState holder);
+// Over a store with sessions; `led`: that of some leader lasts.
+TakeOverDecision decide_take_over_of_session(const std::optional<Lease>& lease, bool led);
 
 class JobRecord {
  public:
@@ -141,10 +149,16 @@ class JobRecord {
   std::string served_in() const;
 
   // Becomes the leader, with an epoch above all before. Throws kMismatch when the holder still runs, unless `by_force`
-  // (the holder is hung: end it first if you can; its writes are refused from now on).
+  // (the holder is hung: end it first if you can; its writes are refused from now on). Over a store with sessions:
+  // while the holder's session lasts, which no force ends.
   Lease take_over(const ProcessId& self, bool by_force = false);
   // Whether the lease is still this one's.
   bool leads() const;
+  // Over a store with sessions: whether some leader's session lasts.
+  bool is_led() const;
+  // The same: a leader whose session has ended begins another one, if nobody has taken over meanwhile; throws kMismatch
+  // if somebody has. Nothing where it goes on, and without sessions.
+  void keep_lead();
   // Gives the lease up in good order, so that nobody has to find out that this process is gone.
   void release();
 
@@ -173,6 +187,8 @@ class JobRecord {
   std::optional<Json> read(const std::string& name) const;
   // Commits under the lease. False: one of `conditions` did not hold.
   bool write(const Writes& writes, std::vector<Transaction::Condition> conditions = {});
+  // Throws what a write of somebody who does not lead any more does, if that is so.
+  void throw_if_fenced(std::uint64_t lease_revision, std::uint64_t leader_revision) const;
   std::optional<Json> remembered(const std::string& request, const Json& asked) const;
   Writes remember(const std::string& request, const Json& asked, const Json& answer) const;
   WantedState command(const std::string& request, const Json& asked, void (*apply)(WantedState&, const Json&));
@@ -181,7 +197,8 @@ class JobRecord {
   const std::string prefix_;
   mutable Mutex mutex_;
   std::optional<Lease> own_ MUSTER_GUARDED_BY(mutex_);
-  std::uint64_t own_revision_ MUSTER_GUARDED_BY(mutex_) = 0;
+  std::uint64_t own_revision_ MUSTER_GUARDED_BY(mutex_) = 0;     // of the lease
+  std::uint64_t leader_revision_ MUSTER_GUARDED_BY(mutex_) = 0;  // of `leader`; 0: the store has no sessions
 };
 
 }  // namespace muster::control

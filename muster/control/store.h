@@ -1,13 +1,15 @@
 // Store: the coordinator's durable state, as keys and values with revisions.
 //
-// Made for two implementations: one file (make_sqlite_store) and etcd, later. So it has what both have: a revision that
-// counts every change of the whole store, prefixes, and transactions that look at revisions before they write. A watch
-// is a hint at most, here as there: whoever wants to know reads again; revision() tells cheaply whether that is needed.
+// Two implementations: one file (make_sqlite_store) and etcd (make_etcd_store). So it has what both have: a revision
+// that counts changes of the whole store, prefixes, and transactions that look at revisions before they write. There
+// are no watches, which would be hints at most: whoever wants to know reads; revision() tells cheaply whether there is
+// news.
 //
 // Keys are words of letters, digits, '.', '_' and '-' joined by '/', at most 200 bytes; a value has at most 1 MiB.
 // Thread safety: every method from any thread, and from any process that has the same store open.
-// Errors of every method: kTimeout (another process held the store past the time-out; nothing was changed), kDamaged,
-// kResource (disk full: the old state stands), kIo (read-only, refused by the system).
+// Errors of every method: kTimeout (another process held the file past the time-out: nothing was changed; or no quorum
+// of the etcd has answered: a commit may have been made all the same), kDamaged, kResource (disk full, etcd's space
+// used up: the old state stands), kIo (read-only, refused by the system), kInvalidInput (refused by the etcd).
 #pragma once
 
 #include <chrono>
@@ -36,6 +38,7 @@ struct Transaction {
   struct Write {
     std::string key;
     std::optional<std::string> value;  // nothing: the entry is removed
+    bool of_session = false;           // the entry goes when this object's session does. REQUIRES: has_sessions()
   };
   std::vector<Condition> conditions = {};
   std::vector<Write> writes = {};
@@ -50,8 +53,16 @@ class Store {
   virtual std::vector<Entry> list(std::string_view prefix) = 0;
   // The revision of the newest change. Only grows.
   virtual std::uint64_t revision() = 0;
-  // The new revision, durable (it survives a power cut) when this returns; nothing when a condition did not hold.
+  // The new revision, durable (it survives a power cut) when this returns; nothing when a condition did not hold. No
+  // key is written twice in one.
   virtual std::optional<std::uint64_t> commit(const Transaction& transaction) = 0;
+
+  // Whether entries can be bound to the life of whoever wrote them, as leases of an etcd do it: such a session ends
+  // when this object does, or has not been heard of for its length.
+  virtual bool has_sessions() const { return false; }
+  // For how long what was written `of_session` is certain to be there still, unless somebody removes it; 0: it may be
+  // gone.
+  virtual std::chrono::nanoseconds session_left() const { return std::chrono::nanoseconds(0); }
 
   // In one call each, made of commit:
   std::uint64_t put(std::string_view key, std::string_view value);
@@ -77,5 +88,11 @@ struct SqliteOptions {
 // Throws kNotFound, kDamaged (no SQLite file, not Muster's, inconsistent), kUnsupported (written by a newer Muster),
 // and as every method.
 std::unique_ptr<Store> make_sqlite_store(const std::filesystem::path& path, const SqliteOptions& options = {});
+
+struct EtcdOptions;  // etcd_options.h
+
+// The keys below `options.prefix` of an etcd. Nothing is asked of it before the first call; it must not be carried
+// through a fork. Throws kInvalidInput for options that do not fit together, and as trust_files.h for their files.
+std::unique_ptr<Store> make_etcd_store(const EtcdOptions& options);
 
 }  // namespace muster::control

@@ -143,6 +143,12 @@ Cluster::Words Cluster::look() {
   Words words = std::exchange(unsaid_, {});
   control::HostsView view;
   view.now = clock_.now();
+  // What happened meanwhile is judged from when it may decide again.
+  const bool held = !options_.may_decide();
+  if (held) watched_since_ = looked_ = view.now;
+  if (std::exchange(held_, held) != held)
+    words.noted.push_back(held ? "not certain to lead: hosts and generations stay as they are" : "leads for certain");
+  if (held) return words;
   if (view.now - looked_ > kLookGap) watched_since_ = view.now;
   looked_ = view.now;
   view.watched_since = watched_since_;

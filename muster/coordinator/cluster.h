@@ -35,6 +35,9 @@ struct ClusterOptions {
   control::Welcome welcome{};  // but for the number, the patience, and, where it has none, the identity of the job
   // Of one that takes over: what the workers have agreed on before. Who comes later has to have the same.
   control::AgreedValues agreed{};
+  // Whether this coordinator may decide now: one that is not certain to lead leaves hosts and generations as they are,
+  // and answers. Quick; called with a lock held.
+  std::function<bool()> may_decide = [] { return true; };
   control::ControlCalls* commands = nullptr;  // who takes those of hosts; null: nobody. Outlives it
   // What happened, for people; and what only the log has to have. From any thread.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
@@ -159,6 +162,7 @@ class Cluster final : public control::ClusterCalls {
   Clock::Instant watched_since_ MUSTER_GUARDED_BY(mutex_);
   Clock::Instant looked_ MUSTER_GUARDED_BY(mutex_);
   Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
+  bool held_ MUSTER_GUARDED_BY(mutex_) = false;    // it may not decide
   std::string waiting_ MUSTER_GUARDED_BY(mutex_);  // what was told last
   HeldUp held_up_ MUSTER_GUARDED_BY(mutex_);
   Words unsaid_ MUSTER_GUARDED_BY(mutex_);  // what is to be told with the next look

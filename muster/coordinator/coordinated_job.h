@@ -10,7 +10,9 @@
 
 #include "muster/control/cluster_client.h"
 #include "muster/control/cluster_server.h"
+#include "muster/control/etcd_options.h"
 #include "muster/control/job_record.h"
+#include "muster/control/store.h"
 #include "muster/coordinator/job_folder.h"
 #include "muster/coordinator/training.h"
 #include "muster/launch/child_process.h"
@@ -58,6 +60,7 @@ struct CoordinatedJob {
   std::chrono::nanoseconds orphan = std::chrono::seconds(60);  // for which workers go on without a coordinator
   std::optional<JobHosts> hosts{};                             // empty: this one is all
   std::optional<JobData> data{};                               // empty: every host sees all of it by itself
+  std::optional<control::EtcdOptions> etcd{};  // that holds the record; empty: a file of the run's folder
   std::shared_ptr<const Training> training = std::make_shared<const Training>();
   JobFolder folder{};  // of its record
 };
@@ -75,10 +78,17 @@ struct RecordedJob {
   // The workers were those of an agent, and the coordinator was on another host: there is no record of its own here, or
   // one that names processes of that host.
   bool moves = false;
+  // Of a job whose record is in an etcd: the lead has been taken already.
+  std::shared_ptr<control::Store> etcd{};
+  std::shared_ptr<control::JobRecord> led{};
 };
 
 // `known` gives what the run's folder says of the job beside the record. Throws kNotFound (there is no record, or it
 // says nothing of workers) before that is asked for.
 RecordedJob read_recorded_job(const std::filesystem::path& run, const std::function<CoordinatedJob()>& known);
+// The same of a job whose record is in an etcd. `space` is where its last coordinator ran (Lease::space): there the
+// record says how workers are found; elsewhere that of this host's agent does.
+RecordedJob read_shared_job(const std::filesystem::path& run, const control::JobRecord& shared,
+                            const std::string& space, const std::function<CoordinatedJob()>& known);
 
 }  // namespace muster::coordinator

@@ -65,9 +65,10 @@ launch::SupervisorOptions Coordinator::supervisor_options(const Audience& audien
   options.server_command = job_.server_command;
   options.workers_serve = job_.workers_serve;
   options.tell = [this](const std::string& message) { note(message); };
-  options.requested_signal = [&audience, led] {
+  options.requested_signal = [this, &audience, led] {
     // Workers of a coordinator that was replaced commit nothing any more.
     if (led != nullptr && led->superseded() != 0) return SIGKILL;
+    if (!service_.overtaken().empty()) return SIGKILL;
     const int asked = audience.requested_signal();
     if (asked != 0 || led == nullptr) return asked;
     return led->refusal() ? SIGTERM : led->ending_signal();
@@ -93,8 +94,9 @@ std::unique_ptr<LedHosts> Coordinator::lead() {
   // The term counts before anybody hears of it.
   if (job_.hosts->taken_over) service_.lead(*job_.hosts->taken_over);
   auto led = std::make_unique<LedHosts>(
-      job_, service_.commands(), [this](const std::string& line) { note(line); },
-      [this](const std::string& line) { service_.note(line); }, clock_);
+      job_, service_.commands(), [this] { return service_.leads_for_certain(); },
+      [this](const std::string& line) { note(line); }, [this](const std::string& line) { service_.note(line); },
+      clock_);
   service_.lead_with([hosts = led.get()] { return hosts->standing(); });
   service_.describe_with([hosts = led.get()](control::JobStatus& status) { hosts->describe(status); });
   service_.ask_others_with([hosts = led.get()](const std::vector<control::Change>& changes) { hosts->ask(changes); });
@@ -125,6 +127,8 @@ int Coordinator::run(const Audience& audience) {
       supervisor.emplace(job_.command, options, clock_);
     const int code = supervisor->run();
     if (led && led->superseded() != 0) throw overtaken(led->superseded());
+    if (const std::string who = service_.overtaken(); !who.empty())
+      throw Error(ErrorKind::kPeerLost, who, {}, "The job goes on there.");
     // Workers of this host that were refused may have been told to end before they could say it themselves.
     if (led && led->refusal()) throw *led->refusal();
     const bool asked = audience.requested_signal() != 0 || service_.wishes().stop;
@@ -140,7 +144,7 @@ int Coordinator::run(const Audience& audience) {
   } catch (const Error& error) {
     end_hosts(error.message());
     // What another one has taken over goes on.
-    const bool goes_on = led && led->superseded() != 0;
+    const bool goes_on = (led && led->superseded() != 0) || !service_.overtaken().empty();
     service_.end(goes_on ? control::JobPhase::kStopped : control::JobPhase::kFailed, error.message());
     const bool ours = job_.training->ours();
     if (error.kind() != ErrorKind::kPeerLost || (ours && !error.remedy().empty())) throw;

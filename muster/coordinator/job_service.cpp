@@ -3,6 +3,7 @@
 #include "muster/coordinator/job_service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -16,9 +17,11 @@
 #include "muster/base/failpoint.h"
 #include "muster/control/access_token.h"
 #include "muster/control/control_server.h"
+#include "muster/control/job_store.h"
 #include "muster/control/store.h"
 #include "muster/coordinator/asked_changes.h"
 #include "muster/coordinator/job_progress.h"
+#include "muster/coordinator/lead_keeper.h"
 #include "muster/coordinator/open_calls.h"
 #include "muster/coordinator/supervisor_log.h"
 
@@ -37,7 +40,10 @@ struct JobService::State {
       changed.wait(lock, [&] { return stopping || to_write || look_for_applied; });
       if (std::exchange(look_for_applied, false)) {
         lock.unlock();
-        attempt([&] { changes->mark_applied(); });
+        attempt([&] {
+          changes->mark_applied();
+          read_changes();
+        });
         lock.lock();
         continue;
       }
@@ -77,8 +83,29 @@ struct JobService::State {
   std::string named_run() const { return job.folder.path.empty() ? progress.leader().run : job.folder.path.string(); }
 
   void take_over(const std::string& run, bool by_force = false) {
-    record.emplace(control::make_sqlite_store(control::store_file(run)));
-    record->take_over(this_process(), by_force);
+    std::optional<control::EtcdOptions> in = control::etcd_in(run);
+    if (job.etcd) in = control::etcd_of_run(*job.etcd, run);
+    if (!in) {
+      record = std::make_shared<control::JobRecord>(control::make_sqlite_store(control::store_file(run)));
+      record->take_over(this_process(), by_force);
+      return;
+    }
+    const std::shared_ptr<control::Store> store = control::make_etcd_store(*in);
+    record = std::make_shared<control::JobRecord>(store);
+    record->take_over(this_process());
+    lead_over(store, *in);
+  }
+
+  // The lead of a record in an etcd was taken: it is kept from now on.
+  void lead_over(std::shared_ptr<control::Store> store, const control::EtcdOptions& of_run) {
+    control::keep_record_in(run_folder, of_run);
+    where_recorded = control::url_of(of_run);
+    etcd = std::move(store);
+    lead.emplace(*record, [this](const std::string& line) {
+      tell(line);
+      log.note(line);
+    });
+    lead_known = true;
   }
 
   // Of a run that this process has begun or resumes. Throws if somebody else was faster: the run is not this job's
@@ -102,6 +129,7 @@ struct JobService::State {
     identity.created = fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(clock.wall())));
     if (record->identity()) before = record->standing();
     record->begin(identity, wanted_at_first(job));
+    read_wishes();
     // Workers that start anew count from 1, and a record's generation never goes back.
     if (const std::uint64_t recorded = record->membership().generation; recorded > progress.report().generation)
       earlier_generations = recorded;
@@ -150,11 +178,12 @@ struct JobService::State {
     control::ControlCallbacks callbacks;
     callbacks.status = [this] {
       control::JobStatus now = status();
-      now.changes = record->changes();
+      if (!etcd) now.changes = record->changes();
       return now;
     };
     callbacks.command_stored = [this] {
       read_wishes();
+      read_changes();
       attempt([&] { changes->tell(); });
     };
     callbacks.check_change = [this](const std::string& assignment) { changes->check(assignment); };
@@ -165,8 +194,20 @@ struct JobService::State {
     calls.emplace(*record, std::move(callbacks));
     server.emplace(*calls, *record, run_folder, log.log(), clock);
     commands.open(*calls);
+    read_changes();
+    if (etcd) control::note_leader(run_folder, {*record->lease(), record->endpoint().value_or("")});
     serves = true;
     thread = std::thread([this] { this->run(); });
+  }
+
+  // For those who ask how the job stands while the etcd does not answer. A file always does.
+  void read_changes() {
+    if (!etcd) return;
+    attempt([&] {
+      const std::vector<control::Change> now = record->changes();
+      const std::lock_guard lock(mutex);
+      known_changes = now;
+    });
   }
 
   void others_asked(const std::vector<control::Change>& asked) {
@@ -201,23 +242,23 @@ struct JobService::State {
   // From several threads of the service: what one has read must not take the place of what another has read later.
   void read_wishes() {
     const std::lock_guard one_at_a_time(reading);
-    const control::WantedState wanted = record->wanted();
+    const control::WantedState now = record->wanted();
     MUSTER_FAILPOINT("job_service.wishes.read");
     bool stopped_before = false;
     {
       const std::lock_guard lock(mutex);
+      wanted = now;
       wishes.workers = wanted.target_workers;
       wishes.servers = wanted.target_servers;
       stopped_before = std::exchange(wishes.stop, wanted.stop);
     }
-    if (!wanted.stop || stopped_before) return;
+    if (!now.stop || stopped_before) return;
     const std::string message = "muster stop: the workers are told to finish their step and to end";
     tell(message);
     log.note(message);
   }
 
   control::JobStatus status() {
-    const control::WantedState wanted = record->wanted();
     const std::lock_guard lock(mutex);
     control::JobStatus status;
     status.job = job.name;
@@ -234,6 +275,12 @@ struct JobService::State {
     status.target_servers = wanted.target_servers;
     status.coordinator_pid = this_process().pid;
     status.live = true;
+    status.changes = known_changes;
+    if (etcd && etcd->session_left().count() == 0)
+      status.alarms.push_back(fmt::format(
+          "the job's store ({}) was not heard of for longer than the lease: training goes on, hosts stay as "
+          "they are, and commands wait",
+          where_recorded));
     if (describe) describe(status);
     return status;
   }
@@ -262,7 +309,9 @@ struct JobService::State {
   const Tell tell;
   const Clock& clock;
   SupervisorLog log;
-  std::optional<control::JobRecord> record;
+  std::shared_ptr<control::JobRecord> record;
+  std::shared_ptr<control::Store> etcd;     // that holds it; null: a file does
+  std::string where_recorded;               // for people
   std::optional<AskedChanges> changes;      // once it serves
   control::Launch written_launch;           // as it stands in the record, or will in a moment
   std::optional<control::Standing> before;  // of a run that was there before this life of it
@@ -273,12 +322,15 @@ struct JobService::State {
   bool taken = false;  // the run is another process's
   bool has_trained = false;
   bool serves = false;
+  std::atomic<bool> lead_known = false;   // `lead` is there
   std::uint64_t earlier_generations = 0;  // of lives of the run before this one; constant once the record is open
   // guarded by mutex; what the supervisor's thread alone writes it reads without
   mutable std::mutex mutex;
   std::condition_variable changed;
   JobProgress progress;
   launch::Wishes wishes;
+  control::WantedState wanted;                 // as the record has it: only its leader writes
+  std::vector<control::Change> known_changes;  // the same, of a record in an etcd
   std::string run_folder;
   std::function<void(control::JobStatus&)> describe;
   std::function<void(const std::vector<control::Change>&)> ask_others;
@@ -294,6 +346,7 @@ struct JobService::State {
   OpenCalls commands;
   std::optional<control::ControlServer> server;
   std::thread thread;
+  std::optional<LeadKeeper> lead;  // of a record in an etcd
 };
 
 JobService::JobService(CoordinatedJob job, Tell tell, const Clock& clock)
@@ -305,7 +358,12 @@ JobService::JobService(const RecordedJob& recorded, Tell tell, const Clock& cloc
   state_->run_folder = recorded.run.string();
   // Of processes of another host nobody can say here whether they run: whoever moves the job here says that they do
   // not.
-  state_->take_over(state_->run_folder, recorded.moves);
+  if (recorded.led) {
+    state_->record = recorded.led;
+    state_->lead_over(recorded.etcd, control::etcd_of_run(*recorded.job.etcd, recorded.run));
+  } else {
+    state_->take_over(state_->run_folder, recorded.moves);
+  }
   if (recorded.moves) state_->move_here(recorded.store);
   if (const auto launch = state_->record->launch()) {
     state_->written_launch = *launch;
@@ -352,6 +410,15 @@ void JobService::report(const launch::SupervisorReport& report) {
   state.to_write = state.progress.membership();
   state.to_write->generation += state.earlier_generations;
   state.changed.notify_all();
+}
+
+bool JobService::leads_for_certain() const {
+  // Of a run that nobody knows yet there is no other leader.
+  return !state_->lead_known || state_->etcd->session_left().count() > 0;
+}
+
+std::string JobService::overtaken() const {
+  return state_->lead_known ? state_->lead->overtaken() : "";
 }
 
 launch::Wishes JobService::wishes() const {
@@ -413,19 +480,21 @@ void JobService::end(control::JobPhase phase, const std::string& reason) {
       fmt::format("the job has {} after step {}{}{}", to_string(phase), step, reason.empty() ? "" : ": ", reason),
       phase == control::JobPhase::kFinished);
   // A run that could not be loaded is as it was before, and one that another has taken over goes on.
-  const bool ours = !state.record || state.leads();
+  const bool ours = overtaken().empty() && (!state.record || state.leads());
   if (phase == control::JobPhase::kFailed && !state.run_folder.empty() && state.has_trained && ours)
     state.job.training->write_failure(state.run_folder, step, reason);
   if (!state.record || state.given_up) return;
   state.commands.close();
   state.server.reset();
   state.finish_writing();  // nothing can be written once the lease is given up
+  if (!overtaken().empty()) return;
   if (state.changes) state.attempt([&] { state.changes->mark_applied(); });
   const bool as_before = phase == control::JobPhase::kFailed && !state.has_trained && state.before;
   state.attempt([&] {
     state.record->put_standing(
         as_before ? *state.before : control::Standing{phase, reason, std::max(step, state.record->standing().step), 0});
     state.record->release();
+    if (state.etcd) control::bring_record_back(state.run_folder, *state.etcd);
   });
 }
 

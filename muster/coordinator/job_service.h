@@ -42,6 +42,11 @@ class JobService {
   // A line for the supervisor's log in the run's folder, also before that folder is known.
   void note(const std::string& line);
   launch::Wishes wishes() const;
+  // Whether this coordinator is certain to lead: of a record in an etcd, as long as its session lasts. Quick.
+  bool leads_for_certain() const;
+  // Why it does not lead any more, once a process of another machine has taken over; empty: it may. (Who takes over on
+  // this machine ends this process first.)
+  std::string overtaken() const;
   control::JobStatus status() const;  // REQUIRES: there was a report, and the run is known
   // Whether somebody has begun to train.
   bool trains() const;

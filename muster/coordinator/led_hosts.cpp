@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kQuietWait{500};  // before people are told what is waited for
 
-ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& commands, LedHosts::Tell tell,
-                          LedHosts::Tell note) {
+ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& commands, std::function<bool()> may_decide,
+                          LedHosts::Tell tell, LedHosts::Tell note) {
   const JobHosts& hosts = *job.hosts;
   ClusterOptions options;
   options.least = hosts.least;
@@ -28,6 +28,7 @@ ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& comm
   options.patience = hosts.patience;
   options.workers = job.most_workers;
   options.commands = &commands;
+  options.may_decide = std::move(may_decide);
   options.welcome.job = hosts.job;
   options.welcome.program = hosts.program;
   options.welcome.arguments = hosts.arguments;
@@ -47,12 +48,13 @@ ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& comm
 
 }  // namespace
 
-LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, Tell tell, Tell note, const Clock& clock)
+LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, std::function<bool()> may_decide,
+                   Tell tell, Tell note, const Clock& clock)
     : tell_(tell),
       clock_(clock),
       name_(job.hosts->name.empty() ? host_name() : job.hosts->name),
       hosts_(*job.hosts),
-      cluster_(options_of(job, commands, tell, note), clock) {
+      cluster_(options_of(job, commands, std::move(may_decide), tell, note), clock) {
   HostReporterOptions options;
   options.card.version = version();
   options.card.name = name_;

@@ -29,9 +29,9 @@ class LedHosts {
 
   // Listens, and joins as the first host. `tell` is for people, `note` for the log; from any thread. Throws as
   // ClusterServer. REQUIRES: job.hosts.
-  // `commands` are those that agents pass on; they outlive it.
-  LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, Tell tell, Tell note,
-           const Clock& clock = system_clock());
+  // `commands` are those that agents pass on; they outlive it. `may_decide`: ClusterOptions.
+  LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, std::function<bool()> may_decide, Tell tell,
+           Tell note, const Clock& clock = system_clock());
 
   // The gate, for the supervisor of this host.
   void prepare(launch::SupervisorOptions& options);

@@ -18,6 +18,7 @@
 #include "muster/cli/workers.h"
 #include "muster/control/access_token.h"
 #include "muster/control/job_record.h"
+#include "muster/control/job_store.h"
 
 namespace muster::cli {
 namespace {
@@ -44,9 +45,8 @@ std::string end_of(const std::filesystem::path& log) {
 
 bool coordinates(pid_t pid, const std::filesystem::path& run) {
   try {
-    std::error_code code;
-    if (!std::filesystem::exists(control::store_file(run), code)) return false;
-    const control::JobRecord record(control::make_sqlite_store(control::store_file(run), {.create = false}));
+    if (!control::has_record(run)) return false;
+    const control::JobRecord record(control::open_record_store(run));
     const std::optional<control::Lease> lease = record.lease();
     return lease && lease->holder.pid == pid && lease->holder == process_of(pid);
   } catch (const Error&) {
