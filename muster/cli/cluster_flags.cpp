@@ -46,6 +46,12 @@ void add_listen_flags(CLI::App& command, ClusterFlags& flags) {
   add_common_flags(command, flags);
 }
 
+void add_node_flags(CLI::App& command, ClusterFlags& flags) {
+  command.add_option("--shared", flags.shared,
+                     "Under srun or mpirun: a folder that all nodes see, where they find each other. None: where runs "
+                     "are");
+}
+
 void add_join_flags(CLI::App& command, ClusterFlags& flags) {
   command.add_option("--join", flags.join, "ADDRESS:PORT that muster train --listen says")->required();
   control::TrustOptions& trust = flags.trust;

@@ -16,11 +16,14 @@ struct ClusterFlags {
   std::string listen;     // ADDRESS:PORT
   std::string join;       // ADDRESS:PORT
   std::string interface;  // to the other hosts; empty: as the job says
+  std::string shared{};   // a folder that all nodes of a launcher see; empty: the folder of runs
   control::TrustOptions trust;
   bool insecure = false;
 };
 
 void add_listen_flags(CLI::App& command, ClusterFlags& flags);
+// Of commands that a launcher may start on several nodes at once (launched.h).
+void add_node_flags(CLI::App& command, ClusterFlags& flags);
 void add_join_flags(CLI::App& command, ClusterFlags& flags);
 
 // Throw kInvalidInput for what is no address, for one that others can reach with nothing to tell friend from foe, and

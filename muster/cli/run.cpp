@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
+#include "muster/cli/launched.h"
 #include "muster/cli/program_job.h"
 #include "muster/cli/workers.h"
 #include "muster/trainer/run_folder.h"
@@ -107,6 +108,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
       ->check(CLI::Range(0.5, 3600.0))
       ->capture_default_str();
   add_listen_flags(*command, flags->cluster);
+  add_node_flags(*command, flags->cluster);
   // Everything from the program's name on is the program's.
   command->prefix_command();
   command->footer(
@@ -136,14 +138,27 @@ void add_run(CLI::App& app, Outcome& outcome) {
     program.arguments = {words.begin() + 1, words.end()};
     program.workers = parse_range("--workers", flags->workers, kMostWorkers);
     program.interface = flags->cluster.interface;
+    const launch::Surroundings surroundings = surroundings_for(flags->cluster);
+    if (surroundings.node > 0) {
+      outcome.exit_code = run_other_node(surroundings, flags->runs, flags->cluster, std::nullopt);
+      return;
+    }
+    std::optional<FirstNode> first;
+    if (surroundings.several()) {
+      first.emplace(surroundings, flags->runs, flags->cluster);
+      if (flags->hosts.empty()) flags->hosts = std::to_string(surroundings.nodes);
+      program.interface = flags->cluster.interface;
+    }
     // Agents have folders of their own.
     const bool is_path = program.program.find('/') != std::string::npos;
     if (is_path && !flags->cluster.listen.empty())
       program.program = std::filesystem::absolute(program.program).lexically_normal().string();
     coordinator::CoordinatedJob job = coordinated_job(program);
     job.hosts = hosts_of(*flags, program);
+    if (first) first->prepare(*job.hosts);
     job.make_run = [runs = flags->runs, name = job.name] { return trainer::RunFolder::make(runs, name).string(); };
-    outcome.exit_code = supervise_workers(std::move(job));
+    const auto body = [&] { return supervise_workers(std::move(job)); };
+    outcome.exit_code = first ? run_first_node(*first, body) : body();
   });
 }
 

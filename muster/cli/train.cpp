@@ -20,7 +20,9 @@
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
+#include "muster/cli/launched.h"
 #include "muster/cli/progress.h"
+#include "muster/cli/restart_note.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
@@ -74,7 +76,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   // The launcher says what a signal leads to. Before the job's first step there is nothing to finish or to save.
   std::atomic<bool> trains = world.attempt > 0 || (world.arena != "found" && world.arena != "join");
   SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds), [&](const std::string&) {
-    if (!trains) ::_exit(signals.exit_code());
+    if (!trains) ::_exit(128 + signals.for_workers());
   });
   // Whoever reads what this process prints may be gone before the job ends.
   std::signal(SIGPIPE, SIG_IGN);
@@ -118,7 +120,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
                 fmt::format("Make room there; then {} trains it again.", resume));
   // It may have learned from the others that all of them are to stop before a signal came to itself.
   if (result.end == trainer::TrainingResult::End::kInterrupted)
-    outcome.exit_code = signals.stop_requested() ? signals.exit_code() : 128 + SIGTERM;
+    outcome.exit_code = 128 + (signals.stop_requested() ? signals.for_workers() : SIGTERM);
   if (result.end != trainer::TrainingResult::End::kAbandoned) return;
   outcome.exit_code = 1;
   // Who made it cannot remove it any more.
@@ -151,12 +153,17 @@ std::vector<std::string> arguments_elsewhere(const TrainFlags& flags) {
   return arguments;
 }
 
+// Where nothing says how hosts find each other.
+constexpr const char* kHowToStart =
+    "Start it with --hosts a,b (by ssh), by srun or mpirun, or with --listen ADDRESS:PORT, and on the others: muster "
+    "agent --join ADDRESS:PORT.";
+
 std::optional<coordinator::JobHosts> job_hosts(const TrainFlags& flags, const trainer::ResolvedJob& resolved) {
   const auto& parallel = resolved.job.parallel;
   if (flags.cluster.listen.empty()) {
     if (parallel.hosts.least == 1) return std::nullopt;
     throw resolved.invalid("parallel.hosts", fmt::format("{} hosts have to find this one", parallel.hosts.least),
-                           "Start it with --listen ADDRESS:PORT, and on the others: muster agent --join ADDRESS:PORT.");
+                           kHowToStart);
   }
   if (parallel.hosts.most == 1)
     throw resolved.invalid("parallel.hosts", "is 1: nobody could join by --listen",
@@ -168,12 +175,20 @@ std::optional<coordinator::JobHosts> job_hosts(const TrainFlags& flags, const tr
   return hosts;
 }
 
+// How this process is a node of several, and what stays when it is started again.
+struct Node {
+  launch::Surroundings surroundings;
+  FirstNode* first = nullptr;  // of several
+  RestartNote note;
+};
+
 // This process as the parent of the job's workers, which are this same program with the same arguments.
-void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
-                 const std::vector<std::string>& arguments, Outcome& outcome) {
+int run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
+                const std::vector<std::string>& arguments, const Node& node) {
   launch::Command command{own_program(), arguments, {{kMemoryVariable, memory_for_workers()}}};
   coordinator::CoordinatedJob job = coordinated_job(resolved);
   job.hosts = job_hosts(flags, resolved);
+  if (node.first != nullptr) node.first->prepare(*job.hosts);
   // The first ones as copies of this process; those of a job with servers or other hosts meet threads of ours.
   if (!resolved.job.parallel.chosen().traits().needs_servers && !job.hosts) {
     command.copy = [&] {
@@ -185,7 +200,50 @@ void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
     };
   }
   job.command = std::move(command);
-  outcome.exit_code = supervise_workers(std::move(job));
+  const int code = supervise_workers(std::move(job), [&node](const std::string& run) { node.note.remember(run); });
+  if (code == 0) node.note.forget();
+  return code;
+}
+
+// As many hosts as there are nodes, unless the job says itself how many there may be.
+void take_nodes(const launch::Surroundings& surroundings, const trainer::ResolvedJob& resolved, TrainFlags& flags,
+                std::vector<std::string>& arguments) {
+  const IntegerRange hosts = resolved.job.parallel.hosts;
+  if (hosts.most == 1) {
+    flags.assignments.push_back(fmt::format("parallel.hosts={}", surroundings.nodes));
+    arguments.insert(arguments.end(), {"--set", flags.assignments.back()});
+  } else if (surroundings.nodes < hosts.least || surroundings.nodes > hosts.most) {
+    throw resolved.invalid("parallel.hosts", fmt::format("the job is for {} to {} hosts, and was started on {} node{}",
+                                                         hosts.least, hosts.most, surroundings.nodes,
+                                                         surroundings.nodes == 1 ? "" : "s"),
+                           "Start it on as many, or leave parallel.hosts out: then the launcher says how many.");
+  }
+}
+
+// As who has started it on each node: the first coordinates, the others are agents.
+int run_node(TrainFlags flags, std::vector<std::string> arguments) {
+  trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  const launch::Surroundings surroundings = surroundings_for(flags.cluster);
+  const std::filesystem::path runs = resolved.job.runs;
+  if (surroundings.node > 0) return run_other_node(surroundings, runs, flags.cluster, std::nullopt);
+  Node node{surroundings, nullptr, RestartNote(runs, surroundings)};
+  const bool counts = flags.cluster.listen.empty() && !surroundings.launcher.empty();
+  if (counts && (surroundings.several() || resolved.job.parallel.hosts.least > 1))
+    take_nodes(surroundings, resolved, flags, arguments);
+  if (!flags.resume && flags.run.empty()) {
+    if (const auto run = node.note.run()) {
+      tell(fmt::format("started again: going on with {}", run->string()));
+      flags.run = run->string();
+      arguments.insert(arguments.end(), {"--run", flags.run});
+    }
+  }
+  std::optional<FirstNode> first;
+  if (surroundings.several()) node.first = &first.emplace(surroundings, runs, flags.cluster);
+  const auto body = [&] {
+    resolved = trainer::load_job(flags.job, flags.assignments);
+    return run_workers(flags, resolved, arguments, node);
+  };
+  return first ? run_first_node(*first, body) : body();
 }
 
 // The run to be resumed, if there is one and somebody trains it still: its workers may have lost their coordinator.
@@ -203,10 +261,6 @@ std::optional<std::filesystem::path> living_run(const TrainFlags& flags, const t
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
   const launch::World world = launch::detect_world();
-  if (world.size > 1 && world.launcher != "muster")
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("{} started {} processes of muster train", world.launcher, world.size), {},
-                "Start it once: muster train starts parallel.workers processes by itself.");
   if (world.launcher != "muster") {
     if (const auto run = living_run(flags, resolved.job)) {
       outcome.exit_code = take_over_workers(*run, flags.cluster);
@@ -216,7 +270,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
   if (world.launcher == "muster")
     run_worker(flags, resolved, world, outcome);
   else
-    run_workers(flags, resolved, arguments, outcome);
+    outcome.exit_code = run_node(flags, arguments);
 }
 
 }  // namespace
@@ -238,6 +292,7 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
   command->add_flag("--ignore-memory", flags->ignore_memory,
                     "Start a job even if it seems to need more memory than this host has");
   add_listen_flags(*command, flags->cluster);
+  add_node_flags(*command, flags->cluster);
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "
       "checkpoints/.\n"

@@ -30,6 +30,11 @@ struct JobHosts {
   std::string program{};
   std::vector<std::string> arguments{};
   std::string name{};  // of this host; empty: as it calls itself
+  // Told where this host listens, with the port that was chosen, as soon as it does.
+  std::function<void(const std::string& address)> listens{};
+  // Within which the least of hosts have to come, where something has started them all; empty: somebody may start them
+  // at any time.
+  std::optional<std::chrono::nanoseconds> arrival{};
   // Of a job that is taken over: as the coordinator before has left it, with the next term.
   std::optional<control::LedCluster> taken_over{};
   // Where a coordinator before this one may still listen, that has to know that it is none any more.

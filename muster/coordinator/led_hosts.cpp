@@ -26,6 +26,7 @@ ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& comm
   options.most = hosts.most;
   options.lanes = hosts.lanes;
   options.patience = hosts.patience;
+  options.arrival = hosts.arrival;
   options.workers = job.most_workers;
   options.commands = &commands;
   options.welcome.job = hosts.job;
@@ -94,7 +95,10 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, T
   listen.note = std::move(note);
   server_.emplace(cluster_, listen);
   if (hosts_.taken_over && !hosts_.before.empty()) heralds_.emplace(hosts_.before, cluster_.identity());
-  tell_(fmt::format("agents join by: muster agent --join {}", server_->address()));
+  if (hosts_.listens)
+    hosts_.listens(server_->address());
+  else
+    tell_(fmt::format("agents join by: muster agent --join {}", server_->address()));
 }
 
 void LedHosts::prepare(launch::SupervisorOptions& options) {

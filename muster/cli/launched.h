@@ -1,0 +1,48 @@
+// A command that something has started on several nodes at once (launch/surroundings.h): node 0 coordinates the job, the
+// others become its agents. They find and trust each other by a folder that all see (launch/meeting.h), or by what the
+// variables of docs/launching.md say. `muster train` and `muster run` are the same here.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "muster/cli/cluster_flags.h"
+#include "muster/coordinator/coordinated_job.h"
+#include "muster/launch/meeting.h"
+#include "muster/launch/surroundings.h"
+
+namespace muster::cli {
+
+// The surroundings that count for a command with these flags: alone, where they say themselves how hosts find each
+// other. Throws kInvalidInput for surroundings that are of no use, with what to do.
+launch::Surroundings surroundings_for(const ClusterFlags& flags);
+
+// Node 0 of several. As long as it lives the others can come.
+class FirstNode {
+ public:
+  // `runs` is where the nodes meet unless flags or variables name a folder. Fills in what the flags leave open: where
+  // to listen, the interface, the trust. Throws kInvalidInput, kNotFound, and as MeetingHost.
+  FirstNode(const launch::Surroundings& surroundings, const std::filesystem::path& runs, ClusterFlags& flags);
+  FirstNode(const FirstNode&) = delete;
+  FirstNode& operator=(const FirstNode&) = delete;
+
+  // Lets the nodes know where `hosts` are met, as soon as they are.
+  void prepare(coordinator::JobHosts& hosts);
+  // Why nobody was let in, for the others.
+  void fail(const std::string& reason);
+
+ private:
+  const launch::Surroundings surroundings_;
+  std::optional<launch::MeetingHost> meeting_;
+};
+
+// Any other node: an agent, until the job is over; the exit code. Throws as find_meeting() and run_agent().
+int run_other_node(const launch::Surroundings& surroundings, const std::filesystem::path& runs, ClusterFlags flags,
+                   std::optional<int> workers);
+
+// Runs node 0's part, and tells the others why if it fails before they could come.
+int run_first_node(FirstNode& node, const std::function<int()>& body);
+
+}  // namespace muster::cli
