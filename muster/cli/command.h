@@ -28,6 +28,8 @@ void add_server(CLI::App& app);
 void add_logs(CLI::App& app);
 void add_ledger(CLI::App& app, Outcome& outcome);
 void add_certs(CLI::App& app);
+// Hands a job to what places processes on a cluster.
+void add_launch(CLI::App& app, Outcome& outcome);
 void add_chaos(CLI::App& app, Outcome& outcome);
 void add_data(CLI::App& app);
 void add_model(CLI::App& app);

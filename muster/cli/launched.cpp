@@ -57,6 +57,8 @@ std::pair<std::string, std::string> host_and_port(const std::string& address) {
   return {host, address.substr(colon + 1)};
 }
 
+}  // namespace
+
 std::string with_port(const std::string& address, const std::string& port) {
   return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
                                                 : fmt::format("[{}]:{}", address, port);
@@ -75,10 +77,8 @@ void choose_interface(ClusterFlags& flags, const launch::OwnAddress& own) {
                      flags.interface, own.address));
 }
 
-}  // namespace
-
 launch::Surroundings surroundings_for(const ClusterFlags& flags) {
-  if (!flags.listen.empty()) return {};
+  if (!flags.listen.empty() || flags.by_ssh()) return {};
   launch::Surroundings found = launch::detect_surroundings();
   launch::require_usable(found);
   return found;
@@ -112,15 +112,6 @@ void FirstNode::prepare(coordinator::JobHosts& hosts) {
 
 void FirstNode::fail(const std::string& reason) {
   if (meeting_) meeting_->fail(reason);
-}
-
-int run_first_node(FirstNode& node, const std::function<int()>& body) {
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    node.fail(error.what());
-    throw;
-  }
 }
 
 int run_other_node(const launch::Surroundings& surroundings, const std::filesystem::path& runs, ClusterFlags flags,

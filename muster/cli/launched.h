@@ -4,13 +4,14 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/cli/cluster_flags.h"
-#include "muster/coordinator/coordinated_job.h"
+#include "muster/cli/gathering.h"
 #include "muster/launch/meeting.h"
+#include "muster/launch/own_address.h"
 #include "muster/launch/surroundings.h"
 
 namespace muster::cli {
@@ -20,7 +21,7 @@ namespace muster::cli {
 launch::Surroundings surroundings_for(const ClusterFlags& flags);
 
 // Node 0 of several. As long as it lives the others can come.
-class FirstNode {
+class FirstNode final : public Gathering {
  public:
   // `runs` is where the nodes meet unless flags or variables name a folder. Fills in what the flags leave open: where
   // to listen, the interface, the trust. Throws kInvalidInput, kNotFound, and as MeetingHost.
@@ -28,21 +29,23 @@ class FirstNode {
   FirstNode(const FirstNode&) = delete;
   FirstNode& operator=(const FirstNode&) = delete;
 
-  // Lets the nodes know where `hosts` are met, as soon as they are.
-  void prepare(coordinator::JobHosts& hosts);
-  // Why nobody was let in, for the others.
-  void fail(const std::string& reason);
+  void prepare(coordinator::JobHosts& hosts) override;
+  void fail(const std::string& reason) override;
 
  private:
   const launch::Surroundings surroundings_;
   std::optional<launch::MeetingHost> meeting_;
 };
 
+// What both kinds of gathering need. "HOST:PORT" of an address in numbers.
+std::string with_port(const std::string& address, const std::string& port);
+// That of `interface`, or, if it is empty, the one on the way to the first of `towards`. Throws kInvalidInput, kNotFound.
+launch::OwnAddress own_address(const std::string& interface, const std::vector<std::string>& towards);
+// Fills in the interface, and says so. Throws as launch::choose_interface().
+void choose_interface(ClusterFlags& flags, const launch::OwnAddress& own);
+
 // Any other node: an agent, until the job is over; the exit code. Throws as find_meeting() and run_agent().
 int run_other_node(const launch::Surroundings& surroundings, const std::filesystem::path& runs, ClusterFlags flags,
                    std::optional<int> workers);
-
-// Runs node 0's part, and tells the others why if it fails before they could come.
-int run_first_node(FirstNode& node, const std::function<int()>& body);
 
 }  // namespace muster::cli

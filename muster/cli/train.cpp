@@ -25,6 +25,7 @@
 #include "muster/cli/restart_note.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
+#include "muster/cli/ssh_gathering.h"
 #include "muster/cli/workers.h"
 #include "muster/control/leader_note.h"
 #include "muster/launch/environment.h"
@@ -178,7 +179,7 @@ std::optional<coordinator::JobHosts> job_hosts(const TrainFlags& flags, const tr
 // How this process is a node of several, and what stays when it is started again.
 struct Node {
   launch::Surroundings surroundings;
-  FirstNode* first = nullptr;  // of several
+  Gathering* gathering = nullptr;  // of several hosts
   RestartNote note;
 };
 
@@ -188,7 +189,7 @@ int run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
   launch::Command command{own_program(), arguments, {{kMemoryVariable, memory_for_workers()}}};
   coordinator::CoordinatedJob job = coordinated_job(resolved);
   job.hosts = job_hosts(flags, resolved);
-  if (node.first != nullptr) node.first->prepare(*job.hosts);
+  if (node.gathering != nullptr) node.gathering->prepare(*job.hosts);
   // The first ones as copies of this process; those of a job with servers or other hosts meet threads of ours.
   if (!resolved.job.parallel.chosen().traits().needs_servers && !job.hosts) {
     command.copy = [&] {
@@ -205,19 +206,23 @@ int run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
   return code;
 }
 
-// As many hosts as there are nodes, unless the job says itself how many there may be.
-void take_nodes(const launch::Surroundings& surroundings, const trainer::ResolvedJob& resolved, TrainFlags& flags,
+// One more value over what the file says, for this process and for its workers.
+void assign(const std::string& assignment, TrainFlags& flags, std::vector<std::string>& arguments) {
+  flags.assignments.push_back(assignment);
+  arguments.insert(arguments.end(), {"--set", assignment});
+}
+
+// As many hosts as were started, unless the job says itself how many there may be.
+void take_hosts(int started, const trainer::ResolvedJob& resolved, TrainFlags& flags,
                 std::vector<std::string>& arguments) {
   const IntegerRange hosts = resolved.job.parallel.hosts;
-  if (hosts.most == 1) {
-    flags.assignments.push_back(fmt::format("parallel.hosts={}", surroundings.nodes));
-    arguments.insert(arguments.end(), {"--set", flags.assignments.back()});
-  } else if (surroundings.nodes < hosts.least || surroundings.nodes > hosts.most) {
-    throw resolved.invalid("parallel.hosts", fmt::format("the job is for {} to {} hosts, and was started on {} node{}",
-                                                         hosts.least, hosts.most, surroundings.nodes,
-                                                         surroundings.nodes == 1 ? "" : "s"),
-                           "Start it on as many, or leave parallel.hosts out: then the launcher says how many.");
-  }
+  if (hosts.most == 1 && started == 1) return;
+  if (hosts.most == 1) return assign(fmt::format("parallel.hosts={}", started), flags, arguments);
+  if (started >= hosts.least && started <= hosts.most) return;
+  throw resolved.invalid("parallel.hosts",
+                         fmt::format("the job is for {} to {} hosts, and was started on {}", hosts.least, hosts.most,
+                                     started),
+                         "Start it on as many, or leave parallel.hosts out: then what starts it says how many.");
 }
 
 // As who has started it on each node: the first coordinates, the others are agents.
@@ -227,9 +232,6 @@ int run_node(TrainFlags flags, std::vector<std::string> arguments) {
   const std::filesystem::path runs = resolved.job.runs;
   if (surroundings.node > 0) return run_other_node(surroundings, runs, flags.cluster, std::nullopt);
   Node node{surroundings, nullptr, RestartNote(runs, surroundings)};
-  const bool counts = flags.cluster.listen.empty() && !surroundings.launcher.empty();
-  if (counts && (surroundings.several() || resolved.job.parallel.hosts.least > 1))
-    take_nodes(surroundings, resolved, flags, arguments);
   if (!flags.resume && flags.run.empty()) {
     if (const auto run = node.note.run()) {
       tell(fmt::format("started again: going on with {}", run->string()));
@@ -237,13 +239,23 @@ int run_node(TrainFlags flags, std::vector<std::string> arguments) {
       arguments.insert(arguments.end(), {"--run", flags.run});
     }
   }
-  std::optional<FirstNode> first;
-  if (surroundings.several()) node.first = &first.emplace(surroundings, runs, flags.cluster);
+  std::unique_ptr<Gathering> gathering;
+  if (flags.cluster.by_ssh()) {
+    auto by_ssh = std::make_unique<SshGathering>(flags.cluster);
+    take_hosts(by_ssh->hosts(), resolved, flags, arguments);
+    if (by_ssh->own_workers())
+      assign(fmt::format("parallel.workers={}", *by_ssh->own_workers()), flags, arguments);
+    gathering = std::move(by_ssh);
+  } else if (!surroundings.launcher.empty()) {
+    take_hosts(surroundings.nodes, resolved, flags, arguments);
+    if (surroundings.several()) gathering = std::make_unique<FirstNode>(surroundings, runs, flags.cluster);
+  }
+  node.gathering = gathering.get();
   const auto body = [&] {
     resolved = trainer::load_job(flags.job, flags.assignments);
     return run_workers(flags, resolved, arguments, node);
   };
-  return first ? run_first_node(*first, body) : body();
+  return gathering ? run_gathered(*gathering, body) : body();
 }
 
 // The run to be resumed, if there is one and somebody trains it still: its workers may have lost their coordinator.
@@ -292,6 +304,8 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
   command->add_flag("--ignore-memory", flags->ignore_memory,
                     "Start a job even if it seems to need more memory than this host has");
   add_listen_flags(*command, flags->cluster);
+  command->add_option("--hosts", flags->cluster.hosts,
+                      "Train on these hosts, this one among them, reached by ssh: a:4,b:4 with 4 workers on each");
   add_node_flags(*command, flags->cluster);
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/control/cluster_client.h"
 #include "muster/control/cluster_server.h"
 #include "muster/control/job_record.h"
@@ -35,6 +36,8 @@ struct JobHosts {
   // Within which the least of hosts have to come, where something has started them all; empty: somebody may start them
   // at any time.
   std::optional<std::chrono::nanoseconds> arrival{};
+  // Asked until the first generation has begun: why some of them cannot come any more; nothing: they can.
+  std::function<std::optional<Error>()> hopeless{};
   // Of a job that is taken over: as the coordinator before has left it, with the next term.
   std::optional<control::LedCluster> taken_over{};
   // Where a coordinator before this one may still listen, that has to know that it is none any more.

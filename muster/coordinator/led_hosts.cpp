@@ -101,6 +101,12 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, T
     tell_(fmt::format("agents join by: muster agent --join {}", server_->address()));
 }
 
+std::optional<Error> LedHosts::refusal() const {
+  if (std::optional<Error> refused = cluster_.refusal()) return refused;
+  if (!hosts_.hopeless || cluster_.generation().number != 0) return std::nullopt;
+  return hosts_.hopeless();
+}
+
 void LedHosts::prepare(launch::SupervisorOptions& options) {
   options.gate = reporter_->gate();
   if (servers_) options.own_servers = [this] { return servers_->own(); };

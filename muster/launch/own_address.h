@@ -17,6 +17,9 @@ struct OwnAddress {
 // none, saying what to do.
 OwnAddress address_towards(const std::vector<std::string>& towards);
 
+// Whether a name or an address in numbers leads to this machine.
+bool is_this_machine(const std::string& host);
+
 // Whether an address in numbers is this machine's own alone (127.0.0.0/8, ::1).
 bool is_loopback_address(const std::string& address);
 // Whether an address in numbers is of a network that is not the Internet: loopback, link-local, 10.0.0.0/8,
