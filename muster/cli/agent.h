@@ -1,4 +1,5 @@
-// This host's part in a job that another one coordinates, as `muster agent` and nodes that a launcher has started run it.
+// This host's part in a job that another one coordinates, as `muster agent` and nodes that a launcher has started run
+// it.
 #pragma once
 
 #include <optional>

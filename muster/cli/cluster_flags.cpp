@@ -54,8 +54,9 @@ void add_node_flags(CLI::App& command, ClusterFlags& flags) {
                      "The hosts of --hosts in a file, a line for each: a:4, or a slots=4 as mpirun has it");
   command.add_option("--remote-muster", flags.remote_muster,
                      "With --hosts: where muster is on the others. None: at the same path as here, or in PATH");
-  command.add_option("--bundle", flags.bundle,
-                     "With --hosts: what muster bundle has made, for hosts that have no muster; kept in ~/.cache there");
+  command.add_option(
+      "--bundle", flags.bundle,
+      "With --hosts: what muster bundle has made, for hosts that have no muster; kept in ~/.cache there");
 }
 
 void add_join_flags(CLI::App& command, ClusterFlags& flags) {

@@ -14,14 +14,14 @@
 namespace muster::cli {
 
 struct ClusterFlags {
-  std::string listen;     // ADDRESS:PORT
-  std::string join;       // ADDRESS:PORT
-  std::string interface;  // to the other hosts; empty: as the job says
-  std::string hosts{};    // to be reached by ssh: "a:4,b:4"; empty: none
-  std::string host_file{};             // the same, a line for each
-  std::string remote_muster{};         // where the program is on the others
-  std::filesystem::path bundle{};      // to be copied to those that have none
-  std::string shared{};   // a folder that all nodes of a launcher see; empty: the folder of runs
+  std::string listen;              // ADDRESS:PORT
+  std::string join;                // ADDRESS:PORT
+  std::string interface;           // to the other hosts; empty: as the job says
+  std::string hosts{};             // to be reached by ssh: "a:4,b:4"; empty: none
+  std::string host_file{};         // the same, a line for each
+  std::string remote_muster{};     // where the program is on the others
+  std::filesystem::path bundle{};  // to be copied to those that have none
+  std::string shared{};            // a folder that all nodes of a launcher see; empty: the folder of runs
   control::TrustOptions trust;
   bool insecure = false;
 

@@ -142,7 +142,8 @@ void print_manifests(const KubernetesFlags& flags) {
       "# Memory of a pod: {}.\n"
       "{}{}",
       memory,
-      flags.claim.empty() ? "# Runs are in an emptyDir and go with their pod: --claim names a volume that stays.\n" : "",
+      flags.claim.empty() ? "# Runs are in an emptyDir and go with their pod: --claim names a volume that stays.\n"
+                          : "",
       launch::kubernetes_manifests(job));
 }
 
@@ -164,13 +165,16 @@ void add_slurm(CLI::App& launch, Outcome& outcome) {
       ->add_option("--warning", flags->warning,
                    "Seconds before the end in which a checkpoint is written. None: checkpoint.grace_seconds + 100")
       ->check(CLI::Range(1, 86400));
-  command->add_option("--sbatch", flags->options, "One more option of sbatch, --sbatch=--account=physics; may be repeated")
+  command
+      ->add_option("--sbatch", flags->options, "One more option of sbatch, --sbatch=--account=physics; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--muster", flags->program, "Where this program is on the nodes. None: as here");
   command->add_flag("--dry-run", flags->dry_run, "Print the script, submit nothing");
   command->footer(
-      "Before the time limit, and when another job comes first, the job writes a checkpoint, is queued again and goes on\n"
-      "by itself. muster stop and scancel end it for good. Nodes meet in the folder of the runs, which all have to see.\n"
+      "Before the time limit, and when another job comes first, the job writes a checkpoint, is queued again and goes "
+      "on\n"
+      "by itself. muster stop and scancel end it for good. Nodes meet in the folder of the runs, which all have to "
+      "see.\n"
       "\nExamples:\n"
       "  muster launch slurm job.toml --nodes 4 --time 4:00:00 --partition cpu\n"
       "  muster launch slurm job.toml --nodes 4 --dry-run\n"

@@ -1,5 +1,5 @@
-// Flags come first, then variables, then what the surroundings show. Nothing goes over a network without protection, and
-// no interface is taken that is not private, unless somebody has typed it.
+// Flags come first, then variables, then what the surroundings show. Nothing goes over a network without protection,
+// and no interface is taken that is not private, unless somebody has typed it.
 #include "muster/cli/launched.h"
 
 #include <algorithm>
@@ -86,7 +86,6 @@ launch::Surroundings surroundings_for(const ClusterFlags& flags) {
 
 FirstNode::FirstNode(const launch::Surroundings& surroundings, const std::filesystem::path& runs, ClusterFlags& flags)
     : surroundings_(surroundings) {
-  tell(launch::to_string(surroundings));
   take_variables(surroundings, flags);
   if (!surroundings.coordinator.empty()) {
     const auto [host, port] = host_and_port(surroundings.coordinator);
@@ -105,6 +104,7 @@ FirstNode::FirstNode(const launch::Surroundings& surroundings, const std::filesy
 
 void FirstNode::prepare(coordinator::JobHosts& hosts) {
   hosts.arrival = kArrival;
+  hosts.started = launch::to_string(surroundings_);
   hosts.listens = [this](const std::string& address) {
     if (meeting_) meeting_->open(address);
   };

@@ -1,6 +1,6 @@
-// A command that something has started on several nodes at once (launch/surroundings.h): node 0 coordinates the job, the
-// others become its agents. They find and trust each other by a folder that all see (launch/meeting.h), or by what the
-// variables of docs/launching.md say. `muster train` and `muster run` are the same here.
+// A command that something has started on several nodes at once (launch/surroundings.h): node 0 coordinates the job,
+// the others become its agents. They find and trust each other by a folder that all see (launch/meeting.h), or by what
+// the variables of docs/launching.md say. `muster train` and `muster run` are the same here.
 #pragma once
 
 #include <filesystem>
@@ -39,7 +39,8 @@ class FirstNode final : public Gathering {
 
 // What both kinds of gathering need. "HOST:PORT" of an address in numbers.
 std::string with_port(const std::string& address, const std::string& port);
-// That of `interface`, or, if it is empty, the one on the way to the first of `towards`. Throws kInvalidInput, kNotFound.
+// That of `interface`, or, if it is empty, the one on the way to the first of `towards`. Throws kInvalidInput,
+// kNotFound.
 launch::OwnAddress own_address(const std::string& interface, const std::vector<std::string>& towards);
 // Fills in the interface, and says so. Throws as launch::choose_interface().
 void choose_interface(ClusterFlags& flags, const launch::OwnAddress& own);

@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and SIGUSR1 as a request: the first asks for a clean stop and starts the grace period, the second or the end
-// of that period ends the process at once.
+// Ctrl-C, SIGTERM and SIGUSR1 as a request: the first asks for a clean stop and starts the grace period, the second or
+// the end of that period ends the process at once.
 //
 // A thread of this class waits for what the handlers deliver. Blocking the signals instead would not do: BLAS libraries
 // start threads before main, and a signal that reaches one of these ends the process.

@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kSshArrival{300};  // a slow login, a bundle that
 constexpr std::uint64_t kLongestHostFile = 1 << 20;
 constexpr int kTrustDays = 30;
 
-std::vector<launch::NamedHost> hosts_of(const ClusterFlags& flags) {
+std::vector<launch::NamedHost> hosts_in(const ClusterFlags& flags) {
   if (flags.host_file.empty()) return launch::parse_hosts(flags.hosts);
   return launch::parse_host_file(read_text(flags.host_file, kLongestHostFile), flags.host_file);
 }
@@ -39,7 +39,9 @@ bool is_here(const launch::NamedHost& host) {
 }  // namespace
 
 SshGathering::SshGathering(ClusterFlags& flags)
-    : others_(hosts_of(flags)), remote_program_(flags.remote_muster), remote_interface_(flags.interface),
+    : others_(hosts_in(flags)),
+      remote_program_(flags.remote_muster),
+      remote_interface_(flags.interface),
       agents_({.program = "ssh", .bundle = flags.bundle}) {
   const auto own = std::find_if(others_.begin(), others_.end(), is_here);
   if (own == others_.end())
@@ -67,6 +69,9 @@ SshGathering::SshGathering(ClusterFlags& flags)
 
 void SshGathering::prepare(coordinator::JobHosts& hosts) {
   hosts.arrival = kSshArrival;
+  hosts.started = "by ssh:";
+  for (const launch::NamedHost& host : others_)
+    hosts.started += " " + host.name;
   hosts.listens = [this](const std::string& address) { start(address); };
   hosts.hopeless = [this] { return agents_.lost(); };
 }

@@ -219,10 +219,10 @@ void take_hosts(int started, const trainer::ResolvedJob& resolved, TrainFlags& f
   if (hosts.most == 1 && started == 1) return;
   if (hosts.most == 1) return assign(fmt::format("parallel.hosts={}", started), flags, arguments);
   if (started >= hosts.least && started <= hosts.most) return;
-  throw resolved.invalid("parallel.hosts",
-                         fmt::format("the job is for {} to {} hosts, and was started on {}", hosts.least, hosts.most,
-                                     started),
-                         "Start it on as many, or leave parallel.hosts out: then what starts it says how many.");
+  throw resolved.invalid(
+      "parallel.hosts",
+      fmt::format("the job is for {} to {} hosts, and was started on {}", hosts.least, hosts.most, started),
+      "Start it on as many, or leave parallel.hosts out: then what starts it says how many.");
 }
 
 // As who has started it on each node: the first coordinates, the others are agents.
@@ -243,8 +243,7 @@ int run_node(TrainFlags flags, std::vector<std::string> arguments) {
   if (flags.cluster.by_ssh()) {
     auto by_ssh = std::make_unique<SshGathering>(flags.cluster);
     take_hosts(by_ssh->hosts(), resolved, flags, arguments);
-    if (by_ssh->own_workers())
-      assign(fmt::format("parallel.workers={}", *by_ssh->own_workers()), flags, arguments);
+    if (by_ssh->own_workers()) assign(fmt::format("parallel.workers={}", *by_ssh->own_workers()), flags, arguments);
     gathering = std::move(by_ssh);
   } else if (!surroundings.launcher.empty()) {
     take_hosts(surroundings.nodes, resolved, flags, arguments);

@@ -103,8 +103,8 @@ class Agent {
   const AgentOptions options_;
   const Clock& clock_;
   AgentView view_;
-  std::string told_;       // why the workers end
-  bool stopped_ = false;   // the coordinator was asked to stop the job
+  std::string told_;      // why the workers end
+  bool stopped_ = false;  // the coordinator was asked to stop the job
 };
 
 }  // namespace muster::coordinator

@@ -167,8 +167,9 @@ Cluster::Words Cluster::look() {
     (decision.missing > 0 ? words.told : words.noted).push_back(waiting_);
   }
   if (decision.missing > 0 && options_.arrival && !refusal_ && view.now - began_ > *options_.arrival)
-    refusal_ = Error(ErrorKind::kTimeout, fmt::format("{}, and no more have come in {:.0f} s", decision.reason,
-                                                      std::chrono::duration<double>(*options_.arrival).count()),
+    refusal_ = Error(ErrorKind::kTimeout,
+                     fmt::format("{}, and no more have come in {:.0f} s", decision.reason,
+                                 std::chrono::duration<double>(*options_.arrival).count()),
                      {}, "What keeps the others is in their output.");
   if (!decision.over.empty() && !orders_.over) {
     finishing_ = true;

@@ -30,7 +30,8 @@ struct JobHosts {
   std::string job{};  // this and the next two: control/cluster_calls.h
   std::string program{};
   std::vector<std::string> arguments{};
-  std::string name{};  // of this host; empty: as it calls itself
+  std::string name{};     // of this host; empty: as it calls itself
+  std::string started{};  // by whom the hosts are, in words for people and the log; empty: one by one
   // Told where this host listens, with the port that was chosen, as soon as it does.
   std::function<void(const std::string& address)> listens{};
   // Within which the least of hosts have to come, where something has started them all; empty: somebody may start them

@@ -1,5 +1,5 @@
-// Written as JSON values in YAML's block style, through one small writer, so that nothing has to be quoted by hand: every
-// text is a JSON string, which YAML reads as it is.
+// Written as JSON values in YAML's block style, through one small writer, so that nothing has to be quoted by hand:
+// every text is a JSON string, which YAML reads as it is.
 #include "muster/launch/kubernetes_manifests.h"
 
 #include <algorithm>
@@ -50,11 +50,10 @@ void write_yaml(std::string& out, const Json& value, int depth, bool in_list = f
 }
 
 void require_name(const std::string& name) {
-  const bool fits = !name.empty() && name.size() <= kLongestKubernetesName && name.front() != '-' && name.back() != '-' &&
-                    std::isalpha(static_cast<unsigned char>(name.front())) != 0 &&
-                    std::ranges::all_of(name, [](unsigned char c) {
-                      return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
-                    });
+  const bool fits = !name.empty() && name.size() <= kLongestKubernetesName && name.front() != '-' &&
+                    name.back() != '-' && std::isalpha(static_cast<unsigned char>(name.front())) != 0 &&
+                    std::ranges::all_of(
+                        name, [](unsigned char c) { return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-'; });
   if (!fits)
     throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" is no name for Kubernetes", excerpt(name)), {},
                 fmt::format("--name NAME: lower-case letters, digits and -, at most {}.", kLongestKubernetesName));
@@ -82,10 +81,13 @@ Json secret(const KubernetesJob& job) {
 }
 
 Json variables(const KubernetesJob& job) {
-  const auto variable = [](const char* name, const std::string& value) { return Json{{"name", name}, {"value", value}}; };
-  const Json index{{"name", "MUSTER_NODE"},
-                   {"valueFrom",
-                    {{"fieldRef", {{"fieldPath", "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}}}};
+  const auto variable = [](const char* name, const std::string& value) {
+    return Json{{"name", name}, {"value", value}};
+  };
+  const Json index{
+      {"name", "MUSTER_NODE"},
+      {"valueFrom",
+       {{"fieldRef", {{"fieldPath", "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}}}};
   return Json::array({variable("MUSTER_NODES", std::to_string(job.hosts)), index,
                       variable("MUSTER_COORDINATOR", fmt::format("{0}-0.{0}:{1}", job.name, kPort)),
                       variable("MUSTER_CERTS", "/tmp/certs"), variable("MUSTER_MEETING", job.name)});
@@ -103,11 +105,12 @@ Json mounts(const KubernetesJob& job) {
 
 Json volumes(const KubernetesJob& job) {
   const auto item = [](const char* key, const char* path) { return Json{{"key", key}, {"path", path}}; };
-  const Json certs{{"secretName", job.name + "-certs"},
-                   {"defaultMode", 0440},
-                   {"items", Json::array({item("ca.crt", "coordinator/ca.crt"), item("coordinator.crt", "coordinator/cert.crt"),
-                                          item("coordinator.key", "coordinator/cert.key"), item("ca.crt", "agent/ca.crt"),
-                                          item("agent.crt", "agent/cert.crt"), item("agent.key", "agent/cert.key")})}};
+  const Json certs{
+      {"secretName", job.name + "-certs"},
+      {"defaultMode", 0440},
+      {"items", Json::array({item("ca.crt", "coordinator/ca.crt"), item("coordinator.crt", "coordinator/cert.crt"),
+                             item("coordinator.key", "coordinator/cert.key"), item("ca.crt", "agent/ca.crt"),
+                             item("agent.crt", "agent/cert.crt"), item("agent.key", "agent/cert.key")})}};
   Json runs{{"name", "runs"}};
   if (job.claim.empty())
     runs["emptyDir"] = Json::object();
@@ -127,15 +130,15 @@ Json container(const KubernetesJob& job) {
       "umask 077 && cp -rL /certs /tmp/certs && cd /runs && exec muster train /job/job.toml --set job.runs=/runs";
   const Json amount{{"cpu", std::to_string(job.cores)},
                     {"memory", fmt::format("{}Mi", (job.memory_bytes + (1 << 20) - 1) >> 20)}};
-  return {{"name", "muster"},
-          {"image", job.image},
-          {"command", Json::array({"sh", "-c", command})},
-          {"env", variables(job)},
-          {"ports", Json::array({Json{{"name", "cluster"}, {"containerPort", kPort}}})},
-          {"resources", {{"requests", amount}, {"limits", {{"memory", amount["memory"]}}}}},
-          {"securityContext",
-           {{"allowPrivilegeEscalation", false}, {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
-          {"volumeMounts", mounts(job)}};
+  return {
+      {"name", "muster"},
+      {"image", job.image},
+      {"command", Json::array({"sh", "-c", command})},
+      {"env", variables(job)},
+      {"ports", Json::array({Json{{"name", "cluster"}, {"containerPort", kPort}}})},
+      {"resources", {{"requests", amount}, {"limits", {{"memory", amount["memory"]}}}}},
+      {"securityContext", {{"allowPrivilegeEscalation", false}, {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
+      {"volumeMounts", mounts(job)}};
 }
 
 Json pod(const KubernetesJob& job) {
@@ -157,8 +160,9 @@ Json indexed_job(const KubernetesJob& job) {
   // An eviction is the loss of a host, not a failure of the job: it counts against nothing.
   const Json on_disruption{{"action", "Ignore"},
                            {"onPodConditions", Json::array({Json{{"type", "DisruptionTarget"}, {"status", "True"}}})}};
-  const Json on_mistake{{"action", "FailJob"},
-                        {"onExitCodes", {{"containerName", "muster"}, {"operator", "In"}, {"values", Json::array({2})}}}};
+  const Json on_mistake{
+      {"action", "FailJob"},
+      {"onExitCodes", {{"containerName", "muster"}, {"operator", "In"}, {"values", Json::array({2})}}}};
   return {{"apiVersion", "batch/v1"},
           {"kind", "Job"},
           {"metadata", metadata(job)},
@@ -193,10 +197,8 @@ std::string kubernetes_name(const std::string& text) {
 
 std::string kubernetes_manifests(const KubernetesJob& job) {
   require_name(job.name);
-  const Json config{{"apiVersion", "v1"},
-                    {"kind", "ConfigMap"},
-                    {"metadata", metadata(job)},
-                    {"data", {{"job.toml", job.job}}}};
+  const Json config{
+      {"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", metadata(job)}, {"data", {{"job.toml", job.job}}}};
   std::string out;
   for (const Json& object : {secret(job), config, service(job), indexed_job(job)}) {
     out += "---\n";

@@ -14,7 +14,7 @@
 namespace muster::launch {
 
 struct KubernetesJob {
-  std::string name{};   // of all objects: lower-case letters, digits and -, 50 at most
+  std::string name{};  // of all objects: lower-case letters, digits and -, 50 at most
   std::string image{};
   int hosts = 2;
   std::string job{};    // the text of the job file

@@ -44,7 +44,7 @@ class MeetingHost {
 };
 
 struct Met {
-  std::string address;         // HOST:PORT of node 0
+  std::string address;          // HOST:PORT of node 0
   std::filesystem::path certs;  // of an agent, copied below `copy`; empty: there is no protection
 };
 

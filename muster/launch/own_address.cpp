@@ -1,4 +1,5 @@
-// A datagram socket that is connected has the address that packets to the other end would bear.
+// A datagram socket that is connected has the address that packets to the other end would bear; which of this machine's
+// interfaces has it is looked up.
 #include "muster/launch/own_address.h"
 
 #include <arpa/inet.h>
@@ -123,8 +124,9 @@ std::string choose_interface(const std::string& named, const OwnAddress& own) {
               fmt::format("what hosts send to each other would go over {} ({}) without encryption, and that is no "
                           "private network",
                           own.interface, own.address),
-              {}, fmt::format("Name the interface that you trust: --interface {}, or parallel.interface.",
-                              own.interface.empty() ? "eth0" : own.interface));
+              {},
+              fmt::format("Name the interface that you trust: --interface {}, or parallel.interface.",
+                          own.interface.empty() ? "eth0" : own.interface));
 }
 
 }  // namespace muster::launch

@@ -10,8 +10,8 @@ namespace muster::launch {
 struct SlurmJob {
   std::string name{};
   int nodes = 1;
-  int cores = 1;                       // for each node's task
-  std::string time{};                  // as sbatch --time; empty: as the partition has it
+  int cores = 1;       // for each node's task
+  std::string time{};  // as sbatch --time; empty: as the partition has it
   std::string partition{};
   int warning_seconds = 120;           // before the time is over: enough for a step and a checkpoint
   std::vector<std::string> options{};  // more of sbatch's, "--account=physics"

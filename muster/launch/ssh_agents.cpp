@@ -1,4 +1,5 @@
-// The processes are ssh's, in groups of their own: Ctrl-C is for the coordinator, which ends the job in good order.
+// The processes are ssh's, in groups of their own: Ctrl-C is for the coordinator, which ends the job in good order. What
+// goes to the other machine before the agent starts fits into a pipe, so that nothing here waits for it.
 #include "muster/launch/ssh_agents.h"
 
 #include <fcntl.h>
@@ -63,15 +64,21 @@ Ending run_shell(const std::string& text, const Deadline& deadline) {
 
 Error lost_host(const std::string& host, const Ending& ending) {
   if (ending.exit_code == kSshFailed)
-    return {ErrorKind::kPeerLost, fmt::format("host {}: ssh could not connect, or lost the connection", host), {},
+    return {ErrorKind::kPeerLost,
+            fmt::format("host {}: ssh could not connect, or lost the connection", host),
+            {},
             fmt::format("ssh -o BatchMode=yes {} true has to work without a question.", host)};
   if (ending.exit_code == kNoProgramThere)
-    return {ErrorKind::kNotFound, fmt::format("host {} has no muster", host), {},
+    return {ErrorKind::kNotFound,
+            fmt::format("host {} has no muster", host),
+            {},
             "Install it there, say where it is by --remote-muster PATH, or have it copied: --bundle FILE of muster "
             "bundle."};
   const bool mistake = ending.exit_code == 2;
   return {mistake ? ErrorKind::kInvalidInput : ErrorKind::kPeerLost,
-          fmt::format("host {}: its agent ended with {}", host, to_string(ending)), {}, "What it said stands above."};
+          fmt::format("host {}: its agent ended with {}", host, to_string(ending)),
+          {},
+          "What it said stands above."};
 }
 
 }  // namespace
@@ -82,11 +89,8 @@ SshWay ssh_way(const std::string& host, const SshOptions& options) {
     throw Error(ErrorKind::kNotFound, fmt::format("there is no {} here", options.program), {},
                 "Install it (Debian: openssh-client).");
   Pipe pipe = make_pipe();
-  ChildProcess process({.program = *program,
-                        .arguments = {"-G", host},
-                        .environment = {},
-                        .output = pipe.in.get(),
-                        .own_group = true});
+  ChildProcess process(
+      {.program = *program, .arguments = {"-G", host}, .environment = {}, .output = pipe.in.get(), .own_group = true});
   pipe.in = FileDescriptor();
   const Deadline deadline = Deadline::after(kConfiguration);
   std::string text;
@@ -133,7 +137,8 @@ std::string SshAgents::copy_bundle(const std::string& host) const {
   if (::stat(options_.bundle.c_str(), &facts) != 0)
     throw Error(ErrorKind::kNotFound, "there is no such bundle", options_.bundle.string(), "muster bundle makes one.");
   const std::string path = std::filesystem::absolute(options_.bundle).string();
-  const std::string key = fmt::format("{}\n{}\n{}.{}", path, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
+  const std::string key =
+      fmt::format("{}\n{}\n{}.{}", path, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
   const std::string there = ".cache/muster/bundle-" + sha256(std::as_bytes(std::span(key))).substr(0, 16);
   const std::string unpacked = S_ISDIR(facts.st_mode) ? fmt::format("tar -C {} -c .", shell_word(path))
                                                       : fmt::format("zstd -q -d -c {}", shell_word(path));
@@ -146,10 +151,13 @@ std::string SshAgents::copy_bundle(const std::string& host) const {
   const std::string program = fmt::format("{}/bin/muster", there);
   const std::string test = fmt::format("cd && test -x {} && pwd", program);
   const std::string unpack = fmt::format(
-      "cd && umask 077 && mkdir -p {0}.new && tar -x -C {0}.new && {{ test -x {0}.new/bin/muster || mv {0}.new/*/* {0}.new/; }} "
-      "&& mv -T {0}.new {0}", there);
-  const Ending ending = run_shell(fmt::format("{} </dev/null >/dev/null 2>&1 || {} | {}", ssh(test), unpacked, ssh(unpack)),
-                                  Deadline::after(kCopy));
+      "cd && umask 077 && mkdir -p {0}.new && tar -x -C {0}.new && {{ test -x {0}.new/bin/muster || mv {0}.new/*/* "
+      "{0}.new/; }} "
+      "&& mv -T {0}.new {0}",
+      there);
+  const Ending ending =
+      run_shell(fmt::format("{} </dev/null >/dev/null 2>&1 || {} | {}", ssh(test), unpacked, ssh(unpack)),
+                Deadline::after(kCopy));
   if (!ending.good())
     throw Error(ErrorKind::kIo, fmt::format("the bundle could not be copied to host {}: {}", host, to_string(ending)),
                 path, "What ssh and tar said stands above.");

@@ -23,8 +23,8 @@ struct SshOptions {
 
 // How ssh reaches a machine, by its configuration ("ssh -G").
 struct SshWay {
-  std::string host;      // the name or address behind an alias
-  bool direct = true;    // not through another machine
+  std::string host;    // the name or address behind an alias
+  bool direct = true;  // not through another machine
 };
 // Throws kNotFound (there is no ssh) and kInvalidInput (it does not understand the name).
 SshWay ssh_way(const std::string& host, const SshOptions& options);

@@ -25,7 +25,8 @@ int workers_in(const std::string& number, const std::string& text, const std::st
   int value = 0;
   const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (code != std::errc() || end != number.data() + number.size() || value < 1 || value > kMostWorkers)
-    throw no_host(text, fmt::format("\"{}\" is no number of workers from 1 to {}", excerpt(number), kMostWorkers), where);
+    throw no_host(text, fmt::format("\"{}\" is no number of workers from 1 to {}", excerpt(number), kMostWorkers),
+                  where);
   return value;
 }
 
@@ -102,9 +103,9 @@ std::string remote_script(const RemoteAgent& agent) {
   } else {
     script += fmt::format("program={}\n[ -x \"$program\" ] || program=\n", shell_word(agent.program));
   }
-  script += fmt::format(
-      "if [ -z \"$program\" ]; then echo 'muster: there is no muster on this machine' >&2; exit {}; fi\n",
-      kNoProgramThere);
+  script +=
+      fmt::format("if [ -z \"$program\" ]; then echo 'muster: there is no muster on this machine' >&2; exit {}; fi\n",
+                  kNoProgramThere);
   script += "case $program in /*) ;; *) program=$PWD/$program ;; esac\n";
   script += "folder=$(mktemp -d)\ntrap 'rm -rf \"$folder\"' EXIT\n";
   std::string words = fmt::format("agent --join {} --name {}", shell_word(agent.join), shell_word(agent.name));
@@ -129,7 +130,15 @@ std::string remote_script(const RemoteAgent& agent) {
 }
 
 std::vector<std::string> ssh_arguments(const std::string& host, const std::string& script) {
-  return {"-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", host, "--",
+  return {"-T",
+          "-o",
+          "BatchMode=yes",
+          "-o",
+          "ServerAliveInterval=5",
+          "-o",
+          "ServerAliveCountMax=3",
+          host,
+          "--",
           "sh -c " + shell_word(script)};
 }
 

@@ -28,11 +28,11 @@ std::string shell_word(const std::string& text);
 
 // Of one agent on another machine.
 struct RemoteAgent {
-  std::string join{};            // HOST:PORT of the coordinator
-  std::string name{};            // in muster status
+  std::string join{};  // HOST:PORT of the coordinator
+  std::string name{};  // in muster status
   std::optional<int> workers{};
-  std::string interface {};      // there; empty: as the job says, or the way to the coordinator
-  std::string folder{};          // in which it is started; empty: the login's
+  std::string interface {};  // there; empty: as the job says, or the way to the coordinator
+  std::string folder{};      // in which it is started; empty: the login's
   // Where the program is there, in this order: this path alone, if it is given; else the first of `programs` that is
   // there, and what PATH has.
   std::string program{};

@@ -43,7 +43,8 @@ std::string word(const Lookup& lookup, const char* name) {
 
 void require_node(const Surroundings& found, const char* variable) {
   if (found.node >= found.nodes)
-    throw Error(ErrorKind::kInvalidInput, fmt::format("node {} of {}; they are counted from 0", found.node, found.nodes),
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("node {} of {}; they are counted from 0", found.node, found.nodes),
                 fmt::format("environment variable {}", variable));
 }
 
@@ -114,11 +115,11 @@ std::optional<Surroundings> by_open_mpi(const Lookup& lookup) {
   const std::string job = word(lookup, "PMIX_NAMESPACE");
   found.towards = addresses_of_uri(uri);
   found.name = fmt::format("mpi-{}", short_hash(job + "\n" + uri));
-  found.reason = fmt::format("OMPI_COMM_WORLD_RANK={} of {}{}", *rank, *size,
-                             word(lookup, "SLURM_JOB_ID").empty()
-                                 ? ""
-                                 : fmt::format("; inside of Slurm job {} it is mpirun's ranks that count",
-                                               word(lookup, "SLURM_JOB_ID")));
+  found.reason = fmt::format(
+      "OMPI_COMM_WORLD_RANK={} of {}{}", *rank, *size,
+      word(lookup, "SLURM_JOB_ID").empty()
+          ? ""
+          : fmt::format("; inside of Slurm job {} it is mpirun's ranks that count", word(lookup, "SLURM_JOB_ID")));
   const int here = number(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE", 1).value_or(1);
   const int machines = number(lookup, "OMPI_MCA_orte_num_nodes", 1).value_or(std::numeric_limits<int>::max());
   const std::string remedy = "mpirun -N 1 muster ...: one process a node; with one machine leave mpirun out.";
@@ -163,9 +164,11 @@ std::optional<Surroundings> by_slurm(const Lookup& lookup) {
     found.name = fmt::format("slurm-{}", job);
     found.reason = fmt::format("SLURM_JOB_ID={}, and no step of srun", job);
     if (of_the_job > 1) {
-      found.trouble = fmt::format("Slurm job {} has {} nodes, and this process was not started by srun", job, of_the_job);
-      found.remedy = "srun --ntasks-per-node=1 muster ...: one task on each node. With --listen or --hosts this host alone "
-                     "counts, and the others as they are said.";
+      found.trouble =
+          fmt::format("Slurm job {} has {} nodes, and this process was not started by srun", job, of_the_job);
+      found.remedy =
+          "srun --ntasks-per-node=1 muster ...: one task on each node. With --listen or --hosts this host alone "
+          "counts, and the others as they are said.";
     }
     return found;
   }
@@ -181,7 +184,8 @@ std::optional<Surroundings> by_slurm(const Lookup& lookup) {
   found.reason = fmt::format("SLURM_JOB_ID={}, SLURM_STEP_ID={}: task {} of {}", job, step, *task, *tasks);
   const int machines = number(lookup, "SLURM_STEP_NUM_NODES", 1).value_or(static_cast<int>(found.names.size()));
   std::vector<int> counts;
-  if (const std::string text = word(lookup, "SLURM_STEP_TASKS_PER_NODE"); !text.empty()) counts = expand_task_counts(text);
+  if (const std::string text = word(lookup, "SLURM_STEP_TASKS_PER_NODE"); !text.empty())
+    counts = expand_task_counts(text);
   const auto most = std::max_element(counts.begin(), counts.end());
   const std::string remedy =
       "srun --ntasks-per-node=1 --cpus-per-task=CORES muster ...: one task a node, with all of its cores.";
@@ -222,7 +226,8 @@ Surroundings detect_surroundings(const Lookup& lookup) {
 
 std::string to_string(const Surroundings& found) {
   if (found.launcher.empty()) return fmt::format("nobody started this on several machines ({})", found.reason);
-  const std::string names = found.names.empty() ? "" : fmt::format(", {}", excerpt(fmt::format("{}", fmt::join(found.names, " ")), 200));
+  const std::string names =
+      found.names.empty() ? "" : fmt::format(", {}", excerpt(fmt::format("{}", fmt::join(found.names, " ")), 200));
   const std::string who = found.launcher == "slurm" ? "Slurm" : found.launcher == "mpi" ? "mpirun" : "by hand";
   if (!found.trouble.empty()) return fmt::format("{}: {} ({})", who, found.trouble, found.reason);
   return fmt::format("{}: node {} of {}{} ({})", who, found.node, found.nodes, names, found.reason);

@@ -13,6 +13,7 @@ import launchers
 
 MUSTER = os.path.abspath(sys.argv.pop(1))
 TRAIN = [MUSTER, "train", "job.toml", "--json"]
+UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/systemd/muster-agent.service")
 
 
 class SameBits(unittest.TestCase):
@@ -83,6 +84,19 @@ class SameBits(unittest.TestCase):
                                 code=2)
         self.assertIn("started 2 processes on this machine", done.stderr)
 
+
+    def test_the_systemd_unit_is_one_and_its_command_too(self):
+        with open(UNIT) as file:
+            text = file.read()
+        self.assertIn("muster agent --join ${MUSTER_JOIN} --certs", text)
+        for flag in ("--join", "--certs", "--wait"):
+            self.assertIn(flag, launchers.finish([MUSTER, "agent", "--help"], self.folder).stdout)
+        if launchers.shutil.which("systemd-analyze") is None:
+            self.skipTest("there is no systemd-analyze")
+        copy = os.path.join(self.folder, "muster-agent.service")
+        with open(copy, "w") as file:
+            file.write(text.replace("/usr/local/bin/muster", MUSTER))
+        launchers.finish(["systemd-analyze", "verify", "--man=no", copy], self.folder)
 
     def test_slurm(self):
         with launchers.slurm() as env:

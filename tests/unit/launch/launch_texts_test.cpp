@@ -105,10 +105,11 @@ TEST(SlurmScript, HasOneTaskANodeAndAWarning) {
   job.options = {"--account=physics"};
   job.command = {"/opt/my muster", "train", "job.toml"};
   const std::string script = slurm_script(job);
-  for (const char* line : {"#SBATCH --nodes=4\n", "#SBATCH --ntasks-per-node=1\n", "#SBATCH --cpus-per-task=8\n",
-                           "#SBATCH --time=1:00:00\n", "#SBATCH --partition=cpu\n", "#SBATCH --signal=USR1@60\n",
-                           "#SBATCH --requeue\n", "#SBATCH --account=physics\n",
-                           "srun --ntasks-per-node=1 --cpus-per-task=8 '/opt/my muster' 'train' 'job.toml' || code=$?\n"})
+  for (const char* line :
+       {"#SBATCH --nodes=4\n", "#SBATCH --ntasks-per-node=1\n", "#SBATCH --cpus-per-task=8\n",
+        "#SBATCH --time=1:00:00\n", "#SBATCH --partition=cpu\n", "#SBATCH --signal=USR1@60\n", "#SBATCH --requeue\n",
+        "#SBATCH --account=physics\n",
+        "srun --ntasks-per-node=1 --cpus-per-task=8 '/opt/my muster' 'train' 'job.toml' || code=$?\n"})
     EXPECT_THAT(script, HasSubstr(line));
   job.time.clear();
   EXPECT_THAT(slurm_script(job), Not(HasSubstr("--time")));

@@ -1,4 +1,5 @@
-// What started a process, read from variables as real launchers set them (taken down from Slurm 22.05 and Open MPI 4.1).
+// What started a process, read from variables as real launchers set them (taken down from Slurm 22.05 and Open
+// MPI 4.1).
 #include "muster/launch/surroundings.h"
 
 #include <map>
@@ -44,13 +45,14 @@ const Variables kStep{{"SLURM_JOB_ID", "42"},
 const Variables kBatch{{"SLURM_JOB_ID", "42"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_NUM_NODES", "2"},
                        {"SLURM_NTASKS", "2"},  {"SLURM_NODEID", "0"}, {"SLURM_CPUS_ON_NODE", "8"}};
 // mpirun -N 1 on two hosts, as its second rank has it.
-const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
-                         {"OMPI_COMM_WORLD_SIZE", "2"},
-                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
-                         {"OMPI_MCA_orte_num_nodes", "2"},
-                         {"PMIX_NAMESPACE", "1866006529"},
-                         {"PMIX_RANK", "1"},
-                         {"OMPI_MCA_orte_hnp_uri", "1866006528.0;tcp://10.0.0.1,10.1.0.1:59393;tcp6://[fd00::2]:34299"}};
+const Variables kOpenMpi{
+    {"OMPI_COMM_WORLD_RANK", "1"},
+    {"OMPI_COMM_WORLD_SIZE", "2"},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+    {"OMPI_MCA_orte_num_nodes", "2"},
+    {"PMIX_NAMESPACE", "1866006529"},
+    {"PMIX_RANK", "1"},
+    {"OMPI_MCA_orte_hnp_uri", "1866006528.0;tcp://10.0.0.1,10.1.0.1:59393;tcp6://[fd00::2]:34299"}};
 const Variables kHand{{"MUSTER_NODES", "3"}, {"MUSTER_NODE", "2"}, {"MUSTER_COORDINATOR", "first:7400"}};
 
 struct Row {
@@ -66,9 +68,12 @@ TEST(Surroundings, AreReadFromWhatLaunchersSet) {
   const std::vector<Row> table{
       {"nothing", {}, "", 0, 1, ""},
       {"srun", kStep, "slurm", 1, 2, ""},
-      {"srun on one node", with(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_NODES", "1"},
-                                        {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_NODELIST", "n1"},
-                                        {"SLURM_STEP_TASKS_PER_NODE", "1"}}),
+      {"srun on one node",
+       with(kStep, {{"SLURM_PROCID", "0"},
+                    {"SLURM_STEP_NUM_NODES", "1"},
+                    {"SLURM_STEP_NUM_TASKS", "1"},
+                    {"SLURM_STEP_NODELIST", "n1"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "1"}}),
        "slurm", 0, 1, ""},
       {"srun, two tasks a node", with(kStep, {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}}),
        "slurm", 1, 4, "srun started 2 processes on n1"},
@@ -94,9 +99,17 @@ TEST(Surroundings, AreReadFromWhatLaunchersSet) {
       {"by hand inside of Slurm", with(kStep, kHand), "hand", 2, 3, ""},
       {"by hand, nowhere to meet", {{"MUSTER_NODES", "2"}, {"MUSTER_NODE", "0"}}, "hand", 0, 2, "where the nodes meet"},
       {"by hand, a folder without a name",
-       {{"MUSTER_NODES", "2"}, {"MUSTER_NODE", "0"}, {"MUSTER_SHARED", "/x"}}, "hand", 0, 2, "where the nodes meet"},
+       {{"MUSTER_NODES", "2"}, {"MUSTER_NODE", "0"}, {"MUSTER_SHARED", "/x"}},
+       "hand",
+       0,
+       2,
+       "where the nodes meet"},
       {"by hand, a folder",
-       {{"MUSTER_NODES", "2"}, {"MUSTER_NODE", "0"}, {"MUSTER_SHARED", "/x"}, {"MUSTER_MEETING", "a"}}, "hand", 0, 2, ""},
+       {{"MUSTER_NODES", "2"}, {"MUSTER_NODE", "0"}, {"MUSTER_SHARED", "/x"}, {"MUSTER_MEETING", "a"}},
+       "hand",
+       0,
+       2,
+       ""},
   };
   for (const Row& row : table) {
     const Surroundings found = detect_surroundings(environment(row.variables));
@@ -121,8 +134,8 @@ TEST(Surroundings, SayWhatSlurmGrants) {
   EXPECT_THAT(plain.names, ElementsAre("n1", "n2"));
   EXPECT_THAT(plain.towards, ElementsAre("10.0.0.1"));
   EXPECT_TRUE(plain.together);
-  const Surroundings limited = detect_surroundings(
-      environment(with(kStep, {{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_MEM_PER_NODE", "2048"}})));
+  const Surroundings limited =
+      detect_surroundings(environment(with(kStep, {{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_MEM_PER_NODE", "2048"}})));
   EXPECT_EQ(limited.cores, 4);
   EXPECT_EQ(limited.memory_bytes, std::uint64_t{2048} << 20);
   const Surroundings by_core = detect_surroundings(environment(with(kStep, {{"SLURM_MEM_PER_CPU", "512"}})));
