@@ -1,6 +1,6 @@
 // muster agent: this host's part in a job that another one coordinates. What is trained, and by how many workers, it is
 // told when it joins.
-#include <signal.h>
+#include "muster/cli/agent.h"
 
 #include <algorithm>
 #include <memory>
@@ -24,7 +24,7 @@
 #include "muster/control/any_coordinator.h"
 #include "muster/control/cluster_client.h"
 #include "muster/coordinator/agent.h"
-#include "muster/launch/environment.h"
+#include "muster/launch/surroundings.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -32,14 +32,6 @@ namespace {
 
 constexpr std::chrono::hours kAgentGrace{24};  // a second signal ends it at once; the first has times of its own
 constexpr std::chrono::milliseconds kLongestAgentKill{3000};
-
-struct AgentFlags {
-  ClusterFlags cluster;
-  std::optional<int> workers;
-  std::string name;
-  double wait_seconds = 60;
-  std::string runs = "runs";
-};
 
 // The job as this host runs it. The workers find it as a file in `folder`.
 coordinator::CoordinatedJob job_here(const AgentFlags& flags, const control::Welcome& welcome,
@@ -64,6 +56,8 @@ coordinator::CoordinatedJob job_here(const AgentFlags& flags, const control::Wel
   return job;
 }
 
+}  // namespace
+
 int run_agent(const AgentFlags& flags) {
   const std::vector<control::ClusterTarget> targets = targets_of(flags.cluster);
   std::vector<std::unique_ptr<control::ClusterCalls>> addresses;
@@ -75,7 +69,7 @@ int run_agent(const AgentFlags& flags) {
   coordinator::AgentOptions options;
   options.card.version = version();
   options.card.name = flags.name.empty() ? host_name() : flags.name;
-  options.card.cores = usable_cores(launch::granted_cores()).usable;
+  options.card.cores = usable_cores(launch::detect_surroundings().cores).usable;
   options.card.most_workers = flags.workers.value_or(options.card.cores);
   options.coordinator = flags.cluster.join;
   options.interface = flags.cluster.interface;
@@ -85,21 +79,17 @@ int run_agent(const AgentFlags& flags) {
   options.job = [&](const control::Welcome& welcome, std::string& interface) {
     return job_here(flags, welcome, folder, interface);
   };
+  options.together = flags.together;
   options.tell = tell;
   const SignalWatch signals(
       kAgentGrace, [](const std::string& signal) { tell(fmt::format("{}: again to stop at once", signal)); },
       kLongestAgentKill);
   coordinator::Audience audience;
-  audience.requested_signal = [&signals] {
-    if (signals.insisted()) return SIGKILL;
-    return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128;
-  };
+  audience.requested_signal = [&signals] { return signals.for_workers(); };
   coordinator::Agent agent(coordinator, std::move(options));
   const int code = agent.run(audience);
   return signals.exit_code() != 0 ? signals.exit_code() : code;
 }
-
-}  // namespace
 
 void add_agent(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("agent", "Let this host take part in a job that another one has started.");

@@ -48,6 +48,19 @@ void add_listen_flags(CLI::App& command, ClusterFlags& flags) {
   add_common_flags(command, flags);
 }
 
+void add_node_flags(CLI::App& command, ClusterFlags& flags) {
+  command.add_option("--shared", flags.shared,
+                     "Under srun or mpirun: a folder that all nodes see, where they find each other. None: where runs "
+                     "are");
+  command.add_option("--host-file", flags.host_file,
+                     "The hosts of --hosts in a file, a line for each: a:4, or a slots=4 as mpirun has it");
+  command.add_option("--remote-muster", flags.remote_muster,
+                     "With --hosts: where muster is on the others. None: at the same path as here, or in PATH");
+  command.add_option(
+      "--bundle", flags.bundle,
+      "With --hosts: what muster bundle has made, for hosts that have no muster; kept in ~/.cache there");
+}
+
 void add_join_flags(CLI::App& command, ClusterFlags& flags) {
   command.add_option("--join", flags.join, "ADDRESS:PORT that muster train --listen says")->required();
   control::TrustOptions& trust = flags.trust;

@@ -2,6 +2,7 @@
 // other: certificates of one authority (--certs), TLS and a token, or nothing, which is for loopback and --insecure.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -15,14 +16,23 @@
 namespace muster::cli {
 
 struct ClusterFlags {
-  std::string listen;     // ADDRESS:PORT
-  std::string join;       // ADDRESS:PORT
-  std::string interface;  // to the other hosts; empty: as the job says
+  std::string listen;              // ADDRESS:PORT
+  std::string join;                // ADDRESS:PORT
+  std::string interface;           // to the other hosts; empty: as the job says
+  std::string hosts{};             // to be reached by ssh: "a:4,b:4"; empty: none
+  std::string host_file{};         // the same, a line for each
+  std::string remote_muster{};     // where the program is on the others
+  std::filesystem::path bundle{};  // to be copied to those that have none
+  std::string shared{};            // a folder that all nodes of a launcher see; empty: the folder of runs
   control::TrustOptions trust;
   bool insecure = false;
+
+  bool by_ssh() const { return !hosts.empty() || !host_file.empty(); }
 };
 
 void add_listen_flags(CLI::App& command, ClusterFlags& flags);
+// Of commands that a launcher may start on several nodes at once (launched.h).
+void add_node_flags(CLI::App& command, ClusterFlags& flags);
 void add_join_flags(CLI::App& command, ClusterFlags& flags);
 // Of a command that can be either side.
 void add_either_flags(CLI::App& command, ClusterFlags& flags);

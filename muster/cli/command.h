@@ -31,6 +31,8 @@ void add_ledger(CLI::App& app, Outcome& outcome);
 void add_certs(CLI::App& app);
 void add_doctor(CLI::App& app, Outcome& outcome);
 void add_bundle(CLI::App& app);
+// Hands a job to what places processes on a cluster.
+void add_launch(CLI::App& app, Outcome& outcome);
 void add_chaos(CLI::App& app, Outcome& outcome);
 void add_federated(CLI::App& app, Outcome& outcome);
 void add_data(CLI::App& app);

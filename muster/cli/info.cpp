@@ -16,7 +16,7 @@
 #include "muster/comm/mpi_transport.h"
 #include "muster/compute/threads.h"
 #include "muster/data/sources.h"
-#include "muster/launch/environment.h"
+#include "muster/launch/surroundings.h"
 #include "muster/model/registry.h"
 #include "muster/strategies/registry.h"
 
@@ -32,7 +32,8 @@ std::vector<std::string> names_of(const Entries& entries) {
 }
 
 void run_info(bool json) {
-  const Cores cores = usable_cores(launch::granted_cores());
+  const launch::Surroundings surroundings = launch::detect_surroundings();
+  const Cores cores = usable_cores(surroundings.cores);
   compute::set_threads(1);
   const compute::ComputeLibraries libraries = compute::compute_libraries();
   const std::vector<std::string> models = names_of(model::models());
@@ -52,6 +53,11 @@ void run_info(bool json) {
                    {"threads", {{"aten", libraries.aten_threads}, {"blas", libraries.blas_threads}}},
                    {"memory_bytes", memory.usable_bytes},
                    {"memory_reason", memory.reason},
+                   {"launcher", surroundings.launcher},
+                   {"nodes", surroundings.nodes},
+                   {"node", surroundings.node},
+                   {"launcher_reason", surroundings.reason},
+                   {"launcher_trouble", surroundings.trouble},
                    {"gloo", !missing_gloo},
                    {"mpi", mpi},
                    {"strategies", strategies},
@@ -70,6 +76,8 @@ void run_info(bool json) {
   fmt::print("memory      {} usable ({})\n", human_bytes(memory.usable_bytes), memory.reason);
   fmt::print("processes   shared memory on this host; between hosts Gloo: {}, MPI: {}\n",
              missing_gloo ? fmt::format("no ({})", missing_gloo->reason) : "yes", mpi);
+  fmt::print("started     {}\n", launch::to_string(surroundings));
+  if (!surroundings.trouble.empty()) fmt::print("            {}\n", surroundings.remedy);
   fmt::print("strategies  {}\n", join_words(strategies));
   fmt::print("models      {}\n", join_words(models));
   fmt::print("sources     {}\n", join_words(sources));

@@ -49,7 +49,7 @@ std::vector<CommandGroup> command_groups(const std::vector<std::string>& argumen
       {"Models and data", {add_model, add_data}},
       {"Running jobs",
        {add_status, add_logs, add_scale, add_set, add_stop, with(add_attach), with(add_coordinator), with(add_ledger)}},
-      {"Hosts", {with(add_doctor), add_certs, add_bundle}},
+      {"Hosts", {with(add_launch), with(add_doctor), add_certs, add_bundle}},
       {"Measure", {add_info, add_bench, with(add_chaos)}},
       {"", {add_server}},  // jobs start it, not users
   };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,7 +14,9 @@
 #include "muster/base/error.h"
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
+#include "muster/cli/launched.h"
 #include "muster/cli/program_job.h"
+#include "muster/cli/ssh_gathering.h"
 #include "muster/cli/workers.h"
 #include "muster/trainer/run_folder.h"
 
@@ -78,6 +81,30 @@ coordinator::JobFolder folder_of(const std::string& runs, const std::string& nam
   }
 }
 
+// Who sees to it that the other hosts come, where they do not come by themselves; fills in what that decides.
+std::unique_ptr<Gathering> gather(RunFlags& flags, const launch::Surroundings& surroundings, ProgramJob& program) {
+  std::unique_ptr<Gathering> gathering;
+  int hosts = surroundings.nodes;
+  if (flags.cluster.by_ssh()) {
+    auto by_ssh = std::make_unique<SshGathering>(flags.cluster);
+    hosts = by_ssh->hosts();
+    if (by_ssh->own_workers()) program.workers = {*by_ssh->own_workers(), *by_ssh->own_workers()};
+    gathering = std::move(by_ssh);
+  } else if (surroundings.several()) {
+    gathering = std::make_unique<FirstNode>(surroundings, flags.runs, flags.cluster);
+  } else {
+    return nullptr;
+  }
+  if (flags.hosts.empty()) flags.hosts = std::to_string(hosts);
+  program.interface = flags.cluster.interface;
+  return gathering;
+}
+
+// A number or a range, as --listen has it; else names.
+bool names_hosts(const std::string& hosts) {
+  return hosts.find_first_not_of("0123456789:") != std::string::npos;
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Outcome& outcome) {
@@ -110,13 +137,16 @@ void add_run(CLI::App& app, Outcome& outcome) {
       ->capture_default_str();
   command->add_option(
       "--hosts", flags->hosts,
-      fmt::format("With --listen, hosts that train together: a number, or a range as 1:4. None: {}", kHostsByDefault));
+      fmt::format("Hosts to be reached by ssh, this one among them, as a:4,b:4; or with --listen how many there are: a "
+                  "number, or a range as 1:4. None: {}",
+                  kHostsByDefault));
   command
       ->add_option("--host-seconds", flags->host_seconds,
                    "Seconds in which nothing is heard of a host until it is given up")
       ->check(CLI::Range(0.5, 3600.0))
       ->capture_default_str();
   add_listen_flags(*command, flags->cluster);
+  add_node_flags(*command, flags->cluster);
   // Everything from the program's name on is the program's.
   command->prefix_command();
   command->footer(
@@ -146,14 +176,23 @@ void add_run(CLI::App& app, Outcome& outcome) {
     program.arguments = {words.begin() + 1, words.end()};
     program.workers = parse_range("--workers", flags->workers, kMostWorkers);
     program.interface = flags->cluster.interface;
+    if (names_hosts(flags->hosts)) flags->cluster.hosts = std::exchange(flags->hosts, {});
+    const launch::Surroundings surroundings = surroundings_for(flags->cluster);
+    if (surroundings.node > 0) {
+      outcome.exit_code = run_other_node(surroundings, flags->runs, flags->cluster, std::nullopt);
+      return;
+    }
+    const std::unique_ptr<Gathering> gathering = gather(*flags, surroundings, program);
     // Agents have folders of their own.
     const bool is_path = program.program.find('/') != std::string::npos;
     if (is_path && !flags->cluster.listen.empty())
       program.program = std::filesystem::absolute(program.program).lexically_normal().string();
     coordinator::CoordinatedJob job = coordinated_job(program);
     job.hosts = hosts_of(*flags, program);
+    if (gathering) gathering->prepare(*job.hosts);
     job.folder = folder_of(flags->runs, job.name);
-    outcome.exit_code = supervise_workers(std::move(job));
+    const auto body = [&] { return supervise_workers(std::move(job)); };
+    outcome.exit_code = gathering ? run_gathered(*gathering, body) : body();
   });
 }
 

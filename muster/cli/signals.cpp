@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <optional>
@@ -26,6 +27,13 @@ struct Mailbox {
 };
 static_assert(std::atomic<int>::is_always_lock_free);
 Mailbox mailbox;
+
+// SIGUSR1 is what batch systems send before they end a job by force.
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGUSR1};
+
+const char* words_for(int signal) {
+  return signal == SIGINT ? "Ctrl-C" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
+}
 
 extern "C" void deliver(int signal) {
   const int saved = errno;
@@ -59,16 +67,16 @@ SignalWatch::SignalWatch(std::chrono::duration<double> grace, std::function<void
                          std::chrono::milliseconds linger)
     : grace_(grace), on_first_(std::move(on_first)), linger_(linger) {
   MUSTER_CHECK(sem_init(&mailbox.arrived, 0, 0) == 0, "sem_init");
-  set_handler(SIGINT, deliver);
-  set_handler(SIGTERM, deliver);
+  for (const int signal : kSignals)
+    set_handler(signal, deliver);
   thread_ = std::thread([this] { watch(); });
 }
 
 SignalWatch::~SignalWatch() {
   end_ = true;
   thread_.join();
-  set_handler(SIGINT, SIG_DFL);
-  set_handler(SIGTERM, SIG_DFL);
+  for (const int signal : kSignals)
+    set_handler(signal, SIG_DFL);
 }
 
 double SignalWatch::grace_used() const {
@@ -76,6 +84,13 @@ double SignalWatch::grace_used() const {
   const std::chrono::duration<double> since =
       system_clock().now().time_since_epoch() - std::chrono::nanoseconds(asked_at_.load());
   return since / grace_;
+}
+
+int SignalWatch::for_workers() const {
+  if (insisted()) return SIGKILL;
+  const int signal = signal_.load();
+  // Programs of users know what SIGTERM asks of them, and may use SIGUSR1 for something else.
+  return signal == SIGUSR1 ? SIGTERM : signal;
 }
 
 void SignalWatch::end_now(const char* why) {
@@ -97,7 +112,7 @@ void SignalWatch::watch() {
       asked_at_ = system_clock().now().time_since_epoch().count();
       signal_ = *signal;
       deadline = Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(grace_));
-      on_first_(*signal == SIGINT ? "Ctrl-C" : "SIGTERM");
+      on_first_(words_for(*signal));
     }
     if (deadline && deadline->passed()) end_now("the grace period is over; stopped without a new checkpoint");
   }

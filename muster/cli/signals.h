@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM as a request: the first asks for a clean stop and starts the grace period, the second or the end
-// of that period ends the process at once.
+// Ctrl-C, SIGTERM and SIGUSR1 as a request: the first asks for a clean stop and starts the grace period, the second or
+// the end of that period ends the process at once.
 //
 // A thread of this class waits for what the handlers deliver. Blocking the signals instead would not do: BLAS libraries
 // start threads before main, and a signal that reaches one of these ends the process.
@@ -17,7 +17,7 @@ namespace muster::cli {
 
 class SignalWatch {
  public:
-  // `on_first` is told what came, "Ctrl-C" or "SIGTERM". It runs on the watching thread.
+  // `on_first` is told what came, "Ctrl-C", "SIGTERM" or "SIGUSR1". It runs on the watching thread.
   // `linger` is how long the process lasts once it is to end at once: for one that has others to end first
   // (insisted()).
   SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first,
@@ -31,8 +31,10 @@ class SignalWatch {
   double grace_used() const;
   // Whether it is to end at once.
   bool insisted() const { return insisted_; }
-  // 128 + the signal, as shells count: 130 or 143; 0 when there was none.
+  // 128 + the signal, as shells count: 130, 143 or 138; 0 when there was none.
   int exit_code() const { return signal_.load() == 0 ? 0 : 128 + signal_.load(); }
+  // What workers are to be sent: SIGKILL at once, else SIGINT or SIGTERM; 0: nothing was asked.
+  int for_workers() const;
 
  private:
   void watch();

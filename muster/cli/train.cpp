@@ -20,9 +20,12 @@
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
+#include "muster/cli/launched.h"
 #include "muster/cli/progress.h"
+#include "muster/cli/restart_note.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/signals.h"
+#include "muster/cli/ssh_gathering.h"
 #include "muster/cli/store_flags.h"
 #include "muster/cli/take_over.h"
 #include "muster/cli/workers.h"
@@ -85,7 +88,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   // The launcher says what a signal leads to. Before the job's first step there is nothing to finish or to save.
   std::atomic<bool> trains = world.arena != "found" && world.arena != "join";
   SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds), [&](const std::string&) {
-    if (!trains) ::_exit(signals.exit_code());
+    if (!trains) ::_exit(128 + signals.for_workers());
   });
   // Whoever reads what this process prints may be gone before the job ends.
   std::signal(SIGPIPE, SIG_IGN);
@@ -125,7 +128,7 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
                 fmt::format("Make room there; then {} trains it again.", resume));
   // It may have learned from the others that all of them are to stop before a signal came to itself.
   if (result.end == trainer::TrainingResult::End::kInterrupted)
-    outcome.exit_code = signals.stop_requested() ? signals.exit_code() : 128 + SIGTERM;
+    outcome.exit_code = 128 + (signals.stop_requested() ? signals.for_workers() : SIGTERM);
   if (result.end != trainer::TrainingResult::End::kAbandoned) return;
   outcome.exit_code = 1;
   // Who made it cannot remove it any more.
@@ -159,12 +162,17 @@ std::vector<std::string> arguments_elsewhere(const TrainFlags& flags) {
   return arguments;
 }
 
+// Where nothing says how hosts find each other.
+constexpr const char* kHowToStart =
+    "Start it with --hosts a,b (by ssh), by srun or mpirun, or with --listen ADDRESS:PORT, and on the others: muster "
+    "agent --join ADDRESS:PORT.";
+
 std::optional<coordinator::JobHosts> job_hosts(const TrainFlags& flags, const trainer::ResolvedJob& resolved) {
   const auto& parallel = resolved.job.parallel;
   if (flags.cluster.listen.empty()) {
     if (parallel.hosts.least == 1) return std::nullopt;
     throw resolved.invalid("parallel.hosts", fmt::format("{} hosts have to find this one", parallel.hosts.least),
-                           "Start it with --listen ADDRESS:PORT, and on the others: muster agent --join ADDRESS:PORT.");
+                           kHowToStart);
   }
   if (parallel.hosts.most == 1)
     throw resolved.invalid("parallel.hosts", "is 1: nobody could join by --listen",
@@ -184,12 +192,20 @@ coordinator::JobFolder run_of(const TrainFlags& flags, const trainer::ResolvedJo
       job.runs, [&] { return trainer::RunFolder::create(job.runs, job.name, resolved.text).path(); });
 }
 
+// How this process is a node of several, and what stays when it is started again.
+struct Node {
+  launch::Surroundings surroundings;
+  Gathering* gathering = nullptr;  // of several hosts
+  RestartNote note;
+};
+
 // This process as the parent of the job's workers, which are this same program with the same arguments.
-void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
-                 const std::vector<std::string>& arguments, Outcome& outcome) {
+int run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
+                const std::vector<std::string>& arguments, const Node& node) {
   launch::Command command{own_program(), arguments, {{kMemoryVariable, memory_for_workers()}}};
   coordinator::CoordinatedJob job = coordinated_job(resolved);
   job.hosts = job_hosts(flags, resolved);
+  if (node.gathering != nullptr) node.gathering->prepare(*job.hosts);
   job.etcd = etcd_by(flags.store);
   if (job.etcd) control::make_etcd_store(*job.etcd)->revision();  // before anything is started
   // The first ones as copies of this process; those of a job with servers, other hosts or an etcd meet threads of ours.
@@ -205,7 +221,60 @@ void run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
   job.folder = run_of(flags, resolved);
   command.environment[kRunVariable] = job.folder.path.string();
   job.command = std::move(command);
-  outcome.exit_code = supervise_workers(std::move(job));
+  const int code = supervise_workers(std::move(job), [&node](const std::string& run) { node.note.remember(run); });
+  if (code == 0) node.note.forget();
+  return code;
+}
+
+// One more value over what the file says, for this process and for its workers.
+void assign(const std::string& assignment, TrainFlags& flags, std::vector<std::string>& arguments) {
+  flags.assignments.push_back(assignment);
+  arguments.insert(arguments.end(), {"--set", assignment});
+}
+
+// As many hosts as were started, unless the job says itself how many there may be.
+void take_hosts(int started, const trainer::ResolvedJob& resolved, TrainFlags& flags,
+                std::vector<std::string>& arguments) {
+  const IntegerRange hosts = resolved.job.parallel.hosts;
+  if (hosts.most == 1 && started == 1) return;
+  if (hosts.most == 1) return assign(fmt::format("parallel.hosts={}", started), flags, arguments);
+  if (started >= hosts.least && started <= hosts.most) return;
+  throw resolved.invalid(
+      "parallel.hosts",
+      fmt::format("the job is for {} to {} hosts, and was started on {}", hosts.least, hosts.most, started),
+      "Start it on as many, or leave parallel.hosts out: then what starts it says how many.");
+}
+
+// As who has started it on each node: the first coordinates, the others are agents.
+int run_node(TrainFlags flags, std::vector<std::string> arguments) {
+  trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  const launch::Surroundings surroundings = surroundings_for(flags.cluster);
+  const std::filesystem::path runs = resolved.job.runs;
+  if (surroundings.node > 0) return run_other_node(surroundings, runs, flags.cluster, std::nullopt);
+  Node node{surroundings, nullptr, RestartNote(runs, surroundings)};
+  if (!flags.resume && flags.run.empty()) {
+    if (const auto run = node.note.run()) {
+      tell(fmt::format("started again: going on with {}", run->string()));
+      flags.run = run->string();
+      arguments.insert(arguments.end(), {"--run", flags.run});
+    }
+  }
+  std::unique_ptr<Gathering> gathering;
+  if (flags.cluster.by_ssh()) {
+    auto by_ssh = std::make_unique<SshGathering>(flags.cluster);
+    take_hosts(by_ssh->hosts(), resolved, flags, arguments);
+    if (by_ssh->own_workers()) assign(fmt::format("parallel.workers={}", *by_ssh->own_workers()), flags, arguments);
+    gathering = std::move(by_ssh);
+  } else if (!surroundings.launcher.empty()) {
+    take_hosts(surroundings.nodes, resolved, flags, arguments);
+    if (surroundings.several()) gathering = std::make_unique<FirstNode>(surroundings, runs, flags.cluster);
+  }
+  node.gathering = gathering.get();
+  const auto body = [&] {
+    resolved = trainer::load_job(flags.job, flags.assignments);
+    return run_workers(flags, resolved, arguments, node);
+  };
+  return gathering ? run_gathered(*gathering, body) : body();
 }
 
 // The run to be resumed, if there is one and somebody trains it still: its workers may have lost their coordinator.
@@ -226,10 +295,6 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
     throw resolved.invalid("federated.clients", "clients train this job, not workers",
                            fmt::format("Use: muster federated simulate {}.", flags.job));
   const launch::World world = launch::detect_world();
-  if (world.size > 1 && world.launcher != "muster")
-    throw Error(ErrorKind::kUnsupported,
-                fmt::format("{} started {} processes of muster train", world.launcher, world.size), {},
-                "Start it once: muster train starts parallel.workers processes by itself.");
   if (world.launcher != "muster") {
     if (const auto run = living_run(flags, resolved.job)) {
       outcome.exit_code = take_over_workers(*run, flags.cluster, etcd_by(flags.store));
@@ -239,7 +304,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& argument
   if (world.launcher == "muster")
     run_worker(flags, resolved, world, outcome);
   else
-    run_workers(flags, resolved, arguments, outcome);
+    outcome.exit_code = run_node(flags, arguments);
 }
 
 }  // namespace
@@ -267,6 +332,9 @@ void add_train(CLI::App& app, const std::vector<std::string>& arguments, Outcome
                     "Start a job even if it seems to need more memory than this host has");
   add_listen_flags(*command, flags->cluster);
   add_store_flags(*command, flags->store);
+  command->add_option("--hosts", flags->cluster.hosts,
+                      "Train on these hosts, this one among them, reached by ssh: a:4,b:4 with 4 workers on each");
+  add_node_flags(*command, flags->cluster);
   command->footer(
       "Everything about a run is in runs/NAME-TIME: job.toml (with every default), metrics.jsonl, log.txt, "
       "checkpoints/.\n"

@@ -18,6 +18,7 @@
 #include "muster/cli/job_training.h"
 #include "muster/cli/signals.h"
 #include "muster/coordinator/coordinator.h"
+#include "muster/launch/surroundings.h"
 #include "muster/strategies/strategy_traits.h"
 
 namespace muster::cli {
@@ -52,10 +53,7 @@ int run_aloud(Coordinator& coordinator, const std::function<void()>& look) {
       kLongestKill);
   coordinator::Audience audience;
   audience.look = look;
-  audience.requested_signal = [&signals] {
-    if (signals.insisted()) return SIGKILL;
-    return signals.exit_code() == 0 ? 0 : signals.exit_code() - 128;
-  };
+  audience.requested_signal = [&signals] { return signals.for_workers(); };
   const int code = coordinator.run(audience);
   // Whatever a user's program returns then.
   return code != 0 && signals.exit_code() != 0 ? signals.exit_code() : code;
@@ -67,7 +65,9 @@ void tell(const std::string& message) {
 }
 
 std::string memory_for_workers() {
-  const Memory memory = usable_memory();
+  Memory memory = usable_memory();
+  const std::optional<std::uint64_t> granted = launch::detect_surroundings().memory_bytes;
+  if (granted && *granted < memory.usable_bytes) memory = {*granted, "what Slurm has granted on this node"};
   return fmt::format("{} {}", memory.usable_bytes, memory.reason);
 }
 
@@ -118,9 +118,15 @@ coordinator::JobHosts hosts_of(const trainer::ResolvedJob& resolved) {
   return hosts;
 }
 
-int supervise_workers(CoordinatedJob job) {
+int supervise_workers(CoordinatedJob job, const std::function<void(const std::string& run)>& begun) {
   Coordinator coordinator(std::move(job), tell);
-  return run_aloud(coordinator, [] {});
+  bool told = !begun;
+  return run_aloud(coordinator, [&] {
+    if (told) return;
+    const std::string run = coordinator.status().run;
+    told = !run.empty();
+    if (told) begun(run);
+  });
 }
 
 std::vector<control::ClusterTarget> targets_of(const ClusterFlags& flags) {

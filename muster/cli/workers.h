@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ launch::WorkerWatchOptions watch_options(double liveness_seconds, double hang_se
 
 // Starts the workers of `job`, passes SIGINT and SIGTERM on to them, and stays until all have ended. Gives the exit
 // code that this process should end with. Throws as Coordinator::run.
-int supervise_workers(coordinator::CoordinatedJob job);
+// `begun` is told the run's folder once there is one.
+int supervise_workers(coordinator::CoordinatedJob job, const std::function<void(const std::string& run)>& begun = {});
 
 // The memory that this host has for a job before it takes any, for the workers: "BYTES REASON" in this variable.
 constexpr const char* kMemoryVariable = "MUSTER_MEMORY";

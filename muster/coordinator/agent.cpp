@@ -41,6 +41,10 @@ std::chrono::nanoseconds time_for_verdict(std::chrono::nanoseconds patience) {
 
 AgentDecision decide_agent(const AgentView& view) {
   if (view.requested == SIGKILL) return {true, SIGKILL, "this host ends at once"};
+  if (view.requested != 0 && view.together && !view.abandoned) {
+    const bool late = view.asked && view.now - *view.asked > view.grace + kFarewell;
+    return {late, late ? SIGKILL : 0, "all hosts were told to end: the job stops after a checkpoint", true};
+  }
   if (view.requested != 0) {
     // The others need not wait for workers of a host that is known to leave, and these have nobody to finish with.
     const bool heard = view.gone || (view.asked && view.now - *view.asked > kFarewell);
@@ -100,6 +104,7 @@ int Agent::signal_for(const CoordinatedJob& job, HostReporter& reporter, int req
   view_.now = clock_.now();
   view_.requested = requested;
   if (requested != 0 && !view_.asked) view_.asked = view_.now;
+  view_.together = options_.together;
   view_.gone = reporter.gone();
   view_.at_once = orders.at_once;
   if (orders.over && !view_.over) view_.over = view_.now;
@@ -110,9 +115,20 @@ int Agent::signal_for(const CoordinatedJob& job, HostReporter& reporter, int req
   view_.grace = broken ? kBrokenGrace : std::chrono::duration_cast<std::chrono::nanoseconds>(job.grace);
   const AgentDecision decision = decide_agent(view_);
   if (decision.announce) reporter.announce_end("leaves the job");
+  if (decision.stop && !stopped_) stop_job(reporter);
   if (decision.reason != told_ && !decision.reason.empty()) options_.tell(decision.reason);
   if (!decision.reason.empty()) told_ = decision.reason;
   return decision.signal;
+}
+
+// The coordinator was told as well, as a rule, and may be ending already: then there is nobody to ask, and no need to.
+void Agent::stop_job(const HostReporter& reporter) {
+  stopped_ = true;
+  try {
+    calls_.host_stop(reporter.host(), fmt::format("signal-{}", reporter.host()));
+  } catch (const Error& error) {
+    options_.tell(fmt::format("the coordinator was not asked to stop: {}", error.message()));
+  }
 }
 
 launch::SupervisorOptions Agent::supervisor_options(const CoordinatedJob& job, HostReporter& reporter,

@@ -27,6 +27,8 @@ struct AgentOptions {
   std::string interface {};
   control::TrustOptions trust{};  // by which the coordinator, and hosts that give data, are called
   std::chrono::nanoseconds patience = std::chrono::seconds(60);  // for a coordinator that is not there yet
+  // A signal to this process is one to all hosts: it stops the job, after a checkpoint, instead of leaving it.
+  bool together = false;
   // The job as this host runs it, from what the coordinator has said; fills in the interface if it has none.
   std::function<CoordinatedJob(const control::Welcome&, std::string& interface)> job;
   std::function<void(const std::string&)> tell = [](const std::string&) {};
@@ -37,6 +39,7 @@ struct AgentView {
   Clock::Instant now{};
   int requested = 0;                          // signal that was asked for on this host
   std::optional<Clock::Instant> asked{};      // since when
+  bool together = false;                      // such a signal is for all hosts
   bool gone = false;                          // the others know that this host ends
   bool at_once = false;                       // ordered
   std::optional<Clock::Instant> over{};       // the job, since
@@ -48,6 +51,7 @@ struct AgentDecision {
   bool announce = false;  // that this host ends
   int signal = 0;         // for the workers; 0: none
   std::string reason;     // in words; empty: nothing is done
+  bool stop = false;      // ask the coordinator to stop the job
 };
 AgentDecision decide_agent(const AgentView& view);
 
@@ -93,12 +97,14 @@ class Agent {
   // Until the job is over.
   void wait_for_the_others(const HostReporter& reporter, const Audience& audience) const;
   int signal_for(const CoordinatedJob& job, HostReporter& reporter, int requested);
+  void stop_job(const HostReporter& reporter);
 
   control::ClusterCalls& calls_;
   const AgentOptions options_;
   const Clock& clock_;
   AgentView view_;
-  std::string told_;  // why the workers end
+  std::string told_;      // why the workers end
+  bool stopped_ = false;  // the coordinator was asked to stop the job
 };
 
 }  // namespace muster::coordinator

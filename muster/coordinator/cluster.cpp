@@ -191,6 +191,11 @@ Cluster::Words Cluster::look() {
                     "interface between hosts",
                     held_up_.why));
   }
+  if (decision.missing > 0 && options_.arrival && !refusal_ && view.now - began_ > *options_.arrival)
+    refusal_ = Error(ErrorKind::kTimeout,
+                     fmt::format("{}, and no more have come in {:.0f} s", decision.reason,
+                                 std::chrono::duration<double>(*options_.arrival).count()),
+                     {}, "What keeps the others is in their output.");
   if (!decision.over.empty() && !orders_.over) {
     finishing_ = true;
     orders_.over = decision.over;

@@ -31,6 +31,7 @@ struct ClusterOptions {
   std::size_t most = 1;
   std::size_t lanes = 1;                                        // of the job
   std::chrono::nanoseconds patience = std::chrono::seconds(5);  // for a host that is silent
+  std::optional<std::chrono::nanoseconds> arrival{};            // of the least of hosts; empty: whenever they come
   int workers = 1;                                              // wanted on each host at first
   control::Welcome welcome{};  // but for the number, the patience, and, where it has none, the identity of the job
   // Of one that takes over: what the workers have agreed on before. Who comes later has to have the same.
@@ -88,7 +89,7 @@ class Cluster final : public control::ClusterCalls {
   // The term of a coordinator that has taken over this job; 0: none has. From then on there are no generations, and
   // nobody is answered.
   std::uint64_t superseded() const;
-  // Why the job cannot begin: its hosts have different data. Nothing: it can, or has.
+  // Why the job cannot begin: its hosts have different data, or have not come in time. Nothing: it can, or has.
   std::optional<Error> refusal() const;
 
   // What the workers have agreed on, for whoever takes over.

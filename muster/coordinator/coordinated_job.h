@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/control/cluster_client.h"
 #include "muster/control/cluster_server.h"
 #include "muster/control/etcd_options.h"
@@ -31,7 +32,15 @@ struct JobHosts {
   std::string job{};  // this and the next two: control/cluster_calls.h
   std::string program{};
   std::vector<std::string> arguments{};
-  std::string name{};  // of this host; empty: as it calls itself
+  std::string name{};     // of this host; empty: as it calls itself
+  std::string started{};  // by whom the hosts are, in words for people and the log; empty: one by one
+  // Told where this host listens, with the port that was chosen, as soon as it does.
+  std::function<void(const std::string& address)> listens{};
+  // Within which the least of hosts have to come, where something has started them all; empty: somebody may start them
+  // at any time.
+  std::optional<std::chrono::nanoseconds> arrival{};
+  // Asked until the first generation has begun: why some of them cannot come any more; nothing: they can.
+  std::function<std::optional<Error>()> hopeless{};
   // Of a job that is taken over: as the coordinator before has left it, with the next term.
   std::optional<control::LedCluster> taken_over{};
   // Where a coordinator before this one may still listen, that has to know that it is none any more.

@@ -26,6 +26,7 @@ ClusterOptions options_of(const CoordinatedJob& job, control::ControlCalls& comm
   options.most = hosts.most;
   options.lanes = hosts.lanes;
   options.patience = hosts.patience;
+  options.arrival = hosts.arrival;
   options.workers = job.most_workers;
   options.commands = &commands;
   options.may_decide = std::move(may_decide);
@@ -96,7 +97,17 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, s
   listen.note = std::move(note);
   server_.emplace(cluster_, listen);
   if (hosts_.taken_over && !hosts_.before.empty()) heralds_.emplace(hosts_.before, cluster_.identity());
-  tell_(fmt::format("agents join by: muster agent --join {}", server_->address()));
+  if (!hosts_.started.empty()) tell_(hosts_.started);
+  if (hosts_.listens)
+    hosts_.listens(server_->address());
+  else
+    tell_(fmt::format("agents join by: muster agent --join {}", server_->address()));
+}
+
+std::optional<Error> LedHosts::refusal() const {
+  if (std::optional<Error> refused = cluster_.refusal()) return refused;
+  if (!hosts_.hopeless || cluster_.generation().number != 0) return std::nullopt;
+  return hosts_.hopeless();
 }
 
 void LedHosts::prepare(launch::SupervisorOptions& options) {

@@ -50,7 +50,7 @@ class LedHosts {
 
   void describe(control::JobStatus& status) const;
   // As Cluster has it.
-  std::optional<Error> refusal() const { return cluster_.refusal(); }
+  std::optional<Error> refusal() const;
 
   // The signal that the workers of this host get because those of another one are lost that cannot be replaced, or
   // with it parts of the model; 0: none.

@@ -43,13 +43,15 @@ TEST(SignalWatch, TellsHowMuchOfTheGracePeriodIsOver) {
 }
 
 TEST(SignalWatch, TheFirstSignalIsARequest) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     EXPECT_EQ(exit_code_of([signal] {
                 std::atomic<int> told{0};
                 SignalWatch watch(std::chrono::seconds(60), [&](const std::string&) { ++told; });
                 if (watch.stop_requested() || watch.exit_code() != 0) return 1;
                 ::kill(::getpid(), signal);
                 if (!wait_for(watch)) return 2;
+                // Workers are asked as they always are, whatever a batch system sends.
+                if (watch.for_workers() != (signal == SIGUSR1 ? SIGTERM : signal)) return 3;
                 return watch.exit_code();
               }),
               128 + signal);

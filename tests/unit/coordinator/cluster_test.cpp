@@ -583,6 +583,30 @@ TEST_F(ClusterTest, OrdersSayWhichChangesWereAskedFor) {
   EXPECT_EQ(report(1, 1).revision, after.revision) << "nothing is new";
 }
 
+TEST(ClusterArrival, HostsThatDoNotComeInTimeEndTheJob) {
+  FakeClock clock;
+  const auto options = [](std::size_t least) {
+    ClusterOptions made;
+    made.least = least;
+    made.most = 2;
+    made.lanes = 4;
+    made.arrival = 300s;
+    return made;
+  };
+  Cluster missing(options(2), clock);
+  Cluster complete(options(1), clock);
+  missing.join({.version = version(), .name = "a"});
+  complete.join({.version = version(), .name = "a"});
+  clock.advance(299s);
+  missing.wish(1, false, false);
+  EXPECT_FALSE(missing.refusal());
+  clock.advance(2s);
+  EXPECT_TRUE(testing::eventually([&] { return missing.refusal().has_value(); }, Deadline::after(20s)));
+  EXPECT_EQ(missing.refusal()->kind(), ErrorKind::kTimeout);
+  EXPECT_THAT(missing.refusal()->message(), HasSubstr("of 2"));
+  EXPECT_FALSE(complete.refusal()) << "nobody is missing there";
+}
+
 TEST(AgentDecision, SaysWhatEndsTheWorkersAndWhen) {
   const Clock::Instant now(100s);
   const auto decide = [&](AgentView view) {
@@ -606,6 +630,25 @@ TEST(AgentDecision, SaysWhatEndsTheWorkersAndWhen) {
   EXPECT_EQ(decide({.over = now - 11s, .failed = true}), std::pair(false, SIGKILL));
   EXPECT_EQ(decide({.abandoned = now - 1s}), std::pair(false, SIGTERM));
   EXPECT_EQ(decide({.abandoned = now - 11s}), std::pair(false, SIGKILL));
+}
+
+TEST(AgentDecision, ASignalToAllHostsStopsTheJobInsteadOfLeavingIt) {
+  const Clock::Instant now(100s);
+  const AgentView all{.now = now, .requested = SIGTERM, .asked = now, .together = true, .grace = 10s};
+  AgentDecision decision = decide_agent(all);
+  EXPECT_TRUE(decision.stop);
+  EXPECT_FALSE(decision.announce);
+  EXPECT_EQ(decision.signal, 0) << "the order to stop comes from the coordinator";
+  AgentView late = all;
+  late.asked = now - 14s;
+  EXPECT_EQ(decide_agent(late).signal, SIGKILL) << "it had its grace";
+  // Without a coordinator, and for a second signal, all is as it was.
+  AgentView alone = all;
+  alone.abandoned = now;
+  EXPECT_TRUE(decide_agent(alone).announce);
+  AgentView again = all;
+  again.requested = SIGKILL;
+  EXPECT_EQ(decide_agent(again).signal, SIGKILL);
 }
 
 TEST(AgentDecision, SaysHowAnAgentEndsWhateverCameFirst) {

@@ -1,0 +1,42 @@
+// `--hosts a:4,b:4`: the other hosts are reached by ssh from the one where it is typed, which coordinates and trains as
+// well. Certificates are made for this job alone, and go to the others through ssh.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/temporary_folder.h"
+#include "muster/cli/cluster_flags.h"
+#include "muster/cli/gathering.h"
+#include "muster/launch/ssh_agents.h"
+
+namespace muster::cli {
+
+class SshGathering final : public Gathering {
+ public:
+  // Of `flags.hosts` or `flags.host_file`. Fills in what the flags leave open: where to listen, the interface, the
+  // trust. Throws kInvalidInput (this machine is not among them, a list that is none), kNotFound (no ssh, no way).
+  explicit SshGathering(ClusterFlags& flags);
+
+  // All of them, this one too.
+  int hosts() const { return static_cast<int>(others_.size()) + 1; }
+  // On this one; nothing: as the job says.
+  std::optional<int> own_workers() const { return own_workers_; }
+
+  void prepare(coordinator::JobHosts& hosts) override;
+  void fail(const std::string&) override {}
+
+ private:
+  void start(const std::string& address);
+
+  std::vector<launch::NamedHost> others_;
+  std::optional<int> own_workers_;
+  std::string remote_program_;
+  std::string remote_interface_;
+  std::optional<TemporaryFolder> trust_;  // certificates of both roles; nothing: --insecure
+  launch::SshAgents agents_;
+};
+
+}  // namespace muster::cli

@@ -1,0 +1,145 @@
+// No secret is an argument anywhere: certificates go through standard input. Everything of a user's in the script is
+// quoted.
+#include "muster/launch/ssh_hosts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::launch {
+namespace {
+
+constexpr int kMostWorkers = 64;
+
+Error no_host(const std::string& text, const std::string& why, const std::string& where) {
+  return Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" names no host: {}", excerpt(text), why), where,
+               "Hosts are written as a:4,b:4 (4 workers on each), or a,b.");
+}
+
+int workers_in(const std::string& number, const std::string& text, const std::string& where) {
+  int value = 0;
+  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (code != std::errc() || end != number.data() + number.size() || value < 1 || value > kMostWorkers)
+    throw no_host(text, fmt::format("\"{}\" is no number of workers from 1 to {}", excerpt(number), kMostWorkers),
+                  where);
+  return value;
+}
+
+NamedHost parse_host(const std::string& text, const std::string& where) {
+  NamedHost host;
+  const std::size_t bracket = text.rfind(']');
+  const std::size_t colon = text.find(':', bracket == std::string::npos ? 0 : bracket);
+  host.name = text.substr(0, colon);
+  std::erase_if(host.name, [](char c) { return c == '[' || c == ']'; });
+  if (colon != std::string::npos) host.workers = workers_in(text.substr(colon + 1), text, where);
+  if (host.name.empty()) throw no_host(text, "it is empty", where);
+  // ssh would take it for an option.
+  if (host.name.front() == '-') throw no_host(text, "it begins with -", where);
+  if (std::any_of(host.name.begin(), host.name.end(), [](unsigned char c) { return c <= ' ' || c == 127; }))
+    throw no_host(text, "a blank", where);
+  return host;
+}
+
+void add_host(std::vector<NamedHost>& hosts, NamedHost host, const std::string& where) {
+  for (const NamedHost& other : hosts)
+    if (other.name == host.name) throw no_host(host.name, "it is named twice", where);
+  hosts.push_back(std::move(host));
+}
+
+}  // namespace
+
+std::vector<NamedHost> parse_hosts(const std::string& text) {
+  std::vector<NamedHost> hosts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    add_host(hosts, parse_host(text.substr(begin, comma - begin), "--hosts"), "--hosts");
+    begin = comma + 1;
+  }
+  return hosts;
+}
+
+std::vector<NamedHost> parse_host_file(const std::string& text, const std::string& where) {
+  std::vector<NamedHost> hosts;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string place = fmt::format("{}:{}", where, ++number);
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string word;
+    if (!(words >> word)) continue;
+    NamedHost host = parse_host(word, place);
+    while (words >> word) {
+      constexpr std::string_view kSlots = "slots=";
+      if (!word.starts_with(kSlots)) throw no_host(line, fmt::format("what is \"{}\"?", excerpt(word)), place);
+      host.workers = workers_in(word.substr(kSlots.size()), line, place);
+    }
+    add_host(hosts, std::move(host), place);
+  }
+  if (hosts.empty()) throw no_host("", "the file has none", where);
+  return hosts;
+}
+
+std::string shell_word(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text)
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string remote_script(const RemoteAgent& agent) {
+  std::string script = "set -eu; umask 077; unset MUSTER_NODES MUSTER_NODE MUSTER_RANK MUSTER_SIZE || :\n";
+  if (agent.program.empty()) {
+    script += "program=\nfor one in";
+    for (const std::string& program : agent.programs)
+      script += " " + shell_word(program);
+    script +=
+        "; do if [ -x \"$one\" ]; then program=$one; break; fi; done\n"
+        "[ -n \"$program\" ] || program=$(command -v muster) || program=\n";
+  } else {
+    script += fmt::format("program={}\n[ -x \"$program\" ] || program=\n", shell_word(agent.program));
+  }
+  script +=
+      fmt::format("if [ -z \"$program\" ]; then echo 'muster: there is no muster on this machine' >&2; exit {}; fi\n",
+                  kNoProgramThere);
+  script += "case $program in /*) ;; *) program=$PWD/$program ;; esac\n";
+  script += "folder=$(mktemp -d)\ntrap 'rm -rf \"$folder\"' EXIT\n";
+  std::string words = fmt::format("agent --join {} --name {}", shell_word(agent.join), shell_word(agent.name));
+  if (agent.certificate_bytes.empty()) {
+    words += " --insecure";
+  } else {
+    script += "mkdir \"$folder/certs\"\n";
+    for (std::size_t i = 0; i < kCertificateFiles.size(); ++i)
+      script += fmt::format("head -c {} > \"$folder/certs/{}\"\n", agent.certificate_bytes.at(i), kCertificateFiles[i]);
+    words += " --certs \"$folder/certs\"";
+  }
+  if (agent.workers) words += fmt::format(" --workers {}", *agent.workers);
+  if (!agent.interface.empty()) words += " --interface " + shell_word(agent.interface);
+  if (!agent.folder.empty()) script += fmt::format("cd {} 2>/dev/null || cd \"$HOME\"\n", shell_word(agent.folder));
+  // A shell gives what it runs in the background no standard input of its own: the copy keeps it.
+  script += fmt::format(
+      "exec 3<&0\n\"$program\" {} </dev/null 3<&- & agent=$!\n"
+      "(cat <&3 >/dev/null 2>&1; kill -TERM $agent) >/dev/null 2>&1 & line=$!\n"
+      "exec 3<&-\ncode=0; wait $agent || code=$?\nkill $line 2>/dev/null || :\nexit $code\n",
+      words);
+  return script;
+}
+
+std::vector<std::string> ssh_arguments(const std::string& host, const std::string& script) {
+  return {"-T",
+          "-o",
+          "BatchMode=yes",
+          "-o",
+          "ServerAliveInterval=5",
+          "-o",
+          "ServerAliveCountMax=3",
+          host,
+          "--",
+          "sh -c " + shell_word(script)};
+}
+
+}  // namespace muster::launch

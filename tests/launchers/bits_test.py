@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""The same job file by every way of starting it gives the same bits: each row of the table in docs/launching.md.
+
+usage: bits_test.py MUSTER
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import launchers
+
+MUSTER = os.path.abspath(sys.argv.pop(1))
+TRAIN = [MUSTER, "train", "job.toml", "--json"]
+UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/systemd/muster-agent.service")
+
+
+class SameBits(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory(prefix="muster-bits-")
+        cls.folder = cls.temporary.name
+        cls.addClassCleanup(cls.temporary.cleanup)
+        launchers.write_job(cls.folder)
+        cls.expected = launchers.weights(launchers.finish(TRAIN, cls.folder).stdout)
+
+    def expect_same(self, output):
+        self.assertEqual(launchers.weights(output), self.expected)
+
+    def by_variables(self, **variables):
+        """Two processes on this machine, as two nodes. Gives what both have printed."""
+        nodes = []
+        for node in range(2):
+            env = {**os.environ, "MUSTER_NODES": "2", "MUSTER_NODE": str(node), "MUSTER_INTERFACE": "lo", **variables}
+            nodes.append(subprocess.Popen(TRAIN, cwd=self.folder, env=env, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True))
+        try:
+            ends = [node.communicate(timeout=120) for node in nodes]
+        finally:
+            for node in nodes:
+                node.kill()
+        return [node.returncode for node in nodes], ends
+
+    def test_several_workers(self):
+        self.expect_same(launchers.finish(TRAIN + ["--set", "parallel.workers=3"], self.folder).stdout)
+
+    def test_by_hand_with_a_folder(self):
+        codes, ends = self.by_variables(MUSTER_SHARED=self.folder, MUSTER_MEETING="by-hand")
+        self.assertEqual(codes, [0, 0], ends)
+        self.expect_same(ends[0][0])
+
+    def test_by_hand_with_an_address_and_certificates(self):
+        launchers.finish([MUSTER, "certs", "create", "certs"], self.folder)
+        codes, ends = self.by_variables(MUSTER_COORDINATOR="127.0.0.1:17431", MUSTER_MEETING="by-address",
+                                        MUSTER_CERTS=os.path.join(self.folder, "certs"))
+        self.assertEqual(codes, [0, 0], ends)
+        self.expect_same(ends[0][0])
+
+    def test_by_hand_and_nowhere_to_meet(self):
+        codes, ends = self.by_variables()
+        self.assertEqual(codes, [2, 2], ends)
+        self.assertIn("where the nodes meet", ends[1][1])
+
+    def test_listen_and_agent(self):
+        agent = subprocess.Popen([MUSTER, "agent", "--join", "127.0.0.1:17432"], cwd=self.folder, stderr=subprocess.PIPE)
+        try:
+            done = launchers.finish(TRAIN + ["--listen", "127.0.0.1:17432", "--set", "parallel.hosts=2"], self.folder)
+            self.expect_same(done.stdout)
+            self.assertEqual(agent.wait(60), 0, agent.stderr.read())
+        finally:
+            agent.kill()
+            agent.stderr.close()
+
+    def test_mpirun(self):
+        with launchers.mpi_hosts() as mpirun:
+            done = launchers.finish(mpirun + TRAIN + ["--interface", "lo"], self.folder)
+            self.expect_same(done.stdout)
+            self.assertIn("mpirun: node 0 of 2", done.stderr)
+
+    def test_mpirun_with_two_processes_a_node(self):
+        launchers.need("mpirun")
+        done = launchers.finish(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"] + TRAIN, self.folder,
+                                code=2)
+        self.assertIn("started 2 processes on this machine", done.stderr)
+
+
+    def test_the_systemd_unit_is_one_and_its_command_too(self):
+        with open(UNIT) as file:
+            text = file.read()
+        self.assertIn("muster agent --join ${MUSTER_JOIN} --certs", text)
+        for flag in ("--join", "--certs", "--wait"):
+            self.assertIn(flag, launchers.finish([MUSTER, "agent", "--help"], self.folder).stdout)
+        if launchers.shutil.which("systemd-analyze") is None:
+            self.skipTest("there is no systemd-analyze")
+        copy = os.path.join(self.folder, "muster-agent.service")
+        with open(copy, "w") as file:
+            file.write(text.replace("/usr/local/bin/muster", MUSTER))
+        launchers.finish(["systemd-analyze", "verify", "--man=no", copy], self.folder)
+
+    def test_slurm(self):
+        with launchers.slurm() as env:
+            done = launchers.finish(["srun", "-N", "2", "--ntasks-per-node=1"] + TRAIN, self.folder, env)
+            self.expect_same(done.stdout)
+
+    def test_ssh(self):
+        with launchers.ssh_hosts() as (hosts, env):
+            names = ",".join(f"{host.address}:1" for host in hosts)
+            done = launchers.finish(hosts[0].words(TRAIN + ["--hosts", names]), self.folder, env)
+            self.expect_same(done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

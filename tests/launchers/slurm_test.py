@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""muster on a real Slurm of two nodes: under srun, submitted, near its time limit, preempted, started wrongly.
+
+usage: slurm_test.py MUSTER
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import launchers
+
+MUSTER = os.path.abspath(sys.argv.pop(1))
+ONE_EACH = ["srun", "-N", "2", "--ntasks-per-node=1"]
+
+
+def setUpModule():
+    global ENV  # one Slurm for all tests
+    ENV = unittest.enterModuleContext(launchers.slurm()) if hasattr(unittest, "enterModuleContext") else _enter()
+
+
+def _enter():
+    context = launchers.slurm()
+    env = context.__enter__()
+    unittest.addModuleCleanup(context.__exit__, None, None, None)
+    return env
+
+
+class Slurm(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="muster-slurm-job-")
+        self.addCleanup(subprocess.run, ["rm", "-rf", self.folder], check=True)
+        launchers.write_job(self.folder)
+
+    def run_here(self, command, code=0):
+        return launchers.finish(command, self.folder, ENV, code)
+
+    def expected(self, *more):
+        return launchers.weights(self.run_here([MUSTER, "train", "job.toml", "--json", "--set", "job.runs=\"alone\"",
+                                                *more]).stdout)
+
+    def log_of(self, job):
+        return open(os.path.join(self.folder, f"far-{job}.log")).read()
+
+    def submit(self, *flags):
+        text = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--nodes", "2", *flags]).stdout
+        return re.search(r"Submitted batch job (\d+)", text).group(1)
+
+    def state(self, job):
+        shown = self.run_here(["scontrol", "show", "job", "-o", job]).stdout
+        return re.search(r"JobState=(\w+)", shown).group(1), int(re.search(r"Restarts=(\d+)", shown).group(1))
+
+    def test_srun_trains_on_all_nodes_with_the_bits_of_one(self):
+        done = self.run_here(ONE_EACH + [MUSTER, "train", "job.toml", "--json"])
+        self.assertEqual(launchers.weights(done.stdout), self.expected())
+        self.assertIn("Slurm: node 0 of 2, n1 n2", done.stderr)
+        self.assertIn("n2 (2) has come", done.stderr)
+        # Nothing that was secret is left.
+        self.assertEqual(glob.glob(os.path.join(self.folder, "runs", ".muster-*")), [])
+
+    def test_info_says_what_was_detected(self):
+        done = self.run_here(ONE_EACH + [MUSTER, "info"])
+        self.assertIn("Slurm: node 0 of 2", done.stdout)
+        self.assertIn("Slurm: node 1 of 2", done.stdout)
+
+    def test_two_tasks_a_node_are_refused_at_once(self):
+        done = self.run_here(["srun", "-N", "2", "--ntasks-per-node=2", MUSTER, "train", "job.toml"], code=2)
+        self.assertIn("one on each node", done.stderr)
+
+    def test_fewer_nodes_than_the_job_wants_are_refused_at_once(self):
+        launchers.write_job(self.folder, more="hosts = 2\n")
+        done = self.run_here(["srun", "-N", "1", "-n", "1", MUSTER, "train", "job.toml"], code=2)
+        self.assertIn("started on 1", done.stderr)
+
+    def test_a_job_that_is_wrong_ends_on_all_nodes(self):
+        done = self.run_here(ONE_EACH + [MUSTER, "train", "job.toml", "--set", "optimizer.lr=-1"], code=2)
+        self.assertIn("optimizer.lr", done.stderr)
+
+    def test_a_folder_that_others_may_enter_is_refused(self):
+        # Somebody else has made the meeting of the step that comes next.
+        os.makedirs(os.path.join(self.folder, "runs"))
+        script = (f"mkdir -m 755 runs/.muster-slurm-$SLURM_JOB_ID.0.0; srun --ntasks-per-node=1 {MUSTER} train "
+                  "job.toml; exit $?")
+        done = subprocess.run(["salloc", "-N", "2", "--ntasks-per-node=1", "sh", "-c", script], cwd=self.folder, env=ENV,
+                              check=False, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("others may enter it", done.stderr)
+
+    def test_the_dry_run_submits_nothing(self):
+        done = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--nodes", "2", "--dry-run"])
+        self.assertIn("#SBATCH --nodes=2", done.stdout)
+        self.assertEqual(self.run_here(["squeue", "-h"]).stdout.strip(), "")
+
+    def test_a_submitted_job_trains(self):
+        job = self.submit()
+        launchers.wait_until(lambda: self.state(job)[0] == "COMPLETED", "the job", 120)
+        self.assertEqual(self.state(job), ("COMPLETED", 0))
+        self.assertIn("training", self.log_of(job).lower())
+
+    def goes_on_after(self, disturb, restarts=1):
+        """Submits a job that is longer than its time, and gives its last words when it has ended."""
+        launchers.write_job(self.folder, epochs=LONG)
+        job = self.submit("--sbatch=--time-min=1")
+        launchers.wait_until(lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "metrics.jsonl")), "training", 120)
+        disturb(job)
+        launchers.wait_until(lambda: self.state(job)[1] >= restarts, "the requeue", 120)
+        self.run_here(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        launchers.wait_until(lambda: self.state(job)[0] == "COMPLETED", "the job", 240)
+        log = self.log_of(job)
+        self.assertIn("going on with", log)
+        # One run, which was resumed.
+        self.assertEqual(len(glob.glob(os.path.join(self.folder, "runs", "far-*"))), 1, log)
+        manifests = glob.glob(os.path.join(self.folder, "runs", "far-*", "checkpoints", "*"))
+        self.assertTrue(manifests, log)
+        return log
+
+    def test_usr1_leads_to_a_checkpoint_and_a_requeue_that_goes_on(self):
+        self.goes_on_after(lambda job: self.run_here(["scancel", "--signal=USR1", job]))
+
+    def test_preemption_leads_to_a_checkpoint_and_goes_on(self):
+        self.goes_on_after(lambda job: self.run_here(["srun", "-p", "first", "-N", "2", "--ntasks-per-node=4", "true"]))
+
+    def test_muster_stop_ends_it_for_good(self):
+        launchers.write_job(self.folder, epochs=LONG)
+        job = self.submit()
+        launchers.wait_until(lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "control.token")), "training", 120)
+        self.run_here([MUSTER, "stop", "far"])
+        launchers.wait_until(lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end", 120)
+        self.assertEqual(self.state(job)[1], 0)
+
+
+LONG = 40
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

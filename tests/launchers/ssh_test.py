@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""--hosts on machines that are network namespaces with a real sshd: aliases, a host file, what is missing, losses.
+
+usage: ssh_test.py MUSTER
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import launchers
+
+MUSTER = os.path.abspath(sys.argv.pop(1))
+TRAIN = [MUSTER, "train", "job.toml", "--json"]
+
+
+class Ssh(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        context = launchers.ssh_hosts()
+        cls.hosts, cls.env = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+        cls.temporary = tempfile.TemporaryDirectory(prefix="muster-ssh-job-")
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.folder = cls.temporary.name
+        launchers.write_job(cls.folder)
+        cls.expected = launchers.weights(launchers.finish(TRAIN, cls.folder).stdout)
+
+    def on_first(self, command, code=0):
+        return launchers.finish(self.hosts[0].words(command), self.folder, self.env, code)
+
+    def test_aliases_and_workers(self):
+        done = self.on_first(TRAIN + ["--hosts", "10.93.72.1:1,two:2"])
+        self.assertEqual(launchers.weights(done.stdout), self.expected)
+        self.assertIn("go over eth0 (10.93.72.1), without encryption", done.stderr)
+        self.assertIn("with 2 workers", done.stderr)
+
+    def test_a_host_file(self):
+        with open(os.path.join(self.folder, "hosts"), "w") as file:
+            file.write("# both\n10.93.72.1 slots=1\n10.93.72.2\n")
+        done = self.on_first(TRAIN + ["--host-file", "hosts"])
+        self.assertEqual(launchers.weights(done.stdout), self.expected)
+
+    def test_this_machine_has_to_be_among_them(self):
+        done = self.on_first(TRAIN + ["--hosts", "two:1"], code=2)
+        self.assertIn("not among the hosts", done.stderr)
+
+    def test_a_host_that_cannot_be_reached_ends_the_job(self):
+        done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,10.93.72.77", "--interface", "eth0"], code=1)
+        self.assertIn("10.93.72.77: ssh could not connect", done.stderr)
+
+    def test_a_host_without_muster(self):
+        done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--remote-muster", "/no/such/muster"], code=2)
+        self.assertIn("has no muster", done.stderr)
+
+    def test_a_bundle_is_copied(self):
+        bundle = os.path.join(self.folder, "bundle")
+        os.makedirs(os.path.join(bundle, "bin"), exist_ok=True)
+        with open(os.path.join(bundle, "bin", "muster"), "w") as file:
+            file.write(f'#!/bin/sh\necho "from a bundle" >&2\nexec {MUSTER} "$@"\n')
+        os.chmod(os.path.join(bundle, "bin", "muster"), 0o755)
+        # Without the program at the same path or in PATH there.
+        link = os.path.join(self.folder, "own", "muster")
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        home = os.path.expanduser("~")
+        before = set(os.listdir(os.path.join(home, ".cache", "muster"))) if os.path.isdir(
+            os.path.join(home, ".cache", "muster")) else set()
+        try:
+            done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--bundle", bundle])
+            self.assertEqual(launchers.weights(done.stdout), self.expected)
+        finally:
+            for name in set(os.listdir(os.path.join(home, ".cache", "muster"))) - before:
+                subprocess.run(["rm", "-rf", os.path.join(home, ".cache", "muster", name)], check=True)
+
+    def test_nothing_is_left_on_the_other_host(self):
+        before = set(os.listdir("/tmp"))
+        self.on_first(TRAIN + ["--hosts", "10.93.72.1,two"])
+        left = [name for name in set(os.listdir("/tmp")) - before if name.startswith(("tmp.", "muster-trust", "muster-host"))]
+        self.assertEqual(left, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
