@@ -1,5 +1,5 @@
-// Parts become children of one module, which is all that binding, freezing and evaluating have to know of them. Names are
-// checked here, because they become parts of the names of tensors.
+// Parts become children of one module, which is all that binding, freezing and evaluating have to know of them. Names
+// are checked here, because they become parts of the names of tensors.
 #include "muster/trainer/model_parts.h"
 
 #include <algorithm>
