@@ -15,6 +15,8 @@
 #include "muster/base/version.h"
 #include "muster/compute/optimizer.h"
 #include "muster/data/dataset.h"
+#include "muster/data/numbered.h"
+#include "muster/data/sampling.h"
 #include "muster/data/sources.h"
 #include "muster/data/subset.h"
 #include "muster/model/make_model.h"
@@ -40,11 +42,16 @@ using compute::Adam;
 using compute::AdamW;
 using compute::Lamb;
 using compute::Lars;
+using compute::OwnOptimizer;
 using compute::Schedule;
 using compute::Sgd;
+using data::Cursor;
 using data::Dataset;
+using data::numbered;
 using data::open_source;
 using data::SampleSpec;
+using data::Sampling;
+using data::weighted;
 using model::load_script;
 using model::SyncBatchNorm2d;
 using model::synchronize_batch_norm;
@@ -55,10 +62,12 @@ using strategies::ParameterClient;
 using strategies::ParameterServer;
 using strategies::ServerPlan;
 using strategies::SharedSync;
+using trainer::Backward;
 using trainer::evaluate;
 using trainer::Evaluation;
 using trainer::join;
 using trainer::Lane;
+using Part = trainer::ModelPart;
 using trainer::Session;
 using trainer::SessionOptions;
 using trainer::synchronize;

@@ -23,6 +23,9 @@ enum class Purpose : std::uint64_t {
   kPartition = 9,       // which shards go where
   kGenerate = 10,       // text that a trained model writes
   kBlock = 11,          // what a model draws inside one of its blocks
+  kCommit = 12,         // what a program draws when it writes to the parameters of a step
+  kMeasure = 13,        // what a program draws when it measures a batch
+  kSampling = 14,       // samples that are drawn by their weights
   kSearch = 21,         // what a searcher or a scheduler of trials draws
   kFederated = 31,      // who takes part in a round, how fast, and what false clients send
   kClientSamples = 32,  // which samples a client has

@@ -24,6 +24,7 @@ std::unique_ptr<const Optimizer> make_adam(const Adam& options);
 std::unique_ptr<const Optimizer> make_adamw(const AdamW& options);
 std::unique_ptr<const Optimizer> make_lars(const Lars& options);
 std::unique_ptr<const Optimizer> make_lamb(const Lamb& options);
+std::unique_ptr<const Optimizer> make_own(const OwnOptimizer& options);
 
 // Throws Error{kInvalidInput} "ALGORITHM: OPTION = VALUE is not ALLOWED" unless `condition`.
 void require_option(bool condition, const char* algorithm, const char* option, double value, const char* allowed);

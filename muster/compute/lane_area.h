@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "muster/compute/figures.h"
+
 namespace muster::compute {
 
 struct LaneArea {
@@ -17,6 +19,7 @@ struct LaneArea {
 struct LaneReport {
   double loss_sum = 0;  // mean loss of the lane times its samples
   double score = 0;     // a second figure where the task has one (correct answers, absolute errors)
+  Figures figures{};    // named ones of the program's own
 };
 
 }  // namespace muster::compute

@@ -168,9 +168,39 @@ void ModuleBinding::show(int index) {
   if (index == shown_) return;
   const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(index)];
   MUSTER_CHECK(views.size() == parameters_.size(), "attach() comes before show()");
+  point_at(views);
+  shown_ = index;
+}
+
+void ModuleBinding::point_at(const std::vector<torch::Tensor>& views) {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].set_data(views[i]);
-  shown_ = index;
+}
+
+void ModuleBinding::change(std::span<float> parameters, std::span<std::byte> buffers,
+                           const std::function<void()>& change) {
+  MUSTER_CHECK(shown_ >= 0 && parameters.size() == layout_.size(), "attach() and show() come before change()");
+  std::vector<torch::Tensor> views;
+  for (const model::TensorSlot& slot : layout_.tensors())
+    views.push_back(torch::from_blob(parameters.data() + slot.offset, slot.shape, torch::kFloat32));
+  write_buffers(buffers);
+  point_at(views);
+  try {
+    change();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const bool kept = parameters_[i].defined() && parameters_[i].is_contiguous() &&
+                        parameters_[i].sizes() == views[i].sizes() && parameters_[i].data_ptr() == views[i].data_ptr();
+      if (!kept)
+        throw Error(ErrorKind::kCompute,
+                    fmt::format("parameter {} was replaced where it may only be written to", layout_.tensors()[i].name),
+                    "after_commit", "Write into it: copy_(), mul_(), clamp_() and the like.");
+    }
+    read_buffers(buffers);
+  } catch (...) {
+    point_at(views_[static_cast<std::size_t>(shown_)]);
+    throw;
+  }
+  point_at(views_[static_cast<std::size_t>(shown_)]);
 }
 
 void ModuleBinding::begin_lane(const LaneArea& area, std::function<void(std::size_t tensor)> ready) {

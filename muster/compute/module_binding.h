@@ -48,6 +48,10 @@ class ModuleBinding {
   // Points the parameters at version `index`. REQUIRES: attached.
   void show(int index);
   void write_buffers(std::span<const std::byte> bytes);
+  // Calls `change` while parameters and buffers are those of the given memory, which it may write to. Then they show
+  // what they did before. Throws Error{kCompute} naming a parameter that was replaced instead of written to, and what
+  // `change` throws. REQUIRES: attached; no lane is in work.
+  void change(std::span<float> parameters, std::span<std::byte> buffers, const std::function<void()>& change);
 
   // From here to collect() or abandon_lane() gradients go to `area`: each is copied there as soon as backward has it,
   // while it is in the cache and before the next one needs memory. Gradients of before are forgotten.
@@ -65,6 +69,7 @@ class ModuleBinding {
   torch::nn::Module& module() { return *module_; }
 
  private:
+  void point_at(const std::vector<torch::Tensor>& views);
   // To parameters that get gradients and have none yet: the first time, and when one was unfrozen.
   void add_hooks();
 

@@ -1,5 +1,5 @@
 // What the algorithms share: which one options mean, checks of options and spans, bias corrections. The algorithms
-// themselves are one file each (sgd.cpp, adam.cpp, lars.cpp, lamb.cpp).
+// themselves are one file each (sgd.cpp, adam.cpp, lars.cpp, lamb.cpp, own_optimizer.cpp).
 #include "muster/compute/optimizer.h"
 
 #include <cmath>
@@ -21,6 +21,7 @@ struct Maker {
   std::unique_ptr<const Optimizer> operator()(const AdamW& options) const { return make_adamw(options); }
   std::unique_ptr<const Optimizer> operator()(const Lars& options) const { return make_lars(options); }
   std::unique_ptr<const Optimizer> operator()(const Lamb& options) const { return make_lamb(options); }
+  std::unique_ptr<const Optimizer> operator()(const OwnOptimizer& options) const { return make_own(options); }
 };
 
 }  // namespace

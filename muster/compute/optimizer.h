@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,11 +69,6 @@ struct Lamb {
   double weight_decay = 1e-2;
 };
 
-using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Lars, Lamb>;
-
-double base_lr(const OptimizerOptions& options);
-double weight_decay(const OptimizerOptions& options);
-
 constexpr std::size_t kMaxSlots = 2;
 
 // What one step means for one tensor.
@@ -102,6 +98,23 @@ struct BlockOutput {
   std::array<std::span<float>, kMaxSlots> state;
   Stores stores = Stores::kCached;
 };
+
+// An algorithm of the program's own, as a function of one block of a tensor. Tensors are cut into blocks and these are
+// shared out among the workers, so the function goes element by element, or the result depends on where the cuts are.
+// It is called from one thread of each worker, and must be the same function on all of them.
+struct OwnOptimizer {
+  std::string name = "own";  // compared among the workers: change it with what the function computes
+  double lr = 1e-3;
+  double weight_decay = 0;           // handed on in TensorStep
+  std::vector<std::string> slots{};  // names of at most kMaxSlots arrays of state, which begin as zeros
+  // Writes output.parameters and output.state[0 .. slots) from the input; the gradient still wants gradient_scale.
+  std::function<void(const BlockInput& input, const TensorStep& step, const BlockOutput& output)> update{};
+};
+
+using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Lars, Lamb, OwnOptimizer>;
+
+double base_lr(const OptimizerOptions& options);
+double weight_decay(const OptimizerOptions& options);
 
 // Sums of squares that a trust ratio is made of.
 struct Norms {

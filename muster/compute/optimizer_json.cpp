@@ -29,6 +29,10 @@ struct Writer {
   Json operator()(const Adam& o) const { return moments_json("adam", o); }
   Json operator()(const AdamW& o) const { return moments_json("adamw", o); }
   Json operator()(const Lamb& o) const { return moments_json("lamb", o); }
+  // What can be told of a function: it cannot be read back.
+  Json operator()(const OwnOptimizer& o) const {
+    return {{"name", "own: " + o.name}, {"lr", o.lr}, {"weight_decay", o.weight_decay}, {"slots", o.slots}};
+  }
   Json operator()(const Lars& o) const {
     return {{"name", "lars"},   {"lr", o.lr},   {"momentum", o.momentum}, {"weight_decay", o.weight_decay},
             {"trust", o.trust}, {"eps", o.eps}, {"nesterov", o.nesterov}};

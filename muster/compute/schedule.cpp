@@ -58,6 +58,13 @@ void require(bool condition, std::string_view field, double value, std::string_v
   throw Error(ErrorKind::kInvalidInput, fmt::format("schedule: {} = {} is not {}", field, value, allowed));
 }
 
+double own_factor(const Schedule& schedule, std::uint64_t step) {
+  if (!schedule.factor) return 1;
+  const double factor = schedule.factor(step);
+  require(std::isfinite(factor) && factor >= 0, fmt::format("factor({})", step), factor, "a number of at least 0");
+  return factor;
+}
+
 }  // namespace
 
 std::vector<std::string> schedule_names() {
@@ -99,6 +106,11 @@ void validate(const Schedule& schedule) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("schedule: {} needs total_steps", to_string(schedule.kind)), {},
                 "Set total_steps to the steps of the whole run, over which the rate falls.");
   }
+  if (schedule.factor && schedule.kind != Kind::kConstant) {
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("schedule: a factor of one's own beside {}", to_string(schedule.kind)), {},
+                "Leave the kind at kConstant: the function says it all.");
+  }
   for (const double milestone : schedule.milestones) {
     require(not_negative(milestone), "milestones", milestone, kNotNegative);
   }
@@ -115,7 +127,7 @@ double lr_at(const Schedule& schedule, double base_lr, std::uint64_t step) {
   const double fall = 1 - schedule.final_fraction;
   switch (schedule.kind) {
     case Kind::kConstant:
-      return base_lr;
+      return base_lr * own_factor(schedule, step);
     case Kind::kStep: {
       const auto reached = std::count_if(schedule.milestones.begin(), schedule.milestones.end(),
                                          [now](double milestone) { return milestone <= now; });

@@ -7,10 +7,12 @@
 //   step         base * gamma ^ (number of milestones reached)
 //   cosine       base * (final + (1 - final) * (1 + cos(pi t)) / 2)
 //   polynomial   base * (final + (1 - final) * (1 - t) ^ power)
+// A program may give a function instead: base * factor(step).
 // Past total_steps the rate stays where it ended. Pure functions.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,9 @@ struct Schedule {
   double gamma = 0.1;                   // kStep
   double power = 1.0;                   // kPolynomial
   double final_fraction = 0;            // kCosine, kPolynomial: the rate at the end, as a fraction of the base rate
+  // kConstant: the rate after `step` steps, past the warm-up, as a factor of the base rate; 1 if empty. By the step
+  // alone, and the same on every worker. Its values must be finite and not negative.
+  std::function<double(std::uint64_t step)> factor = {};
 };
 
 // The names that a job file may use: constant, step, cosine, polynomial.
@@ -40,7 +45,8 @@ std::string_view to_string(Schedule::Kind kind);
 // Throws Error{kInvalidInput} that names the field when a number is missing, not finite or out of its range.
 void validate(const Schedule& schedule);
 
-// The rate of the update that follows `step` finished ones. REQUIRES: validate(schedule) passed.
+// The rate of the update that follows `step` finished ones. Throws kInvalidInput if schedule.factor gives no factor.
+// REQUIRES: validate(schedule) passed.
 double lr_at(const Schedule& schedule, double base_lr, std::uint64_t step);
 
 // The linear scaling rule: a rate tuned for `base_batch` samples a step, for `batch` samples a step.

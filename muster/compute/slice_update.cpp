@@ -77,7 +77,7 @@ BlockInput input_of(const Block& block, std::span<const float> gradient, const V
 
 TensorStep step_of(const UpdateRule& rule, std::uint32_t tensor, const Version& current) {
   TensorStep step;
-  step.lr = rule.lr * rule.tensors[tensor].lr_factor;
+  step.lr = rule.part_of(tensor).lr * rule.tensors[tensor].lr_factor;
   step.weight_decay = rule.tensors[tensor].weight_decay;
   step.adapt = rule.tensors[tensor].adapt;
   step.step = current.updates[tensor] + 1;
@@ -90,6 +90,19 @@ bool changes(const UpdateRule& rule, const LaneGradient& sum, std::uint32_t tens
 }
 
 }  // namespace
+
+bool UpdateRule::needs_norms() const {
+  const auto wants = [](const Optimizer* of) { return of != nullptr && of->needs_norms(); };
+  return wants(optimizer) || std::ranges::any_of(more, [&](const PartRule& part) { return wants(part.optimizer); });
+}
+
+std::size_t UpdateRule::slots() const {
+  const auto of = [](const Optimizer* one) { return one == nullptr ? 0 : static_cast<std::size_t>(one->slots()); };
+  std::size_t most = of(optimizer);
+  for (const PartRule& part : more)
+    most = std::max(most, of(part.optimizer));
+  return most;
+}
 
 LaneGradient sum_of(std::span<const LaneGradient> lanes, std::span<const float> sums, std::size_t tensors,
                     std::vector<std::uint8_t>& marks) {
@@ -153,7 +166,7 @@ void measure_slice(const model::FlatLayout& layout, const LaneGradient& sum, con
     norms[index] = Norms{};
     if (!changes(rule, sum, block.tensor)) continue;
     const BlockInput input = input_of(block, {sum.values + block.begin, block.size()}, current, verdict.gradient_scale);
-    norms[index] = rule.optimizer->norms(input, step_of(rule, block.tensor, current));
+    norms[index] = rule.part_of(block.tensor).optimizer->norms(input, step_of(rule, block.tensor, current));
   }
 }
 
@@ -167,7 +180,7 @@ class BlockWriter {
         rule_(rule),
         current_(current),
         next_(next),
-        slots_(static_cast<std::size_t>(rule.optimizer->slots())),
+        slots_(rule.slots()),
         stores_(layout.size() * sizeof(float) * (1 + slots_) > kCachedBytes ? Stores::kStreamed : Stores::kCached) {}
 
   // Of a tensor without a gradient. Version k+1's memory holds version k-1: what does not change is copied.
@@ -182,14 +195,16 @@ class BlockWriter {
   // `norms` of every block, for optimizers that need them.
   void update(std::size_t index, std::span<const float> gradient, float scale, std::span<const Norms> norms) const {
     const Block& block = blocks_[index];
+    const Optimizer& optimizer = *rule_.part_of(block.tensor).optimizer;
     const TensorStep step = step_of(rule_, block.tensor, current_);
-    const double trust_ratio = rule_.optimizer->needs_norms() ? trust_ratio_of(index, step, norms) : 1;
+    const double trust_ratio = optimizer.needs_norms() ? trust_ratio_of(index, step, norms) : 1;
     BlockOutput output;
     output.stores = stores_;
     output.parameters = part(next_.parameters, block);
-    for (std::size_t slot = 0; slot < slots_; ++slot)
+    // Slots that only other parts have are zeros in both versions.
+    for (std::size_t slot = 0; slot < static_cast<std::size_t>(optimizer.slots()); ++slot)
       output.state[slot] = part(next_.state[slot], block);
-    rule_.optimizer->update(input_of(block, gradient, current_, scale), step, trust_ratio, output);
+    optimizer.update(input_of(block, gradient, current_, scale), step, trust_ratio, output);
     if (first_of_tensor(index)) next_.updates[block.tensor] = step.step;
   }
 
@@ -209,7 +224,7 @@ class BlockWriter {
       whole.parameters_squared += norms[i].parameters_squared;
       whole.update_squared += norms[i].update_squared;
     }
-    return rule_.optimizer->trust_ratio(whole, step);
+    return rule_.part_of(tensor).optimizer->trust_ratio(whole, step);
   }
 
   const std::vector<Block>& blocks_;
@@ -221,11 +236,11 @@ class BlockWriter {
 };
 
 // Whether to leave the block's tensor alone for good.
-bool never_trains(const UpdateRule& rule, std::uint32_t tensor, bool present) {
+bool never_changes(const UpdateRule& rule, std::uint32_t tensor, bool present) {
   if (rule.tensors[tensor].trainable) return false;
   // Its sum would stand where the parameters are.
   MUSTER_CHECK(!present, "a gradient of a tensor that never trains");
-  return true;
+  return rule.after == nullptr;
 }
 
 }  // namespace
@@ -239,7 +254,7 @@ void update_slice(const model::FlatLayout& layout, const LaneGradient& sum, cons
   for (std::size_t index = slice.first; index < slice.last; ++index) {
     const Block& block = layout.blocks()[index];
     const bool present = sum.present[block.tensor] != 0;
-    if (never_trains(rule, block.tensor, present)) continue;
+    if (never_changes(rule, block.tensor, present)) continue;
     if (present)
       writer.update(index, gradient.of(block), verdict.gradient_scale, norms);
     else
@@ -248,7 +263,7 @@ void update_slice(const model::FlatLayout& layout, const LaneGradient& sum, cons
 }
 
 bool updates_at_once(const UpdateRule& rule) {
-  return !rule.clip_norm && !rule.optimizer->needs_norms();
+  return !rule.clip_norm && !rule.needs_norms();
 }
 
 void update_slice_at_once(const model::FlatLayout& layout, std::span<const LaneGradient> lanes, const UpdateRule& rule,
@@ -261,7 +276,7 @@ void update_slice_at_once(const model::FlatLayout& layout, std::span<const LaneG
     const Block& block = layout.blocks()[index];
     const bool present = any_present(lanes, block.tensor);
     records[index] = BlockSum{};
-    if (never_trains(rule, block.tensor, present)) continue;
+    if (never_changes(rule, block.tensor, present)) continue;
     if (!present) {
       writer.keep(index);
       continue;

@@ -19,7 +19,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -48,13 +50,33 @@ struct TensorRule {
   bool adapt = true;      // LARS and LAMB: scale by the trust ratio
   bool trainable = true;  // false: never gets a gradient; never written, both versions are the same from the start
   double lr_factor = 1;   // of the step's learning rate
+  std::size_t part = 0;   // of the model: whose optimizer and rate
 };
 
+// Optimizer and rate of one part of the model.
+struct PartRule {
+  const Optimizer* optimizer = nullptr;  // null: no tensor of it trains
+  double lr = 0;
+};
+
+// Writes of the program's own into version k+1, once all slices of it are there: part of the step as the optimizer is.
+using AfterUpdate = std::function<void(std::span<float> parameters, std::span<std::byte> buffers)>;
+
 struct UpdateRule {
-  const Optimizer* optimizer = nullptr;
+  const Optimizer* optimizer = nullptr;  // of part 0: all there is of most models
   double lr = 0;
   std::optional<double> clip_norm;
   std::span<const TensorRule> tensors;  // one per tensor of the layout
+  std::span<const PartRule> more{};     // of parts 1, 2, ...
+  const AfterUpdate* after = nullptr;   // then tensors that never train are copied, too: it may write to them
+
+  PartRule part_of(std::size_t tensor) const {
+    const std::size_t part = tensors[tensor].part;
+    return part == 0 ? PartRule{optimizer, lr} : more[part - 1];
+  }
+  // Of any part.
+  bool needs_norms() const;
+  std::size_t slots() const;  // the most
 };
 
 struct BlockRange {
@@ -90,7 +112,7 @@ void sum_and_examine_slice(const model::FlatLayout& layout, std::span<const Lane
 // Pure. `records` of all blocks.
 Verdict judge_step(std::span<const BlockSum> records, std::optional<double> clip_norm);
 
-// Stage 3, only when the optimizer needs norms. Writes norms[first..last).
+// Stage 3, only when the rule needs norms. Writes norms[first..last).
 void measure_slice(const model::FlatLayout& layout, const LaneGradient& sum, const UpdateRule& rule,
                    const Verdict& verdict, BlockRange slice, const Version& current, std::span<Norms> norms);
 

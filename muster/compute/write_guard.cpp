@@ -63,7 +63,8 @@ void explain(int signal, siginfo_t* info, void*) {
     line.add(std::string_view(range->name).substr(0, 300));
     line.add(
         ", which a session holds: the workers share its memory, and only a step of the session changes it. Set "
-        "parameters before synchronize(); to go on from others, make a new session or use session.resume(). The "
+        "parameters before synchronize(), or write to them in SessionOptions::after_commit; to go on from others, make "
+        "a new session or use session.resume(). The "
         "process ends with a segmentation fault.\n");
     line.print();
   }

@@ -31,13 +31,14 @@ struct LaneResult {
 };
 
 // Of several lanes, or of parts of a step that were folded before: in their order, since sums of floating-point numbers
-// depend on it.
+// depend on it. Throws kInvalidInput when they have more names of figures than fit between them.
 template <typename Results>
 LaneResult fold_reports(const Results& results) {
   LaneResult total;
   for (const LaneResult& result : results) {
     total.report.loss_sum += result.report.loss_sum;
     total.report.score += result.report.score;
+    total.report.figures.add(result.report.figures);
     total.wishes |= result.wishes;
   }
   return total;

@@ -11,6 +11,7 @@ void StepOutcome::take(const LaneResult& totals, double told) {
     loss = totals.report.loss_sum / told;
     score = totals.report.score * (static_cast<double>(samples) / told);
   }
+  figures = totals.report.figures;
   stop = totals.wishes.stop;
   change = totals.wishes.change;
   save = totals.wishes.save;

@@ -20,6 +20,7 @@ struct Traits {
   bool lanes_meet = false;          // all workers compute at the same time: a lane may wait for those of the others
   bool goes_apart = false;          // between steps the workers' states may differ
   bool needs_servers = false;       // the state is with servers; ServerProcesses says which
+  bool takes_own_rules = false;     // updates by several optimizers, by the program's own, and writes after them
 };
 
 // What the memory of the training state depends on.

@@ -8,6 +8,7 @@
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
+#include "muster/base/random.h"
 #include "muster/trainer/batch_tensors.h"
 #include "muster/trainer/batch_walk.h"
 
@@ -16,18 +17,25 @@ namespace {
 
 constexpr std::chrono::seconds kOthersTimeout{300};  // for the shares of other workers
 
+// Parts of a model may be in different modes.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
-    module_.eval();
+  explicit EvaluationMode(torch::nn::Module& module) {
+    was_.emplace_back(&module, module.is_training());
+    for (const auto& child : module.modules(/*include_self=*/false))
+      was_.emplace_back(child.get(), child->is_training());
+    module.eval();
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
-  ~EvaluationMode() { module_.train(was_training_); }
+  ~EvaluationMode() {
+    // Parents come before their children, whose modes they change.
+    for (const auto& [module, training] : was_)
+      if (module->is_training() != training) module->train(training);
+  }
 
  private:
-  torch::nn::Module& module_;
-  bool was_training_;
+  std::vector<std::pair<torch::nn::Module*, bool>> was_;
 };
 
 }  // namespace
@@ -89,6 +97,45 @@ std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunct
   }
   if (results.back() > 0) return std::nullopt;
   return task->judge(batch_figures, sample_figures);
+}
+
+compute::Figures measure(torch::nn::Module& module, const MeasureFunction& function,
+                         const std::shared_ptr<const data::Dataset>& dataset, std::uint64_t seed,
+                         const EvaluationOptions& options) {
+  if (!dataset) throw Error(ErrorKind::kInvalidInput, "there is no data set to measure on", "measure");
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(module);
+  comm::Group group = options.group;
+  const auto workers = static_cast<std::uint64_t>(group.size());
+  const auto rank = static_cast<std::uint64_t>(group.rank());
+  const std::uint64_t batches = (dataset->size() + options.batch - 1) / options.batch;
+  // This worker's batches, in their order; every share is as long.
+  std::vector<compute::Figures> mine((batches + workers - 1) / workers);
+  BatchWalk walk(dataset, {options.batch, options.loader_threads, rank, workers});
+  try {
+    while (data::Batch* const batch = walk.next()) {
+      Lane lane({.samples = static_cast<double>(batch->size())});
+      lane.index = walk.index();
+      lane.ids = batch->ids;
+      lane.data = input_tensor(*batch);
+      lane.target = target_tensor(*batch);
+      torch::manual_seed(derive_seed({.seed = seed, .purpose = Purpose::kMeasure, .lane = walk.index()}));
+      function(lane);
+      mine[walk.index() / workers] = lane.told().report.figures;
+    }
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::kCompute, error.what_without_backtrace(), "measure");
+  }
+  std::vector<compute::Figures> all(mine.size() * workers);
+  const auto bytes_of = [](std::vector<compute::Figures>& figures) {
+    return comm::View(comm::ElementType::kUint8, figures.data(), figures.size() * sizeof(compute::Figures));
+  };
+  static_assert(std::is_trivially_copyable_v<compute::Figures>);
+  group.all_gather(bytes_of(mine), bytes_of(all), Deadline::after(kOthersTimeout));
+  compute::Figures total;
+  for (std::uint64_t batch = 0; batch < batches; ++batch)
+    total.add(all[batch % workers * mine.size() + batch / workers]);
+  return total;
 }
 
 }  // namespace muster::trainer

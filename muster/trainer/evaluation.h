@@ -12,6 +12,7 @@
 #include "muster/comm/group.h"
 #include "muster/data/dataset.h"
 #include "muster/trainer/evaluation_batch.h"
+#include "muster/trainer/lane.h"
 #include "muster/trainer/metrics.h"
 #include "muster/trainer/task.h"
 
@@ -40,5 +41,15 @@ using ForwardFunction = std::function<torch::Tensor(const torch::Tensor&)>;
 std::optional<Evaluation> evaluate(torch::nn::Module& module, const ForwardFunction& forward,
                                    const std::shared_ptr<const data::Dataset>& dataset,
                                    const EvaluationOptions& options = {});
+
+// Figures of the program's own, by Lane::report(); `lane` is a batch, with its number as index, and has no backward().
+using MeasureFunction = std::function<void(Lane& lane)>;
+
+// As above, with what `function` reports of each batch: means over the samples. Random numbers that it draws depend on
+// the seed and the batch alone. Of the options `batch`, `loader_threads` and `group` are used; throws kPeerLost when
+// one of the group is lost.
+compute::Figures measure(torch::nn::Module& module, const MeasureFunction& function,
+                         const std::shared_ptr<const data::Dataset>& dataset, std::uint64_t seed,
+                         const EvaluationOptions& options = {});
 
 }  // namespace muster::trainer

@@ -4,12 +4,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <torch/torch.h>
 
 #include "muster/strategies/lane_result.h"
 
 namespace muster::trainer {
+
+class ModelParts;  // model_parts.h
+
+// How a loss is backpropagated.
+struct Backward {
+  std::vector<std::string> parts{};  // of the model: only these get gradients. Empty: all
+  bool retain_graph = false;         // another backward() of the lane goes through the same graph
+};
 
 // Its tensors are views of memory that the next lane reuses: clone() what is to outlive the turn of the loop.
 class Lane {
@@ -19,6 +30,8 @@ class Lane {
     double weight = 1;             // its share of the batch
     double samples = 0;            // how many the mean loss is over
     bool single_backward = false;  // its gradients are sent on while they come
+    bool carries_figures = true;   // false: the strategy has no place for what report() says
+    const ModelParts* parts = nullptr;
   };
   Lane() = default;
   explicit Lane(const Start& start) : start_(start) {}
@@ -32,8 +45,23 @@ class Lane {
   bool repeated = false;               // computed once more, to verify it
 
   // Backpropagates `loss`, the mean over this lane's samples, weighted by the lane's share of the batch.
-  // Call it once a lane, or several times for a loss in parts.
-  void backward(const torch::Tensor& loss);
+  // Call it once a lane, or several times for a loss in parts: gradients add up, and so do the reported losses. What a
+  // lane's random numbers and buffers come to depends on the lane alone.
+  void backward(const torch::Tensor& loss, const Backward& how = {});
+  // Gives gradients to one part of the model only: a generator that is trained through its critic, say. A part that has
+  // none from any lane of a step is not changed by it.
+  void backward(const torch::Tensor& loss, std::string_view part) { backward(loss, {.parts = {std::string(part)}}); }
+  // This lane's samples of a torch::data data set (map-style, as numbered(*dataset.size()) counts it), with the
+  // transforms that it was given: with Stack<>() one example whose tensors have all of them. Read here and now, with
+  // this lane's random numbers.
+  template <typename TorchDataset>
+  auto batch_of(TorchDataset& dataset) const {
+    return dataset.get_batch(std::vector<std::size_t>(ids.begin(), ids.end()));
+  }
+  // A figure of this lane beside its loss, a mean over its samples: StepOutcome::figure(name) is the mean over those of
+  // the step. Throws Error{kInvalidInput} as compute::Figures::add(), Error{kUnsupported} with parameter servers.
+  void report(std::string_view name, double value);
+  void report(std::string_view name, const torch::Tensor& value) { report(name, value.item<double>()); }
   // Tells every worker in this step's outcome that this one was asked to stop.
   void request_stop() { told_.wishes.stop = true; }
   // Tells every worker in this step's outcome that this one knows of the job's changes up to `number`.

@@ -14,7 +14,7 @@
 
 namespace muster::trainer {
 
-void Lane::backward(const torch::Tensor& loss) {
+void Lane::backward(const torch::Tensor& loss, const Backward& how) {
   if (!loss.defined() || loss.numel() != 1) {
     throw Error(ErrorKind::kInvalidInput, "backward() needs one number, the mean loss of the lane", {},
                 "Reduce the loss with mean().");
@@ -25,14 +25,36 @@ void Lane::backward(const torch::Tensor& loss) {
         "Add the parts of the loss and call backward() once, or set parallel.exchange_early = false (shared_sync) "
         "or parallel.overlap = false (all_reduce).");
   }
+  std::vector<torch::Tensor> inputs;
+  for (const std::string& part : how.parts) {
+    if (start_.parts == nullptr)
+      throw Error(ErrorKind::kInvalidInput, "backward() of a lane that is only measured", {},
+                  "Train in session.step().");
+    const std::vector<torch::Tensor> of_part = start_.parts->trainable(part);
+    inputs.insert(inputs.end(), of_part.begin(), of_part.end());
+  }
+  if (!how.parts.empty() && inputs.empty())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("nothing trains in part {}", how.parts.front()), {},
+                "Give it an optimizer, or name another part.");
   try {
     told_.report.loss_sum += loss.item<double>() * start_.samples;
     // The weight enters as the seed of backward: gradients come out weighted at no cost, and with one lane untouched.
-    loss.backward(torch::full_like(loss, start_.weight));
+    const torch::Tensor weight = torch::full_like(loss, start_.weight);
+    if (inputs.empty())
+      loss.backward(weight, how.retain_graph);
+    else
+      loss.backward(weight, how.retain_graph, /*create_graph=*/false, at::TensorList(inputs));
   } catch (const c10::Error& error) {
     throw compute_error(error, *this);
   }
   has_backward_ = true;
+}
+
+void Lane::report(std::string_view name, double value) {
+  if (!start_.carries_figures)
+    throw Error(ErrorKind::kUnsupported, fmt::format("parameter servers do not carry the figure \"{}\"", name), {},
+                "Use another strategy, or print it.");
+  told_.report.figures.add(name, value, start_.samples);
 }
 
 Error compute_error(const c10::Error& error, const Lane& lane) {
@@ -50,7 +72,9 @@ Lane& LocalExecutor::begin(LaneTask task) {
   area_ = task.area;
   lane_ = Lane({.weight = plan.weight(task.index),
                 .samples = static_cast<double>(batch_.size()),
-                .single_backward = static_cast<bool>(task.ready)});
+                .single_backward = static_cast<bool>(task.ready),
+                .carries_figures = model_.carries_figures,
+                .parts = model_.parts});
   lane_.index = task.index;
   lane_.repeated = task.repeated;
   lane_.epoch = plan.at.epoch;
@@ -103,9 +127,12 @@ void LocalExecutor::refuse_gradients_of_frozen() const {
   for (std::size_t tensor = 0; tensor < area_.present.size(); ++tensor) {
     if (area_.present[tensor] == 0 || model_.rules[tensor].trainable) continue;
     throw Error(ErrorKind::kInvalidInput,
-                fmt::format("parameter {} has a gradient, although SessionOptions::tuning freezes it for the whole job",
+                fmt::format("parameter {} has a gradient, although SessionOptions::tuning freezes it for the whole job "
+                            "or its part has no optimizer",
                             model_.binding.layout().tensors()[tensor].name),
-                {}, "Leave its requires_grad alone, or say in tuning.unfreeze from which epoch on it trains.");
+                {},
+                "Leave its requires_grad alone, say in tuning.unfreeze from which epoch on it trains, or give its part "
+                "an optimizer.");
   }
 }
 

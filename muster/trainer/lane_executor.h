@@ -22,6 +22,7 @@
 #include "muster/data/loader.h"
 #include "muster/trainer/frozen_parts.h"
 #include "muster/trainer/lane.h"
+#include "muster/trainer/model_parts.h"
 
 namespace muster::trainer {
 
@@ -42,6 +43,8 @@ struct LaneModel {
   const FrozenParts& frozen;
   const std::vector<compute::TensorRule>& rules;  // may change between lanes
   std::uint64_t seed = 1;
+  const ModelParts* parts = nullptr;
+  bool carries_figures = true;  // as Lane::Start
 };
 
 class LaneExecutor {

@@ -13,6 +13,9 @@ Session::Session(std::shared_ptr<torch::nn::Module> module, const compute::Optim
                  const SessionOptions& options)
     : core_(std::make_unique<SessionCore>(std::move(module), optimizer, options)) {
 }
+Session::Session(std::vector<ModelPart> parts, const SessionOptions& options)
+    : core_(std::make_unique<SessionCore>(ModelParts(std::move(parts)), options)) {
+}
 Session::Session(std::unique_ptr<SessionCore> core) : core_(std::move(core)) {
 }
 Session::Session(Session&&) noexcept = default;
@@ -39,6 +42,11 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
   return core_->step(dataset, compute);
 }
 
+void Session::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                          const LaneFunction& compute) {
+  core_->train_until(step, dataset, compute);
+}
+
 void Session::meet(const std::shared_ptr<const data::Dataset>& dataset) {
   core_->meet(dataset);
 }
@@ -49,6 +57,13 @@ std::optional<Evaluation> Session::evaluate(const ForwardFunction& forward,
                                             const std::shared_ptr<const data::Dataset>& dataset,
                                             EvaluationOptions options) {
   return core_->evaluate(forward, dataset, std::move(options));
+}
+compute::Figures Session::measure(const MeasureFunction& function, const std::shared_ptr<const data::Dataset>& dataset,
+                                  EvaluationOptions options) {
+  return core_->measure(function, dataset, std::move(options));
+}
+bool Session::stop_requested() const {
+  return core_->stop_requested();
 }
 std::optional<strategies::StepOutcome> Session::rejoin() {
   return core_->rejoin();
@@ -66,6 +81,9 @@ const strategies::StepOutcome& Session::last_outcome() const {
 
 void Session::save(const std::filesystem::path& path) const {
   core_->save(path);
+}
+void Session::save_together(const std::filesystem::path& path) {
+  core_->save_together(path);
 }
 void Session::checkpoint(const std::filesystem::path& folder) const {
   core_->checkpoint(folder);

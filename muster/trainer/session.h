@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -30,6 +31,7 @@
 #include "muster/strategies/step_outcome.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/lane.h"
+#include "muster/trainer/model_parts.h"
 #include "muster/trainer/session_options.h"
 
 namespace muster::trainer {
@@ -41,6 +43,9 @@ class Session {
   // Takes over the model's parameters. Throws Error{kUnsupported | kInvalidInput | kResource}.
   Session(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
           const SessionOptions& options);
+  // A model in named parts, each with its module and optimizer: they step together, or some of them (Lane::backward),
+  // and are committed, saved and recovered as one.
+  Session(std::vector<ModelPart> parts, const SessionOptions& options);
   explicit Session(std::unique_ptr<SessionCore> core);  // for the parts of Muster
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -58,6 +63,11 @@ class Session {
   using LaneFunction = std::function<void(Lane&)>;
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const LaneFunction& compute);
 
+  // Steps until `step` of them are committed, since the beginning and by whomever: lost workers are replaced meanwhile,
+  // as in lanes(). Fewer only when stop_requested().
+  void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                   const LaneFunction& compute);
+
   // Becomes one of the workers that train: done by the first step if nobody calls it before. A worker that comes later
   // than others has their committed state after it. All workers use the same data set.
   void meet(const std::shared_ptr<const data::Dataset>& dataset);
@@ -69,6 +79,12 @@ class Session {
   std::optional<Evaluation> evaluate(const ForwardFunction& forward,
                                      const std::shared_ptr<const data::Dataset>& dataset,
                                      EvaluationOptions options = {});
+  // measure() (evaluation.h): figures of the program's own over a data set, by lane.report(), with the same promises.
+  compute::Figures measure(const MeasureFunction& function, const std::shared_ptr<const data::Dataset>& dataset,
+                           EvaluationOptions options = {});
+  // With SessionOptions::throw_when_stopped = false: SIGINT or SIGTERM, `muster stop` among them, has asked for the
+  // end. The same on all workers after the same step.
+  bool stop_requested() const;
   // After kPeerLost out of step() or a call of the program's own: goes on with those who are left or have come. The
   // step in work is to be begun again, but for its finished lanes; if it was committed after all its outcome is given.
   std::optional<strategies::StepOutcome> rejoin();
@@ -83,6 +99,9 @@ class Session {
 
   // Weights and buffers as one safetensors file. Throws Error{kResource | kIo}.
   void save(const std::filesystem::path& path) const;
+  // The same, called by all workers: the one that leads writes, and nobody goes on before the file is there. If the one
+  // that writes is lost another does it.
+  void save_together(const std::filesystem::path& path);
   // A checkpoint that resume() continues from, in a folder that may hold several. Every worker may call it; the one
   // that leads writes. Throws as save. A session that is stopped by a signal writes its last one into the folder of the
   // last call of this or resume().

@@ -53,15 +53,36 @@ std::vector<std::string> texts_of(const std::vector<NumberedPattern>& patterns) 
   return texts;
 }
 
-void add_schedule(const compute::Schedule& schedule, Writer& to) {
-  to.add("schedule", to_string(schedule.kind));
-  to.add("schedule.warmup_steps", schedule.warmup_steps);
-  to.add("schedule.warmup_start", schedule.warmup_start);
-  to.add("schedule.total_steps", schedule.total_steps);
-  to.add("schedule.milestones", schedule.milestones);
-  to.add("schedule.gamma", schedule.gamma);
-  to.add("schedule.power", schedule.power);
-  to.add("schedule.final_fraction", schedule.final_fraction);
+// A function cannot be compared, but what it gives here and there.
+std::vector<double> samples_of(const compute::Schedule& schedule) {
+  std::vector<double> values;
+  for (std::uint64_t step = 0; schedule.factor && step <= 1'000'000; step = step == 0 ? 1 : step * 10)
+    values.push_back(schedule.factor(step));
+  return values;
+}
+
+void add_schedule(const std::string& prefix, const compute::Schedule& schedule, Writer& to) {
+  to.add(prefix + "schedule", to_string(schedule.kind));
+  to.add(prefix + "schedule.warmup_steps", schedule.warmup_steps);
+  to.add(prefix + "schedule.warmup_start", schedule.warmup_start);
+  to.add(prefix + "schedule.total_steps", schedule.total_steps);
+  to.add(prefix + "schedule.milestones", schedule.milestones);
+  to.add(prefix + "schedule.gamma", schedule.gamma);
+  to.add(prefix + "schedule.power", schedule.power);
+  to.add(prefix + "schedule.final_fraction", schedule.final_fraction);
+  if (schedule.factor) to.add(prefix + "schedule.factor at steps 0, 1, 10, ...", samples_of(schedule));
+}
+
+void add_part(const PartOptions& part, Writer& to) {
+  const std::string prefix = part.name.empty() ? "" : part.name + "'s ";
+  if (part.optimizer) {
+    const Json optimizer_json = compute::to_json(*part.optimizer);
+    for (const auto& [name, value] : optimizer_json.items())
+      to.add(prefix + "optimizer." + name, value.dump());
+  } else {
+    to.add(prefix + "optimizer", "none");
+  }
+  if (part.schedule) add_schedule(prefix, *part.schedule, to);
 }
 
 std::string to_text(const Agreement& agreement) {
@@ -131,7 +152,7 @@ std::optional<Error> difference(const std::string& first, const Agreement& one, 
 
 }  // namespace
 
-Agreement describe_session(const SessionOptions& options, std::size_t lanes, const compute::OptimizerOptions& optimizer,
+Agreement describe_session(const SessionOptions& options, std::size_t lanes, std::span<const PartOptions> parts,
                            const model::FlatLayout& layout, const compute::BufferLayout& buffers) {
   Writer to;
   to.add("Muster", version());
@@ -139,12 +160,12 @@ Agreement describe_session(const SessionOptions& options, std::size_t lanes, con
   to.add("lanes", lanes);
   to.add("threads", options.threads);
   to.add("seed", options.seed);
-  const Json optimizer_json = compute::to_json(optimizer);
-  for (const auto& [name, value] : optimizer_json.items())
-    to.add("optimizer." + name, value.dump());
+  for (const PartOptions& part : parts)
+    add_part(part, to);
   to.add("clip_norm", options.clip_norm);
   to.add("exempt", to_string(options.exempt));
-  add_schedule(options.schedule, to);
+  to.add("after_commit", options.after_commit ? "one" : "none");
+  add_schedule("", options.schedule, to);
   to.add("tuning.freeze", options.tuning.freeze);
   to.add("tuning.unfreeze", texts_of(options.tuning.unfreeze));
   to.add("tuning.lr_factors", texts_of(options.tuning.lr_factors));

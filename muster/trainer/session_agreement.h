@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "muster/data/dataset.h"
 #include "muster/data/lane_order.h"
 #include "muster/model/flat_layout.h"
+#include "muster/trainer/part_options.h"
 #include "muster/trainer/session_options.h"
 
 namespace muster::trainer {
@@ -25,7 +27,7 @@ namespace muster::trainer {
 // In a fixed order, every name once: equal for equal results.
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
-Agreement describe_session(const SessionOptions& options, std::size_t lanes, const compute::OptimizerOptions& optimizer,
+Agreement describe_session(const SessionOptions& options, std::size_t lanes, std::span<const PartOptions> parts,
                            const model::FlatLayout& layout, const compute::BufferLayout& buffers);
 Agreement describe_data(const data::Dataset& dataset, const data::LaneOrder& order);
 

@@ -12,6 +12,7 @@
 #include "muster/base/error.h"
 #include "muster/base/hash.h"
 #include "muster/base/heap.h"
+#include "muster/base/random.h"
 #include "muster/compute/threads.h"
 #include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
@@ -29,6 +30,7 @@ namespace {
 constexpr std::chrono::seconds kSignalsApart{2};
 // Of a fixed group, whose ranks may load for very different times; one that dies is noticed at once.
 constexpr std::chrono::hours kMeetingTimeout{1};
+constexpr std::chrono::minutes kSavingTimeout{10};
 constexpr std::chrono::seconds kFolderPatience{5};  // for a leader before this one that is just dying
 
 std::unique_ptr<LaneExecutor> make_executor(const SessionParts& parts, const LaneModel& model) {
@@ -57,22 +59,55 @@ std::optional<model::LoadedCheckpoint> newest_checkpoint_of(const std::filesyste
 
 }  // namespace
 
+SessionCore::PartUpdate::PartUpdate(const std::optional<compute::OptimizerOptions>& options) {
+  if (!options) return;
+  optimizer = compute::make_optimizer(*options);
+  base_lr = compute::base_lr(*options);
+  weight_decay = compute::weight_decay(*options);
+}
+
+std::vector<SessionCore::PartUpdate> SessionCore::part_updates(const ModelParts& model) {
+  std::vector<PartUpdate> updates;
+  for (std::size_t part = 0; part < model.count(); ++part) {
+    updates.emplace_back(model.options(part).optimizer);
+    if (model.options(part).schedule) compute::validate(*model.options(part).schedule);
+  }
+  return updates;
+}
+
+std::vector<std::vector<std::string>> SessionCore::slots_of(std::span<const PartUpdate> updates) {
+  std::vector<std::vector<std::string>> names;
+  for (const PartUpdate& update : updates)
+    names.push_back(update.optimizer ? update.optimizer->slot_names() : std::vector<std::string>());
+  return names;
+}
+
 SessionCore::SessionCore(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
                          const SessionOptions& options, SessionParts parts)
+    : SessionCore(ModelParts(std::move(module), optimizer), options, std::move(parts)) {
+}
+
+SessionCore::SessionCore(ModelParts model, const SessionOptions& options, SessionParts parts)
     : options_(options),
       parts_(std::move(parts)),
       lanes_(check_options(options_)),
-      optimizer_(compute::make_optimizer(optimizer)),
-      slot_names_(optimizer_->slot_names().begin(), optimizer_->slot_names().end()),
-      base_lr_(compute::base_lr(optimizer)),
+      model_(std::move(model)),
+      updates_(part_updates(model_)),
+      slot_names_(slots_of(updates_)),
       clip_norm_(options_.clip_norm),
-      frozen_(options_.tuning, *module),
-      binding_(std::move(module)),
-      rules_(tensor_rules(compute::weight_decay(optimizer))),
-      strategy_(make_agreed_strategy(optimizer)),
-      executor_(make_executor(parts_, {binding_, frozen_, rules_, options_.seed})),
+      frozen_(options_.tuning, *model_.module()),
+      binding_(model_.module()),
+      rules_(tensor_rules()),
+      strategy_(make_agreed_strategy()),
+      executor_(make_executor(
+          parts_, {binding_, frozen_, rules_, options_.seed, &model_, !options_.strategy.traits().needs_servers})),
       driver_(driver_parts()) {
   if (options_.stop_on_signals) stop_signal_.emplace();
+  if (options_.after_commit) {
+    after_ = [this](std::span<float> parameters, std::span<std::byte> buffers) {
+      write_after_update(parameters, buffers);
+    };
+  }
   check_strategy();
   compute::set_threads(options_.threads);
   keep_freed_memory();
@@ -109,27 +144,47 @@ void SessionCore::check_strategy() {
   }
 }
 
-std::vector<compute::TensorRule> SessionCore::tensor_rules(double weight_decay) const {
+std::vector<compute::TensorRule> SessionCore::tensor_rules() const {
   std::vector<compute::TensorRule> made;
   for (const model::TensorSlot& slot : binding_.layout().tensors()) {
+    const std::size_t part = model_.part_of(slot.name);
     const bool exempt = compute::is_exempt(options_.exempt, slot);
     // What the user has frozen by requires_grad_(false) may train later; what the tuning freezes for good may not.
-    const bool trainable = compute::frozen_epochs(options_.tuning, slot.name) != compute::kFrozenForever;
-    made.push_back({exempt ? 0 : weight_decay, !exempt, trainable, compute::lr_factor(options_.tuning, slot.name)});
+    const bool trainable =
+        updates_[part].optimizer && compute::frozen_epochs(options_.tuning, slot.name) != compute::kFrozenForever;
+    made.push_back({exempt ? 0 : updates_[part].weight_decay, !exempt, trainable,
+                    compute::lr_factor(options_.tuning, slot.name), part});
   }
   return made;
 }
 
+// What some strategies cannot do, because somebody else makes their updates or because their workers go apart.
+void SessionCore::check_own_rules() const {
+  if (options_.strategy.traits().takes_own_rules) return;
+  const std::optional<compute::OptimizerOptions>& first = model_.options(0).optimizer;
+  const char* const what = model_.count() > 1      ? "a model in several parts"
+                           : options_.after_commit ? "after_commit"
+                           : first && std::holds_alternative<compute::OwnOptimizer>(*first)
+                               ? "an optimizer of one's own"
+                               : nullptr;
+  if (what == nullptr) return;
+  throw Error(ErrorKind::kUnsupported, fmt::format("{} does not go with {}", what, options_.strategy.name()), {},
+              fmt::format("Use {}.", strategies::strategies_with(&strategies::Traits::takes_own_rules)));
+}
+
 // Other sizes or options on one of the workers would be met in the middle of something, or never.
-std::unique_ptr<strategies::Strategy> SessionCore::make_agreed_strategy(
-    const compute::OptimizerOptions& optimizer) const {
+std::unique_ptr<strategies::Strategy> SessionCore::make_agreed_strategy() const {
+  check_own_rules();
   const bool hosts = parts_.supervised ? parts_.supervised->host.has_value() : parts_.met != nullptr;
   if (hosts && !options_.strategy.traits().crosses_hosts)
     throw Error(ErrorKind::kUnsupported, fmt::format("{} does not train on several hosts", options_.strategy.name()),
                 {},
                 fmt::format("Use {}, or one host.", strategies::strategies_with(&strategies::Traits::crosses_hosts)));
-  agree_on("session", describe_session(options_, lanes_, optimizer, binding_.layout(), binding_.buffer_layout()));
-  return options_.strategy.make(strategy_options(optimizer));
+  std::vector<PartOptions> parts;
+  for (std::size_t part = 0; part < model_.count(); ++part)
+    parts.push_back(model_.options(part));
+  agree_on("session", describe_session(options_, lanes_, parts, binding_.layout(), binding_.buffer_layout()));
+  return options_.strategy.make(strategy_options());
 }
 
 // All workers mean the same by it. Throws kMismatch.
@@ -144,8 +199,15 @@ void SessionCore::agree_on(const std::string& what, const Agreement& mine) const
   agree(*store, "agreement/" + what, name, mine, [&] { leave_refusal(*supervised.store, supervised.seat); });
 }
 
-strategies::StrategyOptions SessionCore::strategy_options(const compute::OptimizerOptions& optimizer) const {
-  strategies::StrategyOptions made{binding_.layout(), binding_.buffer_layout(), optimizer_->slots(), lanes_};
+int SessionCore::slots() const {
+  std::size_t most = 0;
+  for (const std::vector<std::string>& names : slot_names_)
+    most = std::max(most, names.size());
+  return static_cast<int>(most);
+}
+
+strategies::StrategyOptions SessionCore::strategy_options() const {
+  strategies::StrategyOptions made{binding_.layout(), binding_.buffer_layout(), slots(), lanes_};
   made.group = options_.group;
   made.met = parts_.met;
   made.note = parts_.note;
@@ -160,17 +222,35 @@ strategies::StrategyOptions SessionCore::strategy_options(const compute::Optimiz
         throw Error(ErrorKind::kInterrupted, "stopped before the first step");
     };
   }
-  made.optimizer = optimizer;
+  if (model_.options(0).optimizer) made.optimizer = *model_.options(0).optimizer;
   made.rules = rules_;
   return made;
 }
 
-compute::UpdateRule SessionCore::rule() const {
-  return {optimizer_.get(), learning_rate(), clip_norm_, rules_};
+compute::UpdateRule SessionCore::rule() {
+  more_.clear();
+  for (std::size_t part = 1; part < updates_.size(); ++part)
+    more_.push_back({updates_[part].optimizer.get(), learning_rate(part)});
+  return {updates_.front().optimizer.get(), learning_rate(0), clip_norm_, rules_, more_, after_ ? &after_ : nullptr};
 }
 
-double SessionCore::learning_rate() const {
-  return compute::lr_at(options_.schedule, base_lr_, cursor_.step);
+double SessionCore::learning_rate(std::size_t part) const {
+  const std::optional<compute::Schedule>& own = model_.options(part).schedule;
+  return compute::lr_at(own ? *own : options_.schedule, updates_[part].base_lr, cursor_.step);
+}
+
+// The last thing of the step that begins at the cursor, in memory that nobody is shown before the commit.
+void SessionCore::write_after_update(std::span<float> parameters, std::span<std::byte> buffers) {
+  const data::Cursor after = feed_->order().plan(cursor_).next;
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(
+      derive_seed({.seed = options_.seed, .purpose = Purpose::kCommit, .epoch = cursor_.epoch, .step = cursor_.step}));
+  try {
+    binding_.change(parameters, buffers, [&] { options_.after_commit(after); });
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::kCompute, error.what_without_backtrace(),
+                fmt::format("after_commit of step {}", cursor_.step));
+  }
 }
 
 // The first version is what the module holds.
@@ -178,11 +258,11 @@ void SessionCore::adopt_module() {
   std::vector<float> parameters(binding_.layout().size());
   std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
   std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
-  std::vector<float> zeros(optimizer_->slots() > 0 ? binding_.layout().size() : 0);
+  std::vector<float> zeros(slots() > 0 ? binding_.layout().size() : 0);
   binding_.read_parameters(parameters);
   binding_.read_buffers(buffers);
   strategies::CommittedState first{parameters, {}, updates, buffers, {}};
-  for (int slot = 0; slot < optimizer_->slots(); ++slot)
+  for (int slot = 0; slot < slots(); ++slot)
     first.state[static_cast<std::size_t>(slot)] = zeros;
   strategy_->restore(first);
   binding_.attach(strategy_->parameter_versions(), strategy_->memory());
@@ -202,7 +282,9 @@ void SessionCore::use(const std::shared_ptr<const data::Dataset>& dataset) {
   if (!dataset) throw Error(ErrorKind::kInvalidInput, "there is no data set", "session", "Give one that is not null.");
   if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
   std::shared_ptr<const data::LaneOrder> order = options_.order;
-  if (!order) {
+  if (options_.sampling) {
+    order = std::make_shared<data::SampledOrder>(*options_.sampling, options_.batch, lanes_, dataset->size());
+  } else if (!order) {
     const data::BatchShape shape{dataset->size(), options_.batch, lanes_};
     order = std::make_shared<data::GlobalOrder>(shape, options_.seed);
   }
@@ -246,7 +328,8 @@ void SessionCore::meet() {
 // For those who watch; `muster train`, which says in which order its lanes come, leaves a note of its own.
 void SessionCore::leave_note() {
   if (options_.order || !members().leads() || !membership().wants_note(true) || !membership().note().empty()) return;
-  membership().write_note(SessionNote{{feed_->dataset()->size(), options_.batch, lanes_}, options_.seed}.to_text());
+  const std::uint64_t samples = options_.sampling ? options_.sampling->samples : feed_->dataset()->size();
+  membership().write_note(SessionNote{{samples, options_.batch, lanes_}, options_.seed}.to_text());
 }
 
 std::optional<strategies::StepOutcome> SessionCore::rejoin() {
@@ -282,7 +365,7 @@ Lane* SessionCore::next_lane(const std::shared_ptr<const data::Dataset>& dataset
   return survive_losses(
       membership().replaces(), [&](const Error&) { ended = rejoin() && cursor_.position == 0; },
       [&]() -> Lane* {
-        while (!ended) {
+        while (!ended && !stop_requested_) {
           if (Lane* const lane = next_lane_of_step()) return lane;
           ended = cursor_.position == 0;
         }
@@ -304,14 +387,27 @@ strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Data
   return last_outcome();
 }
 
+void SessionCore::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                              const std::function<void(Lane&)>& compute) {
+  meet(dataset);
+  survive_losses(
+      membership().replaces(), [&](const Error&) { rejoin(); },
+      [&] {
+        while (cursor_.step < step && !stop_requested_)
+          this->step(dataset, compute);
+      });
+}
+
 // After a commit: what `muster stop` asks for.
 void SessionCore::stop_if_asked() {
-  if (!last_outcome().stop || !stop_signal_ || wishes_to_stop_) return;
+  if (!last_outcome().stop || !stop_signal_ || wishes_to_stop_ || stop_requested_) return;
   // Somebody was told, so all are, a moment earlier or later. Else it is a wish of the program's own.
   if (stop_signal_->wait(kSignalsApart) == 0) {
     wishes_to_stop_ = true;
     return;
   }
+  stop_requested_ = true;
+  if (!options_.throw_when_stopped) return;
   std::string kept = "no checkpoint was written, because the program has not named a folder for them";
   if (checkpoint_folder_) {
     if (!last_outcome().synchronized) strategy_->synchronize(Deadline::after(options_.step_timeout));
@@ -351,6 +447,25 @@ std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
       });
 }
 
+compute::Figures SessionCore::measure(const MeasureFunction& function,
+                                      const std::shared_ptr<const data::Dataset>& dataset, EvaluationOptions options) {
+  return survive_losses(
+      membership().replaces(), [&](const Error&) { rejoin(); },
+      [&] {
+        options.group = together();
+        return trainer::measure(binding_.module(), function, dataset, options_.seed, options);
+      });
+}
+
+void SessionCore::save_together(const std::filesystem::path& path) {
+  survive_losses(
+      membership().replaces(), [&](const Error&) { rejoin(); },
+      [&] {
+        if (members().leads()) save(path);
+        together().barrier(Deadline::after(kSavingTimeout));
+      });
+}
+
 void SessionCore::synchronize() {
   abandon();
   strategy_->synchronize(Deadline::after(options_.step_timeout));
@@ -359,12 +474,12 @@ void SessionCore::synchronize() {
 
 void SessionCore::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {
   check_clip_norm(clip_norm);
-  auto made = compute::make_optimizer(optimizer);
-  MUSTER_CHECK(std::ranges::equal(made->slot_names(), slot_names_), "an optimizer with other state");
-  optimizer_ = std::move(made);
-  base_lr_ = compute::base_lr(optimizer);
+  PartUpdate made(optimizer);
+  MUSTER_CHECK(updates_.size() == 1 && std::ranges::equal(made.optimizer->slot_names(), slot_names()),
+               "an optimizer with other state");
+  updates_.front() = std::move(made);
   clip_norm_ = clip_norm;
-  rules_ = tensor_rules(compute::weight_decay(optimizer));
+  rules_ = tensor_rules();
 }
 
 void SessionCore::restore(const strategies::CommittedState& state) {
@@ -379,7 +494,7 @@ void SessionCore::receive_state() {
   const std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
   const std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
   strategies::CommittedState blank{parameters, {}, updates, buffers, {}};
-  for (int slot = 0; slot < optimizer_->slots(); ++slot)
+  for (int slot = 0; slot < slots(); ++slot)
     blank.state[static_cast<std::size_t>(slot)] = parameters;
   restore(blank);
 }

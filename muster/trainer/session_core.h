@@ -26,6 +26,7 @@
 #include "muster/trainer/frozen_parts.h"
 #include "muster/trainer/lane_executor.h"
 #include "muster/trainer/lane_feed.h"
+#include "muster/trainer/model_parts.h"
 #include "muster/trainer/run_lock.h"
 #include "muster/trainer/session_agreement.h"
 #include "muster/trainer/session_options.h"
@@ -36,6 +37,7 @@ namespace muster::trainer {
 
 class SessionCore {
  public:
+  SessionCore(ModelParts model, const SessionOptions& options, SessionParts parts = {});
   SessionCore(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
               const SessionOptions& options, SessionParts parts = {});
   SessionCore(const SessionCore&) = delete;
@@ -49,8 +51,10 @@ class SessionCore {
   Lane* next_lane(const std::shared_ptr<const data::Dataset>& dataset);
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset,
                                const std::function<void(Lane&)>& compute);
+  void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                   const std::function<void(Lane&)>& compute);
   // Other constants for the steps to come; every worker does it before the same step. Throws Error{kInvalidInput}.
-  // REQUIRES: the optimizer's kind and its slots of state stay.
+  // REQUIRES: the optimizer's kind and its slots of state stay; the model is in one piece.
   void change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm);
 
   // --- Members.
@@ -66,12 +70,16 @@ class SessionCore {
   void begin(comm::Activity activity) { membership().begin(activity); }
   std::optional<Evaluation> evaluate(const ForwardFunction& forward,
                                      const std::shared_ptr<const data::Dataset>& dataset, EvaluationOptions options);
+  compute::Figures measure(const MeasureFunction& function, const std::shared_ptr<const data::Dataset>& dataset,
+                           EvaluationOptions options);
+  void save_together(const std::filesystem::path& path);
+  bool stop_requested() const { return stop_requested_; }
   void synchronize();
 
   // --- What is known.
   const data::Cursor& cursor() const { return cursor_; }
   const strategies::StepOutcome& last_outcome() const { return driver_.outcome(); }
-  double learning_rate() const;
+  double learning_rate() const { return learning_rate(0); }  // of the first part
   std::uint64_t skipped_steps() const { return driver_.skipped(); }
   const PhaseTimes& times() const { return driver_.times(); }
   std::uint64_t parameter_count() const { return binding_.layout().parameter_count(); }
@@ -85,20 +93,37 @@ class SessionCore {
   void receive_state();
   const model::FlatLayout& layout() const { return binding_.layout(); }
   const compute::BufferLayout& buffer_layout() const { return binding_.buffer_layout(); }
-  std::span<const std::string> slot_names() const { return slot_names_; }
+  // Slots of state that this tensor of the layout has.
+  std::span<const std::string> slot_names(std::size_t tensor) const { return slot_names_[rules_[tensor].part]; }
+  // The same where the model is in one piece.
+  std::span<const std::string> slot_names() const { return slot_names_.front(); }
   void save(const std::filesystem::path& path) const;
   void checkpoint(const std::filesystem::path& folder);
   bool resume(const std::filesystem::path& folder);
   std::string weights_hash() const;
 
  private:
-  std::vector<compute::TensorRule> tensor_rules(double weight_decay) const;
-  std::unique_ptr<strategies::Strategy> make_agreed_strategy(const compute::OptimizerOptions& optimizer) const;
-  strategies::StrategyOptions strategy_options(const compute::OptimizerOptions& optimizer) const;
+  // How a part of the model is updated.
+  struct PartUpdate {
+    std::unique_ptr<const compute::Optimizer> optimizer;  // null: the part does not train
+    double base_lr = 0;
+    double weight_decay = 0;
+
+    explicit PartUpdate(const std::optional<compute::OptimizerOptions>& options);
+  };
+  static std::vector<PartUpdate> part_updates(const ModelParts& model);
+  static std::vector<std::vector<std::string>> slots_of(std::span<const PartUpdate> updates);
+  std::vector<compute::TensorRule> tensor_rules() const;
+  std::unique_ptr<strategies::Strategy> make_agreed_strategy() const;
+  strategies::StrategyOptions strategy_options() const;
   StepDriver::Parts driver_parts();
   void agree_on(const std::string& what, const Agreement& mine) const;
   void check_strategy();
-  compute::UpdateRule rule() const;
+  void check_own_rules() const;
+  double learning_rate(std::size_t part) const;
+  int slots() const;
+  compute::UpdateRule rule();
+  void write_after_update(std::span<float> parameters, std::span<std::byte> buffers);
   void adopt_module();
   void show_committed();
   void leave_note();
@@ -112,15 +137,16 @@ class SessionCore {
   const SessionOptions options_;
   const SessionParts parts_;
   const std::size_t lanes_;
-  // The same between two calls of change_optimizer().
-  std::unique_ptr<const compute::Optimizer> optimizer_;
-  const std::vector<std::string> slot_names_;
-  double base_lr_;
+  const ModelParts model_;
+  std::vector<PartUpdate> updates_;  // of each part of the model; the same between two calls of change_optimizer()
+  const std::vector<std::vector<std::string>> slot_names_;  // of each part
   std::optional<double> clip_norm_;
   // The model and its state.
   FrozenParts frozen_;  // before the binding, which looks at what trains at all
   compute::ModuleBinding binding_;
   std::vector<compute::TensorRule> rules_;  // the same between two calls of change_optimizer()
+  std::vector<compute::PartRule> more_;     // of the parts after the first, for the step in work
+  compute::AfterUpdate after_;              // empty without SessionOptions::after_commit
   std::unique_ptr<strategies::Strategy> strategy_;
   const std::unique_ptr<LaneExecutor> executor_;
   StepDriver driver_;
@@ -129,6 +155,7 @@ class SessionCore {
   bool met_ = false;              // one of those who train
   std::uint64_t entered_at_ = 0;  // committed steps when this worker met those who train with it now
   std::optional<launch::StopSignal> stop_signal_;
+  bool stop_requested_ = false;
   bool wishes_to_stop_ = false;                                  // a lane has said so without a signal
   std::optional<std::filesystem::path> checkpoint_folder_;       // that the program has named last
   std::unique_ptr<const CheckpointFolderLock> checkpoint_lock_;  // of the worker that leads, from its first one on

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 #include "muster/compute/schedule.h"
 #include "muster/compute/tuning.h"
 #include "muster/data/lane_order.h"
+#include "muster/data/lane_plan.h"
+#include "muster/data/sampling.h"
 #include "muster/strategies/registry.h"
 
 namespace muster::trainer {
@@ -31,6 +34,8 @@ struct SessionOptions {
   std::size_t prefetch = 4;  // lanes that are read ahead
   // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
   std::shared_ptr<const data::LaneOrder> order{};
+  // Instead of each sample once an epoch in a random order: data::weighted(), or an order of the program's own.
+  std::optional<data::Sampling> sampling{};
   std::optional<double> mixup_alpha{};  // blends pairs of a lane's samples; targets are then rows of probabilities
   std::chrono::seconds load_timeout{60};
   comm::Group group{};  // the workers that train together; synchronize() says who they are by itself
@@ -47,6 +52,15 @@ struct SessionOptions {
   // Error{kInterrupted} out of the loop, on all workers alike; a second one ends the process. What handles these
   // signals itself keeps doing so. synchronize() sets it under `muster run`: it is how `muster stop` ends a program.
   bool stop_on_signals = false;
+  // False: instead of the exception lanes() ends after that step, with no checkpoint, and Session::stop_requested() is
+  // true: the program finishes by itself, and soon, because whoever asked waits for it.
+  bool throw_when_stopped = true;
+  // Writes of the program's own to parameters and buffers (clamp, moving averages, target networks): called as the last
+  // thing of every step that is applied, with where the session stands after it, while the module's tensors show the
+  // step's result and can be written to in place. What it writes is committed with the step or not at all, so it counts
+  // once whoever is lost. One worker of each host calls it: it goes by the tensors and the cursor alone, waits for
+  // nobody, and draws from LibTorch's default generator. For shared_sync and all_reduce.
+  std::function<void(const data::Cursor& after)> after_commit{};
 };
 
 // The lanes of a step. Throws Error{kInvalidInput} that names the option when one has no meaning: a batch without

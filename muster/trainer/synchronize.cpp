@@ -9,9 +9,9 @@
 #include "muster/trainer/worker_place.h"
 
 namespace muster::trainer {
+namespace {
 
-Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
-                    const compute::OptimizerOptions& optimizer, SessionOptions options) {
+Session synchronize(const Worker& worker, ModelParts model, SessionOptions options) {
   WorkerPlace& place = worker.place();
   SessionParts parts;
   // Where lost workers are replaced the strategy gathers those who are there. Servers have nobody here who keeps them.
@@ -23,7 +23,18 @@ Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net
     parts.met = place.met();
   }
   if (place.supervised()) options.stop_on_signals = true;
-  return Session(std::make_unique<SessionCore>(std::move(net), optimizer, options, std::move(parts)));
+  return Session(std::make_unique<SessionCore>(std::move(model), options, std::move(parts)));
+}
+
+}  // namespace
+
+Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
+                    const compute::OptimizerOptions& optimizer, SessionOptions options) {
+  return synchronize(worker, ModelParts(std::move(net), optimizer), std::move(options));
+}
+
+Session synchronize(const Worker& worker, std::vector<ModelPart> parts, SessionOptions options) {
+  return synchronize(worker, ModelParts(std::move(parts)), std::move(options));
 }
 
 }  // namespace muster::trainer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -14,6 +15,9 @@ namespace muster::trainer {
 // model and options, which is checked (Error{kMismatch} names what differs); the first worker's parameters count.
 Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
                     const compute::OptimizerOptions& optimizer, SessionOptions options = {});
+
+// The same for a model in parts: {{"actor", actor, muster::Adam{}}, {"critic", critic, muster::Sgd{.lr = 0.01}}}.
+Session synchronize(const Worker& worker, std::vector<ModelPart> parts, SessionOptions options = {});
 
 // The same for LibTorch's module holders (TORCH_MODULE(Net)).
 template <typename Contained>

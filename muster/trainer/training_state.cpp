@@ -78,8 +78,8 @@ void TrainingState::Copy::name_tensors(const SessionCore& session) {
   model = model_tensors(session, view);
   const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for (std::size_t slot = 0; slot < session.slot_names().size(); ++slot) {
-      optimizer.push_back({session.slot_names()[slot] + "/" + tensors[i].name, model::Dtype::kF32, tensors[i].shape,
+    for (std::size_t slot = 0; slot < session.slot_names(i).size(); ++slot) {
+      optimizer.push_back({session.slot_names(i)[slot] + "/" + tensors[i].name, model::Dtype::kF32, tensors[i].shape,
                            bytes_at(std::span<const float>(state[slot]), tensors[i].offset, tensors[i].count)});
     }
     optimizer.push_back({"updates/" + tensors[i].name, model::Dtype::kI64, {}, bytes_at(view.updates, i, 1)});
@@ -122,14 +122,19 @@ void restore(SessionCore& session, const model::LoadedCheckpoint& loaded) {
   const std::string model_where = (loaded.path / model::kModelFile).string();
   const std::string optimizer_where = (loaded.path / model::kOptimizerFile).string();
   const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
-  const std::size_t slots = session.slot_names().size();
+  std::size_t slots = 0;  // the most that a tensor has
+  std::size_t slot_tensors = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    slots = std::max(slots, session.slot_names(i).size());
+    slot_tensors += session.slot_names(i).size();
+  }
   expect_count(loaded.model, tensors.size() + session.buffer_layout().slots.size(), model_where);
   std::vector<strategies::ExtraPart> extra;
   for (const model::TensorEntry& entry : loaded.optimizer.header().tensors) {
     if (entry.name.starts_with(model::kExtraPrefix))
       extra.push_back({entry.name.substr(model::kExtraPrefix.size()), loaded.optimizer.data(entry)});
   }
-  expect_count(loaded.optimizer, tensors.size() * (slots + 1) + extra.size(), optimizer_where);
+  expect_count(loaded.optimizer, tensors.size() + slot_tensors + extra.size(), optimizer_where);
 
   std::vector<float> parameters(session.layout().size());
   std::array<std::vector<float>, 2> state;
@@ -143,8 +148,8 @@ void restore(SessionCore& session, const model::LoadedCheckpoint& loaded) {
       return std::as_writable_bytes(std::span(flat).subspan(tensor.offset, tensor.count));
     };
     copy_tensor(loaded.model, tensor.name, model::Dtype::kF32, tensor.shape, place(parameters), model_where);
-    for (std::size_t slot = 0; slot < slots; ++slot) {
-      copy_tensor(loaded.optimizer, session.slot_names()[slot] + "/" + tensor.name, model::Dtype::kF32, tensor.shape,
+    for (std::size_t slot = 0; slot < session.slot_names(i).size(); ++slot) {
+      copy_tensor(loaded.optimizer, session.slot_names(i)[slot] + "/" + tensor.name, model::Dtype::kF32, tensor.shape,
                   place(state[slot]), optimizer_where);
     }
     copy_tensor(loaded.optimizer, "updates/" + tensor.name, model::Dtype::kI64, {},

@@ -168,13 +168,14 @@ StepOutcome AllReduceStrategy::commit(const compute::UpdateRule& rule, Deadline 
   compute::examine_slice(layout, sum, all_blocks(), target.records);
   const compute::Verdict verdict = compute::judge_step(target.records, rule.clip_norm);
   if (verdict.apply) {
-    if (rule.optimizer->needs_norms())
+    if (rule.needs_norms())
       compute::measure_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.norms);
     compute::update_slice(layout, sum, rule, verdict, all_blocks(), current().state, target.state, target.norms);
     std::vector<double> weights;
     for (std::size_t lane = 0; lane < step.lanes.size(); ++lane)
       weights.push_back(step.weight(lane));
     compute::merge_buffers(options().buffers, all.buffers, weights, target.buffers);
+    if (rule.after != nullptr) (*rule.after)(target.state.parameters, target.buffers);
   }
 
   StepOutcome outcome{.applied = verdict.apply, .gradient_norm = verdict.gradient_norm, .samples = step.samples()};
@@ -188,7 +189,7 @@ StepOutcome AllReduceStrategy::commit(const compute::UpdateRule& rule, Deadline 
 }  // namespace
 
 Traits AllReduce::traits() const {
-  return {.crosses_hosts = true, .lanes_meet = true};
+  return {.crosses_hosts = true, .lanes_meet = true, .takes_own_rules = true};
 }
 
 void AllReduce::add_keys(Section& parallel) {

@@ -146,7 +146,7 @@ LocalSgdStrategy::LocalStep LocalSgdStrategy::train(const data::StepPlan& step, 
   compute::examine_slice(layout, sum, all_blocks(), target.records);
   result.verdict = compute::judge_step(target.records, rule.clip_norm);
   if (!result.verdict.apply) return result;
-  if (rule.optimizer->needs_norms())
+  if (rule.needs_norms())
     compute::measure_slice(layout, sum, rule, result.verdict, all_blocks(), current().state, target.norms);
   compute::update_slice(layout, sum, rule, result.verdict, all_blocks(), current().state, target.state, target.norms);
   std::vector<double> weights;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: members/arena_access.cpp says why
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
-enum Phase : int { kHeads = 1, kReduced = 2, kMeasured = 3 };
+enum Phase : int { kHeads = 1, kReduced = 2, kMeasured = 3, kUpdated = 4 };
 
 class SharedSyncStrategy final : public Strategy {
   using Views = std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2>;
@@ -292,12 +292,17 @@ StepOutcome SharedSyncStrategy::commit(const compute::UpdateRule& rule, Deadline
   meet(kReduced, deadline);
   const compute::Verdict verdict = compute::judge_step(next.records, rule.clip_norm);
   if (verdict.apply) {
-    if (rule.optimizer->needs_norms()) {
+    if (rule.needs_norms()) {
       compute::measure_slice(options_.layout, sum, rule, verdict, slice_, current, next.norms);
       meet(kMeasured, deadline);
     }
     if (!at_once) compute::update_slice(options_.layout, sum, rule, verdict, slice_, current, next.state, next.norms);
-    if (members_.members().host_index() == 0) merge(count, next.buffers);
+    const bool first = members_.members().host_index() == 0;
+    if (first) merge(count, next.buffers);
+    if (rule.after != nullptr) {
+      meet(kUpdated, deadline);
+      if (first) (*rule.after)(next.state.parameters, next.buffers);
+    }
   }
   // Before the commit: the lanes belong to the next step after it.
   StepOutcome outcome = summarize(verdict, count);
@@ -386,7 +391,8 @@ Traits SharedSync::traits() const {
           .shares_host_memory = true,
           .crosses_hosts = true,
           .shares_lanes = true,
-          .claims_lanes = true};
+          .claims_lanes = true,
+          .takes_own_rules = true};
 }
 
 StateMemory SharedSync::memory(const StateFigures& figures) const {

@@ -23,6 +23,16 @@ TEST(Schedule, ConstantIsTheBaseRate) {
     EXPECT_EQ(lr_at(schedule, 0.3, step), 0.3);
 }
 
+TEST(Schedule, AFunctionOfTheProgramsOwnIsAFactorOfTheBaseRate) {
+  const Schedule schedule{.warmup_steps = 2,
+                          .factor = [](std::uint64_t step) { return step == 7 ? -1.0 : 1.0 / step; }};
+  validate(schedule);
+  EXPECT_DOUBLE_EQ(lr_at(schedule, 0.4, 0), 0.04) << "warm-up comes first";
+  EXPECT_DOUBLE_EQ(lr_at(schedule, 0.4, 4), 0.1);
+  EXPECT_THROW(lr_at(schedule, 0.4, 7), Error);
+  EXPECT_THROW(validate({.kind = Kind::kStep, .factor = [](std::uint64_t) { return 1.0; }}), Error);
+}
+
 TEST(Schedule, WarmUpRisesLinearlyToTheBaseRate) {
   const Schedule schedule{.warmup_steps = 10, .warmup_start = 0.2, .total_steps = 100};
   for (std::uint64_t step = 0; step < 10; ++step) {

@@ -83,7 +83,7 @@ struct Host {
     std::vector<std::uint64_t> updates;
   };
   FlatLayout layout;
-  std::unique_ptr<const Optimizer> optimizer;
+  std::shared_ptr<const Optimizer> optimizer;
   std::vector<TensorRule> rules;
   std::array<Store, 2> versions;
   std::vector<std::vector<float>> gradients;
@@ -249,6 +249,76 @@ TEST(SliceStages, SumAndExamineOneAfterTheOtherGiveTheBitsOfBothAtOnce) {
         ASSERT_EQ(sums[i], absent ? kUntouched : expected[i]) << slot.name << ", " << lane_count << " lanes";
     }
     EXPECT_EQ(judge_step(records, 1.0).gradient_scale, judge_step(fused_records, 1.0).gradient_scale);
+  }
+}
+
+// A model in three parts: momentum, LAMB, and one that nothing trains. Each tensor comes to what its own optimizer
+// would have made of it, stage by stage and, without norms, at once.
+TEST(SliceUpdateOfParts, EveryTensorFollowsItsOwnPartsRule) {
+  const OptimizerOptions first = Sgd{.lr = 0.1, .momentum = 0.9};
+  for (const OptimizerOptions& second : {OptimizerOptions(Lamb{}), OptimizerOptions(Adam{})}) {
+    const auto other = make_optimizer(second);
+    Host host(tensors(), second, 2);  // room for two slots
+    const auto own = make_optimizer(first);
+    // Tensors lie in backward order: d, c, b, a.
+    const std::vector<std::size_t> parts{0, 1, 2, 1};
+    for (std::size_t tensor = 0; tensor < parts.size(); ++tensor) {
+      host.rules[tensor] = {.weight_decay = 0, .trainable = parts[tensor] != 2, .part = parts[tensor]};
+      for (auto& present : host.present)
+        present[tensor] = parts[tensor] != 2 ? 1 : 0;
+    }
+    const std::vector<PartRule> more{{other.get(), 0.01}, {nullptr, 0}};
+    const UpdateRule rule{own.get(), 0.1, std::nullopt, host.rules, more};
+    EXPECT_EQ(rule.slots(), 2U);
+    EXPECT_EQ(rule.needs_norms(), other->needs_norms());
+    const auto run = [&](Host& of, const UpdateRule& by) {
+      std::vector<BlockSum> records(of.layout.blocks().size());
+      std::vector<Norms> norms(of.layout.blocks().size());
+      std::vector<std::uint8_t> marks;
+      const std::vector<LaneGradient> lanes = of.lanes();
+      const LaneGradient sum = sum_of(lanes, of.version(1).parameters, of.layout.tensors().size(), marks);
+      sum_and_examine_slice(of.layout, lanes, sum, of.whole(), of.version(1).parameters, records);
+      const Verdict verdict = judge_step(records, by.clip_norm);
+      if (by.needs_norms()) measure_slice(of.layout, sum, by, verdict, of.whole(), of.version(0), norms);
+      update_slice(of.layout, sum, by, verdict, of.whole(), of.version(0), of.version(1), norms);
+    };
+    Host all_first = host;
+    Host all_second = host;
+    for (Host* one : {&all_first, &all_second}) {
+      for (TensorRule& tensor : one->rules)
+        tensor.part = 0;
+    }
+    run(all_first, {own.get(), 0.1, std::nullopt, all_first.rules});
+    run(all_second, {other.get(), 0.01, std::nullopt, all_second.rules});
+    const std::vector<float> untouched = host.versions[1].parameters;
+    run(host, rule);
+    const auto expect_tensor = [&](std::size_t tensor, const std::vector<float>& got,
+                                   const std::vector<float>& wanted) {
+      const model::TensorSlot& slot = host.layout.tensors()[tensor];
+      for (std::size_t i = slot.offset; i < slot.offset + slot.count; ++i)
+        ASSERT_EQ(got[i], wanted[i]) << slot.name;
+    };
+    for (std::size_t tensor = 0; tensor < parts.size(); ++tensor) {
+      const Host& like = parts[tensor] == 0 ? all_first : all_second;
+      const bool trains = parts[tensor] != 2;
+      expect_tensor(tensor, host.versions[1].parameters, trains ? like.versions[1].parameters : untouched);
+      if (!trains) continue;
+      expect_tensor(tensor, host.versions[1].state[0], like.versions[1].state[0]);
+      // Of the first part's second slot nothing was ever written.
+      const std::vector<float> zeros(host.layout.size());
+      expect_tensor(tensor, host.versions[1].state[1], parts[tensor] == 0 ? zeros : like.versions[1].state[1]);
+    }
+    // Where the program may write afterwards, what does not train is copied like what has no gradient.
+    const AfterUpdate after = [](std::span<float>, std::span<std::byte>) {};
+    UpdateRule writable = rule;
+    writable.after = &after;
+    run(host, writable);
+    expect_tensor(2, host.versions[1].parameters, host.versions[0].parameters);
+    if (other->needs_norms()) continue;
+    const std::vector<float> staged = host.versions[1].parameters;
+    std::vector<BlockSum> records(host.layout.blocks().size());
+    update_slice_at_once(host.layout, host.lanes(), writable, host.whole(), host.version(0), host.version(1), records);
+    EXPECT_EQ(host.versions[1].parameters, staged);
   }
 }
 

@@ -27,7 +27,8 @@ Agreement describe(const SessionOptions& options, const compute::OptimizerOption
                    const model::FlatLayout& layout = kLayout) {
   compute::BufferLayout buffers;
   buffers.add("mean", model::Dtype::kF32, {3}, 12);
-  return describe_session(options, 2, optimizer, layout, buffers);
+  const std::vector<PartOptions> parts{{.name = "", .optimizer = optimizer}};
+  return describe_session(options, 2, parts, layout, buffers);
 }
 
 TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
@@ -60,6 +61,9 @@ TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
       [](auto& o) {
         o.tuning.lr_factors = {{"weight", 0.1}};
       },
+      [](auto& o) { o.schedule.factor = [](std::uint64_t) { return 1.0; }; },
+      [](auto& o) { o.schedule.factor = [](std::uint64_t step) { return step < 500 ? 1.0 : 0.5; }; },
+      [](auto& o) { o.after_commit = [](const data::Cursor&) {}; },
       [](auto& o) { o.strategy = strategies::AllReduce{.overlap = true}; },
       [](auto& o) { o.strategy = strategies::LocalSgd{.period = 9}; },
       [](auto& o) { o.strategy = strategies::ParameterServer{.staleness = 9}; },
@@ -72,6 +76,8 @@ TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
   }
   EXPECT_TRUE(different.insert(describe({}, compute::Sgd{.momentum = 0.9})).second);
   EXPECT_TRUE(different.insert(describe({}, compute::Adam{})).second);
+  const compute::OwnOptimizer own{.update = [](const auto&, const auto&, const auto&) {}};
+  EXPECT_TRUE(different.insert(describe({}, own)).second);
   EXPECT_TRUE(different.insert(describe({}, compute::AdamW{})).second);
   EXPECT_TRUE(
       different.insert(describe({}, compute::Sgd{}, model::FlatLayout({{"weight", {4, 3}}, {"bias", {3}}}))).second);

@@ -1,0 +1,91 @@
+// A user's program with a model in parts: alone, as several workers, and with losses at the moments that matter: while
+// the program writes to the next version, and while all measure. The same bits each time.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/eventually.h"
+#include "support/program.h"
+#include "support/sandbox.h"
+#include "support/training_program.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::run_program;
+using testing::TemporaryFolder;
+
+struct Ended {
+  Finished finished;
+  std::string saved;  // what save_together() left
+};
+
+std::vector<std::string> arguments(int workers, const std::string& mode) {
+  return {"run", "-n", std::to_string(workers), OWN_PARTS, mode};
+}
+
+Ended run(int workers, const std::string& mode) {
+  const TemporaryFolder folder;
+  Ended ended{run_program(folder.path(), arguments(workers, mode)), {}};
+  EXPECT_EQ(ended.finished.exit_code, 0) << mode << ": " << ended.finished.err;
+  if (std::filesystem::exists(folder / "all.safetensors")) ended.saved = testing::slurp(folder / "all.safetensors");
+  return ended;
+}
+
+// The replacement may come when all steps are done and the others have left: it leads then, and says the end again.
+std::string without_last_again(const std::string& lines) {
+  const std::size_t last = lines.find("weights ");
+  return last == std::string::npos ? lines : lines.substr(0, lines.find('\n', last) + 1);
+}
+
+TEST(OwnParts, HaveTheSameBitsForAnyWorkersAndThroughLosses) {
+  const Ended alone = run(1, "train");
+  ASSERT_THAT(alone.finished.out, HasSubstr("weights "));
+  ASSERT_FALSE(alone.saved.empty());
+  const Ended two = run(2, "train");
+  EXPECT_EQ(two.finished.out, alone.finished.out);
+  EXPECT_EQ(two.saved, alone.saved);
+  // The worker that wrote half of what belongs to step 30 is gone, and the step is done again as a whole.
+  for (const char* const mode : {"commit-killed", "measure-killed"}) {
+    const Ended hurt = run(2, mode);
+    EXPECT_THAT(hurt.finished.err, HasSubstr("is lost")) << mode;
+    EXPECT_EQ(without_last_again(hurt.finished.out), alone.finished.out) << mode;
+    EXPECT_EQ(hurt.saved, alone.saved) << mode;
+  }
+}
+
+TEST(OwnParts, AWorkerWithoutTheFunctionIsRefused) {
+  const TemporaryFolder folder;
+  const Finished result = run_program(folder.path(), arguments(2, "differ"));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, ::testing::ContainsRegex("after_commit is (none|one) at worker [01] and (one|none)"));
+}
+
+TEST(OwnParts, AProgramThatAsksIsToldToStopAndKeepsWhatItHas) {
+  const TemporaryFolder folder;
+  Program program(folder.path(), arguments(2, "tell"));
+  const TemporaryFolder elsewhere;  // for what the commands print
+  const std::vector<std::string> runs{"--runs", (folder / "runs").string()};
+  ASSERT_TRUE(testing::eventually(
+      [&] {
+        const Finished status = run_program(elsewhere.path(), {"status", "own_parts", runs[0], runs[1], "--json"});
+        return status.exit_code == 0 && testing::rows(status.out).back().at("step") > 0;
+      },
+      Deadline::after(std::chrono::seconds(100))))
+      << program.err();
+  const Finished stop = run_program(elsewhere.path(), {"stop", "own_parts", runs[0], runs[1]});
+  EXPECT_EQ(stop.exit_code, 0) << stop.err;
+  const Finished result = program.wait();
+  const std::string told = "told after step ";
+  ASSERT_THAT(result.out, HasSubstr(told)) << result.err;
+  const std::string step = result.out.substr(result.out.find(told) + told.size());
+  const Finished resumed = run_program(folder.path(), arguments(2, "tell"));
+  EXPECT_THAT(resumed.out, HasSubstr("resumed at " + step)) << resumed.err;
+}
+
+}  // namespace
+}  // namespace muster
