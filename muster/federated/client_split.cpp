@@ -1,4 +1,5 @@
-// Shared out by the shards that partitioning has (data/partition); drawn by streams that are keyed by the client.
+// Shared out by the shards that partitioning has (data/partition); drawn by streams that are keyed by the client, with
+// a mix of labels that its first numbers decide.
 #include "muster/federated/client_split.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// CLIENT/ROUND.f32 in one of 256 folders: raw floats of this machine, read back by the same program only.
+// CLIENT/ROUND.f32 in one of 256 folders: raw floats of this machine, read back by the same program only. No client has
+// more than two files for long.
 #include "muster/federated/client_states.h"
 
 #include <algorithm>

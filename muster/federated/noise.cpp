@@ -1,4 +1,5 @@
-// Pairs by Box and Muller from 53 bits each: two numbers for 16 bytes of the stream.
+// Pairs by Box and Muller from 53 bits each: two numbers for 16 bytes of the stream. The counter begins at 0, so a key
+// is for one call.
 #include "muster/federated/noise.h"
 
 #include <openssl/evp.h>

@@ -1,4 +1,5 @@
 // Draws are keyed, one stream for each question: who is asked, who can be asked, how fast a client is, who drops out.
+// So one answer does not depend on which others were asked for.
 #include "muster/federated/round_plan.h"
 
 #include <algorithm>

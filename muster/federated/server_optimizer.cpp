@@ -1,4 +1,5 @@
-// One loop for each kind: the compiler makes vectors of it, and bits do not depend on who runs it.
+// One loop for each kind: the compiler makes vectors of it, and bits do not depend on who runs it. The names are those
+// of the job file, which has checked them.
 #include "muster/federated/server_optimizer.h"
 
 #include <cmath>
