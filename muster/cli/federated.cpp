@@ -265,7 +265,7 @@ int run_simulate(SimulateFlags& flags) {
   if (!resolved.job.federated.chosen())
     throw resolved.invalid("federated.clients", "the job does not say how many clients there are",
                            "Set [federated] clients = 100, or give --clients 100.");
-  if (flags.workers == 0) flags.workers = usable_cores().count;
+  if (flags.workers == 0) flags.workers = usable_cores().usable;
   return SimulatedRun(flags, resolved).run();
 }
 
