@@ -222,7 +222,7 @@ class Gates(unittest.TestCase):
                     return True
             except (FileNotFoundError, ProcessLookupError):
                 return True
-            time.sleep(0.05)
+            time.sleep(0.05)  # sleeps: the kernel tells nobody but the parent that a process is gone
         return False
 
     def test_all_runs_every_gate_whatever_the_first_found(self):
