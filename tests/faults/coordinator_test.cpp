@@ -349,11 +349,11 @@ TEST_F(Coordinator, OneThatIsKilledWhileItsWorkersLoadLeavesARunThatNobodyRuns) 
       members(wait_for([](const Json& now) { return now.at("members").size() == 2U; }));
   kill_and_wait(program);
   wait_for_deaths(workers, std::chrono::seconds(60));
+  EXPECT_EQ(rows(run_program(folder_ / "other", {"status", run_folder().string(), "--json"}).out).front().at("state"),
+            "abandoned");
   const Finished attached = run_program(folder_ / "other", {"attach", run_folder().string()});
   EXPECT_EQ(attached.exit_code, 1);
   EXPECT_THAT(attached.err, HasSubstr("no worker of this job lives any more"));
-  EXPECT_EQ(rows(run_program(folder_ / "other", {"status", run_folder().string(), "--json"}).out).front().at("state"),
-            "abandoned");
 }
 
 // What was trained before does not become a failure because it could not be loaded.
