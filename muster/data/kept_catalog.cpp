@@ -33,7 +33,9 @@ KeptCatalog read_catalog(const fs::path& folder) {
   if (sha256(std::as_bytes(std::span(fronts))) != json_get<std::string>(json, "fronts", where))
     throw Error(ErrorKind::kDamaged, "the headers beside it have another hash", where);
   std::uint64_t at = 0;
-  for (const Json& shard : json_get<Json>(json, "shards", where)) {
+  const auto shards = json.find("shards");
+  if (shards == json.end() || !shards->is_array()) throw Error(ErrorKind::kDamaged, "it lists no shards", where);
+  for (const Json& shard : *shards) {
     const auto bytes = json_get<std::uint64_t>(shard, "front", where);
     if (bytes > fronts.size() - at) throw Error(ErrorKind::kDamaged, "a header is cut short", where);
     const auto front = std::as_bytes(std::span(fronts)).subspan(at, bytes);

@@ -77,11 +77,24 @@ class HostsDataTest : public ::testing::Test {
     more.push_back("parallel.hosts=" + hosts);
     const std::vector<std::string> arguments = train_arguments("1", more);
     words.insert(words.end(), arguments.begin(), arguments.end());
-    words.insert(words.end(), {"--listen", address(), "--insecure"});
+    words.insert(words.end(), {"--listen", address()});
+    words.insert(words.end(), trust_.begin(), trust_.end());
     return (*hosts_)[0].start(words, slowly());
   }
   HostProgram agent(int host) {
-    return (*hosts_)[host].start({MUSTER_PROGRAM, "agent", "--join", address(), "--insecure"}, slowly());
+    std::vector<std::string> words{MUSTER_PROGRAM, "agent", "--join", address()};
+    words.insert(words.end(), trust_.begin(), trust_.end());
+    return (*hosts_)[host].start(words, slowly());
+  }
+  // Hosts know each other by these from now on.
+  void give_certificates() {
+    Host& first = (*hosts_)[0];
+    const Finished made = first.run({MUSTER_PROGRAM, "certs", "create", "certs"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    for (int host = 0; host < hosts_->size(); ++host)
+      std::filesystem::copy(first.file(host == 0 ? "/tmp/work/certs/coordinator" : "/tmp/work/certs/agent"),
+                            (*hosts_)[host].file("/tmp/work/own"));
+    trust_ = {"--certs", "own"};
   }
   // The pieces that a host keeps now.
   std::set<std::string> cached(int host) {
@@ -116,6 +129,7 @@ class HostsDataTest : public ::testing::Test {
 
   std::optional<Hosts> hosts_;
   std::string shape_;
+  std::vector<std::string> trust_{"--insecure"};
   Json expected_;
 };
 
@@ -151,12 +165,13 @@ TEST_F(HostsDataTest, TheFirstHostMayBeTheOneWithoutData) {
   EXPECT_EQ(second.wait().exit_code, 0) << second.err();
 }
 
-// Only the second host has the shards. When all have their part it is lost, and nothing of the data with it; a run that
-// is resumed later needs it no more.
+// Only the second host has the shards, and an agent's certificate. When all have their part it is lost, and nothing of
+// the data with it; a run that is resumed later needs it no more.
 TEST_F(HostsDataTest, WithTwoCopiesTheLossOfTheOnlyHostThatHadTheDataLosesNone) {
   prepare(3, {"data.access=\"copy\"", "data.copies=2", "data.cache_mb=16", "data.placement=\"local\"",
               "data.partition=\"random\"", "job.epochs=1000000", "job.steps=400", "optimizer.schedule=\"constant\""});
   const Json longer = alone({"job.steps=440"});
+  give_certificates();
   pack(1, 1);
   std::filesystem::remove_all((*hosts_)[0].file(kShards));
   HostProgram first = train("\"2:3\"");

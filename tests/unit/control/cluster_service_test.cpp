@@ -253,9 +253,18 @@ TEST_F(ClusterService, CarriesEveryFieldBothWays) {
   EXPECT_EQ(client_.join(card), played_.welcome_);
   EXPECT_EQ(played_.card_, card);
   JobGeneration generation{3, 8, {{1, "a", 1, 0, 5}, {7, "b", 6, 5, 8}}};
-  played_.orders_ = {
-      11, generation, 3, true, true, "it broke", {{7, "optimizer.lr=0.1", std::nullopt}}, {{3, "c", "10.0.0.3:9"}}};
-  const HostReport report{7, 5, 6, 2, 1000, 12.5, "leaves", true, "10.0.0.7:9", "copy", 990, "full"};
+  played_.orders_ = {11,
+                     generation,
+                     3,
+                     true,
+                     true,
+                     "it broke",
+                     {{7, "optimizer.lr=0.1", std::nullopt}},
+                     {{3, "c", "10.0.0.3:9", true, "a plan"}},
+                     {{3, "10.0.0.3:8"}, {7, "[fd00::7]:8"}}};
+  HostReport report{7, 5, 6, 2, 1000, 12.5, "leaves", true, "10.0.0.7:9", true, "a plan", "copy", 990, "full"};
+  report.calls = "10.0.0.7:8";
+  report.links = {true, {3, 4}, {5}};
   EXPECT_EQ(client_.report(report, 10, 20ms), played_.orders_);
   EXPECT_EQ(played_.report_, report);
   EXPECT_EQ(played_.known_, 10U);
