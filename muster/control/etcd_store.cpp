@@ -62,8 +62,9 @@ class EtcdStore final : public Store {
     request.set_key(root_ + std::string(prefix));
     request.set_range_end(end_of_prefix(root_ + std::string(prefix)));
     request.set_sort_order(etcdserverpb::RangeRequest::ASCEND);
+    const etcdserverpb::RangeResponse reply = client_.range(request, deadline());
     std::vector<Entry> entries;
-    for (const etcdserverpb::KeyValue& found : client_.range(request, deadline()).kvs())
+    for (const etcdserverpb::KeyValue& found : reply.kvs())
       entries.push_back(entry_of(found));
     return entries;
   }

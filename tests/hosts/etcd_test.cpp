@@ -62,7 +62,8 @@ class HostsEtcdTest : public ::testing::Test {
   static std::vector<std::string> slowly() { return {"MUSTER_FAILPOINTS=arena.commit.before_arrival=delay=25"}; }
   std::vector<std::string> with_store(std::vector<std::string> words) {
     words.insert(words.begin(), MUSTER_PROGRAM);
-    words.insert(words.end(), {"--insecure", "--store", "etcd://" + members(), "--store-insecure", "--store-lease", "3"});
+    words.insert(words.end(),
+                 {"--insecure", "--store", "etcd://" + members(), "--store-insecure", "--store-lease", "3"});
     return words;
   }
   HostProgram train() {
@@ -71,8 +72,8 @@ class HostsEtcdTest : public ::testing::Test {
     return (*hosts_)[0].start(with_store(words), slowly());
   }
   HostProgram agent(int host) {
-    return (*hosts_)[host].start(
-        {MUSTER_PROGRAM, "agent", "--join", address(0) + "," + address(1), "--insecure"}, slowly());
+    return (*hosts_)[host].start({MUSTER_PROGRAM, "agent", "--join", address(0) + "," + address(1), "--insecure"},
+                                 slowly());
   }
   HostProgram standby(int host) {
     HostProgram program =
@@ -113,10 +114,9 @@ class HostsEtcdTest : public ::testing::Test {
     return {};
   }
   std::string alone() {
-    const Finished end =
-        (*hosts_)[2].run({MUSTER_PROGRAM, "train", "job.toml", "--json", "--set", "parallel.hosts=1", "--set",
-                          "parallel.workers=1", "--set", "job.runs=undisturbed"},
-                         kLongest);
+    const Finished end = (*hosts_)[2].run({MUSTER_PROGRAM, "train", "job.toml", "--json", "--set", "parallel.hosts=1",
+                                           "--set", "parallel.workers=1", "--set", "job.runs=undisturbed"},
+                                          kLongest);
     EXPECT_EQ(end.exit_code, 0) << end.err;
     return rows(end.out).back().at("weights");
   }
@@ -156,7 +156,8 @@ TEST_F(HostsEtcdTest, ACoordinatorThatIsCutOffDoesNotTrainOnAloneAndEndsOnceItKn
   // By now it has missed the others for longer than parallel.host_seconds, and its lease.
   const std::uint64_t at = status(0).value("step", std::uint64_t{0});
   const std::uint64_t there = status(2)["step"].get<std::uint64_t>();
-  ASSERT_TRUE(eventually([&] { return status(2)["step"].get<std::uint64_t>() > there + 20; }, Deadline::after(kLongest)));
+  ASSERT_TRUE(
+      eventually([&] { return status(2)["step"].get<std::uint64_t>() > there + 20; }, Deadline::after(kLongest)));
   EXPECT_EQ(status(0).value("step", std::uint64_t{0}), at) << "it has gone on alone";
   hosts_->heal();
   const Finished overtaken = first.wait(kLongest);

@@ -31,6 +31,7 @@
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/job_check.h"
+#include "muster/trainer/job_fit.h"
 
 namespace muster::cli {
 namespace {

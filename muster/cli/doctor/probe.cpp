@@ -160,7 +160,7 @@ ProbeServer::ProbeServer(const std::string& address, std::uint16_t port, std::st
   const int chosen = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
                                                        : reinterpret_cast<sockaddr_in&>(bound).sin_port);
   const std::string host = host_of(bound, size);
-  address_ = fmt::format(bound.ss_family == AF_INET6 ? "[{}]:{}" : "{}:{}", host, chosen);
+  address_ = bound.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, chosen) : fmt::format("{}:{}", host, chosen);
   thread_ = std::thread([this] { serve(); });
 }
 
