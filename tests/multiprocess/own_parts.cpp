@@ -49,7 +49,7 @@ int run(const std::string& mode, int argc, char** argv) {
     for (torch::Tensor& weight : models.judge->parameters())
       weight.clamp_(-0.1, 0.1);
     models.average->weight.lerp_(models.maker->weight, 0.25);
-    if (mode == "commit-killed" && !replaced && after.step == 30) ::raise(SIGKILL);
+    if (mode == "commit-killed" && !replaced && worker.rank() == 0 && after.step == 30) ::raise(SIGKILL);
     models.average->bias.add_(torch::randn({6}), 0.01);
   };
   if (mode == "differ" && worker.rank() == 1) options.after_commit = {};
@@ -69,7 +69,7 @@ int run(const std::string& mode, int argc, char** argv) {
       if (mode == "tell") ::usleep(5000);  // sleeps: so that somebody who watches sees it happen
     });
     if (mode == "tell") continue;
-    const bool dies = mode == "measure-killed" && !replaced && session.members().leads();
+    const bool dies = mode == "measure-killed" && !replaced && session.cursor().step == 20 && session.members().leads();
     const auto figures = session.measure(
         [&](muster::Lane& batch) {
           if (dies && batch.index > 2) ::raise(SIGKILL);
