@@ -50,7 +50,7 @@ Parzen::Parzen(const Space& space, std::vector<std::size_t> keys, const std::vec
     axis.center.push_back(kNone);
     if (parameter.kind == Kind::kChoice) {
       axis.choices = parameter.choices.size();
-      const double share = std::max(options.prior_weight / static_cast<double>(kernels), options.least_share);
+      const double share = options.prior_weight / static_cast<double>(kernels);
       axis.off = share / (1.0 + share * static_cast<double>(axis.choices));
       axis.on = axis.off + 1.0 / (1.0 + share * static_cast<double>(axis.choices));
     } else {

@@ -21,7 +21,6 @@ struct ParzenOptions {
   double prior_weight = 1.0;
   double most_kernels = 100.0;
   double sharpness = 1.0;
-  double least_share = 0.0;  // of a choice: what each of its values gets in every kernel beside 1 for its own
 };
 
 class Parzen {

@@ -31,8 +31,8 @@ struct Tpe {
   double good = 0.1;
   std::int64_t most_good = 25;
   std::int64_t kernels = 500;
-  double sharpness = 1.0;
-  double curiosity = 0.0;
+  double sharpness = 1.3;  // of every other proposal
+  double curiosity = 0.2;  // part of the proposals that try one value of one choice
 
   void add_keys(Section& section);
   // Throws Error{kInvalidInput} for more than two objectives.
