@@ -100,8 +100,11 @@ class TpeSearcher final : public Searcher {
                   fmt::format("spread evenly: {} of {} results before there is a model", observations.size(), startup)};
     RandomStream random({.seed = problem_.seed, .purpose = Purpose::kSearch, .epoch = 3, .step = number});
     const std::optional<Branch> branch = curious(random);
-    if (branch)
-      std::erase_if(observations, [&](const Observation& o) { return row(o.row)[branch->key] != branch->unit; });
+    if (branch) {
+      const auto elsewhere = [&](std::span<const double> one) { return one[branch->key] != branch->unit; };
+      std::erase_if(observations, [&](const Observation& o) { return elsewhere(row(o.row)); });
+      std::erase_if(running, elsewhere);
+    }
     return propose(std::move(observations), running, branch, random, number);
   }
 
@@ -135,12 +138,14 @@ class TpeSearcher final : public Searcher {
     const Rows good_rows = rows_of(observations, 0, good);
     Rows bad_rows = rows_of(observations, good, observations.size());
     bad_rows.insert(bad_rows.end(), running.begin(), running.end());
-    const RatioProposal proposal = best_ratio(problem_.space, good_rows, bad_rows,
-                                              {.candidates = options_.candidates,
-                                               .multivariate = options_.multivariate,
-                                               .kernels = static_cast<std::size_t>(options_.kernels),
-                                               .parzen = {.sharpness = number % 2 == 0 ? 1.0 : options_.sharpness}},
-                                              random, branch ? branch->fixed : Assignment());
+    const bool refines = number % 2 == 1;
+    const RatioProposal proposal =
+        best_ratio(problem_.space, good_rows, bad_rows,
+                   {.candidates = refines ? (options_.candidates + 2) / 3 : options_.candidates,
+                    .multivariate = options_.multivariate,
+                    .kernels = static_cast<std::size_t>(options_.kernels),
+                    .parzen = {.sharpness = refines ? options_.sharpness : 1.0}},
+                   random, branch ? branch->fixed : Assignment());
     return {.values = proposal.values,
             .reason = fmt::format("{:.2g} times as likely among the {} best of {}{} as among the others",
                                   std::exp(proposal.log_ratio), good, observations.size(),

@@ -5,9 +5,9 @@
 // ones; each side becomes a density (parzen.h), candidates are drawn from the good one, and the one with the largest
 // ratio good : bad is proposed. multivariate: the keys of a trial are one thing; else each key is chosen for itself.
 //
-// Two things are ours: every other proposal has narrower kernels, so that one half looks around and the other refines;
-// and a part of the proposals fixes one value of one choice and looks for the best there, so that a choice that began
-// badly is not lost.
+// Two things are ours: every other proposal has narrower kernels and a third of the candidates, so that one half looks
+// around and the other refines; and a part of the proposals fixes one value of one choice and looks for the best there,
+// so that a choice that began badly is not lost.
 //
 // Order of trials: finished ones by loss; then those that ended or pause at an earlier resource, by resource and then
 // by loss; failed ones last. Two objectives: by non-dominated rank and, inside of a rank, by crowding. Trials that
@@ -36,7 +36,7 @@ struct Tpe {
   std::int64_t most_good = 25;
   std::int64_t kernels = 500;
   double sharpness = 1.2;  // of every other proposal
-  double curiosity = 0.3;  // part of the proposals that try one value of one choice
+  double curiosity = 0.4;  // part of the proposals that try one value of one choice
 
   void add_keys(Section& section);
   // Throws Error{kInvalidInput} for more than two objectives.
