@@ -1,4 +1,5 @@
 // Trees by the largest drop of the sum of squares over all keys and places; the bootstrap samples make them differ.
+// Places are cut half-way between two values that differ; equal gains leave the first one.
 #include "muster/tuning/forest.h"
 
 #include <algorithm>

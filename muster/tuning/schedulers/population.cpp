@@ -1,4 +1,5 @@
 // Population-based training: who is replaced, by whom, and with which values; all keyed by (seed, trial, resource).
+// Members that have not come to a resource do not count there, so few slots need no barrier.
 #include "muster/tuning/schedulers/population.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // CMA-ES over trials: the distribution is a fold over the results in their order, kept while the history only grows.
+// A history that is not the one before is folded from its beginning, so nothing depends on what was asked earlier.
 #include "muster/tuning/searchers/cma_es.h"
 
 #include <algorithm>

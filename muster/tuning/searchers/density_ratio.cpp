@@ -1,4 +1,5 @@
 // Candidates drawn from the density of the good, judged by both densities; all keys together, or one after the other.
+// Both densities are made anew for each question: thousands of kernels cost less than keeping them right.
 #include "muster/tuning/searchers/density_ratio.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The equations of CMA-ES. Names follow the tutorial: mu_eff, c_sigma, d_sigma, c_c, c_1, c_mu.
+// Sums run in a fixed order, so the same points give the same bits.
 #include "muster/tuning/searchers/evolution.h"
 
 #include <algorithm>

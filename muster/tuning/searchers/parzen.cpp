@@ -1,4 +1,5 @@
 // Kernels, their bandwidths, drawing from them and their density.
+// Sums of kernels are taken by logarithms, since products over many keys leave the range of a double.
 #include "muster/tuning/searchers/parzen.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // TPE: which trials are good, which are bad; the rest is density_ratio.h's.
+// Ranks are worked out for each question by one selection, not by sorting, so that long histories stay cheap.
 #include "muster/tuning/searchers/tpe.h"
 
 #include <algorithm>
