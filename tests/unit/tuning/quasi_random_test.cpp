@@ -81,20 +81,27 @@ TEST(QuasiRandomTest, EveryDimensionIsStratified) {
   }
 }
 
-TEST(QuasiRandomTest, FillsTheCubeFarBetterThanChance) {
-  for (const std::size_t dimensions : {2u, 6u, 10u}) {
-    const QuasiRandom plain(dimensions, std::nullopt);
-    const QuasiRandom scrambled(dimensions, 3);
-    std::vector<std::vector<double>> a, b;
-    for (std::uint64_t i = 0; i < 256; ++i) {
-      a.push_back(plain.point(i));
-      b.push_back(scrambled.point(i));
-    }
+double discrepancy_of(const QuasiRandom& sequence) {
+  std::vector<std::vector<double>> points;
+  for (std::uint64_t i = 0; i < 256; ++i)
+    points.push_back(sequence.point(i));
+  return discrepancy(points);
+}
+
+// The figures are those of the direction numbers of Joe and Kuo (2008), computed with SciPy 1.17.
+TEST(QuasiRandomTest, IsAsEvenAsThePublishedDirectionNumbers) {
+  EXPECT_LT(discrepancy_of(QuasiRandom(6, std::nullopt)), 1.15 * 2.117629e-05);
+  EXPECT_LT(discrepancy_of(QuasiRandom(10, std::nullopt)), 1.15 * 1.533612e-05);
+}
+
+TEST(QuasiRandomTest, ScrambledItFillsTheCubeBetterThanChance) {
+  for (const std::size_t dimensions : {2u, 6u}) {
+    double sum = 0.0;
+    for (std::uint64_t seed = 0; seed < 5; ++seed)
+      sum += discrepancy_of(QuasiRandom(dimensions, seed)) / 5;
     // What chance has on average: (2^-d - 3^-d) / n.
     const auto d = static_cast<double>(dimensions);
-    const double chance = (std::pow(2.0, -d) - std::pow(3.0, -d)) / 256;
-    EXPECT_LT(discrepancy(a), chance / 3) << dimensions;
-    EXPECT_LT(discrepancy(b), chance / 3) << dimensions;
+    EXPECT_LT(sum, (std::pow(2.0, -d) - std::pow(3.0, -d)) / 256 / 2.5) << dimensions;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/tuning/pareto.h"
+#include "muster/tuning/quasi_random.h"
 #include "muster/tuning/registry.h"
 #include "muster/tuning/searchers/bohb.h"
 #include "muster/tuning/searchers/cma_es.h"
@@ -232,12 +233,13 @@ TEST(EvolutionTest, ConvergesOnATurnedEllipse) {
     }
     return sum;
   };
+  const QuasiRandom sobol(4, 5);
   double best = 1e9;
   for (std::uint64_t batch = 0; batch < 120; ++batch) {
     RandomStream random({.seed = 5, .step = batch});
     std::vector<std::vector<double>> points;
     for (std::size_t i = 0; i < evolution.lambda(); ++i)
-      points.push_back(evolution.sample(random));
+      points.push_back(evolution.sample(sobol.point(evolution.lambda() * batch + i), random));
     std::sort(points.begin(), points.end(), [&](const auto& a, const auto& b) { return value(a) < value(b); });
     best = std::min(best, value(points[0]));
     evolution.update(points);
@@ -249,11 +251,12 @@ TEST(EvolutionTest, ConvergesOnATurnedEllipse) {
 
 TEST(EvolutionTest, AFloorKeepsIntegersMoving) {
   Evolution evolution({0.5, 0.5}, 0.2, 6, {0.03, 0.0});
+  const QuasiRandom sobol(2, 5);
   for (std::uint64_t batch = 0; batch < 60; ++batch) {
     RandomStream random({.seed = 6, .step = batch});
     std::vector<std::vector<double>> points;
     for (std::size_t i = 0; i < 6; ++i)
-      points.push_back(evolution.sample(random));
+      points.push_back(evolution.sample(sobol.point(evolution.lambda() * batch + i), random));
     std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) {
       return std::hypot(a[0] - 0.5, a[1] - 0.5) < std::hypot(b[0] - 0.5, b[1] - 0.5);
     });
