@@ -198,7 +198,8 @@ Assignment fitted(const Space& space, const Assignment& given, const std::string
   try {
     space.check(values);
   } catch (const Error& error) {
-    throw Error(error.kind(), error.message(), place, error.remedy());
+    const std::string key = error.where().empty() ? "" : error.where() + ": ";
+    throw Error(error.kind(), key + error.message(), place, error.remedy());
   }
   return values;
 }

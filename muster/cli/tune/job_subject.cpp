@@ -48,6 +48,22 @@ void copy_folder(const std::filesystem::path& from, const std::filesystem::path&
   throw_system_error("cannot be copied", from);
 }
 
+std::string names_of(const std::vector<tuning::Objective>& objectives) {
+  std::vector<std::string> names;
+  for (const tuning::Objective& objective : objectives)
+    names.push_back(objective.metric);
+  return join_words(names);
+}
+
+// Numbers of a validation that a trial can be judged by.
+std::vector<std::string> figures_in(const Json& row) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : row.items()) {
+    if (value.is_number() && name != "epoch" && name != "step") names.push_back(name);
+  }
+  return names;
+}
+
 // One value of each kind that a parameter can have: its ends, or all of its choices.
 std::vector<tuning::Value> samples_of(const Parameter& parameter) {
   if (parameter.kind == Kind::kChoice) return parameter.choices;
@@ -175,6 +191,9 @@ RowMeaning JobSubject::meaning(const Json& row) const {
   if (event == "validation" && row.contains("epoch") && row["epoch"].is_number_unsigned()) {
     if (auto values = objectives_in(row, objectives_))
       meaning.report = tuning::Report{row["epoch"].get<std::uint64_t>(), std::move(*values)};
+    else
+      meaning.hopeless = fmt::format("validations of this job do not tell {}; they tell {}", names_of(objectives_),
+                                     join_words(figures_in(row)));
   } else if (event == "step") {
     meaning.lost_step = row.contains("loss") && row["loss"].is_null();
     meaning.good_step = !meaning.lost_step;

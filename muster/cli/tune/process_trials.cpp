@@ -84,7 +84,8 @@ void ProcessTrials::start(const Trial& trial, std::uint64_t until) {
   look_at_rows(trial.number, running, at_once_);
   running.has_rows = false;
   running.lost_steps = 0;
-  const bool done = running.finished || (until > 0 && running.paused_at == until && running.held);
+  const bool done =
+      running.finished || !running.hopeless.empty() || (until > 0 && running.paused_at == until && running.held);
   if (!done) {
     running.paused_at.reset();
     start_process(trial.number, running, words);
@@ -116,6 +117,7 @@ void ProcessTrials::look_at_rows(std::uint64_t number, Running& running, std::ve
     RowMeaning meaning = subject_.meaning(row);
     if (meaning.good_step) running.lost_steps = 0;
     if (meaning.lost_step) ++running.lost_steps;
+    if (!meaning.hopeless.empty()) running.hopeless = meaning.hopeless;
     if (meaning.finished) running.finished = true;
     if (meaning.paused_at) running.paused_at = meaning.paused_at;
     if (!meaning.report || meaning.report->resource <= running.told) continue;
@@ -130,8 +132,10 @@ void ProcessTrials::look_at_rows(std::uint64_t number, Running& running, std::ve
     told.report = std::move(*meaning.report);
     news.push_back(std::move(told));
   }
-  if (running.lost_steps < kHopelessSteps || !running.hopeless.empty()) return;
-  running.hopeless = fmt::format("{} steps in a row had a loss that is not a number", running.lost_steps);
+  if (running.lost_steps >= kHopelessSteps && running.hopeless.empty())
+    running.hopeless = fmt::format("{} steps in a row had a loss that is not a number", running.lost_steps);
+  if (running.hopeless.empty() || running.asked) return;
+  running.asked = true;
   if (running.process) running.process->kill(SIGTERM);
 }
 

@@ -25,6 +25,7 @@ struct RowMeaning {
   bool finished = false;
   bool lost_step = false;  // a step without a finite loss
   bool good_step = false;
+  std::string hopeless{};  // why no row of this trial will ever tell what it is judged by
 };
 
 class TrialSubject {
