@@ -1,5 +1,5 @@
-// safetensors: "model", "momentum", "squares" and "control" as far as they are there, and the numbers as metadata: looked
-// at by any tool that reads the format.
+// safetensors: "model", "momentum", "squares" and "control" as far as they are there, and the numbers as metadata:
+// looked at by any tool that reads the format.
 #include "muster/federated/run_state.h"
 
 #include <charconv>

@@ -20,7 +20,7 @@ namespace {
 
 using testing::expect_error;
 
-constexpr auto kOn = [] { return true; };
+constexpr auto kGoOn = [] { return true; };
 
 // A counter that the workers share with the test.
 class SharedCounter {
@@ -61,7 +61,7 @@ TEST(WorkerPool, AnswersEveryOrderOnce) {
         pieces.insert(answer.piece);
         workers.insert(answer.weight);
       },
-      kOn);
+      kGoOn);
   EXPECT_EQ(pieces.size(), 40U);
   EXPECT_EQ(std::set<std::uint64_t>(pieces.begin(), pieces.end()).size(), 40U);
   EXPECT_LE(workers.size(), 3U);
@@ -80,7 +80,7 @@ TEST(WorkerPool, ReplacesThoseWhoDieOrStop) {
     });
     std::uint64_t answered = 0;
     pool.run(
-        orders_of(6), [&](const Answer& answer) { answered += answer.count; }, kOn);
+        orders_of(6), [&](const Answer& answer) { answered += answer.count; }, kGoOn);
     EXPECT_EQ(answered, 6U);
     EXPECT_EQ(pool.replaced(), 1U);
   }
@@ -95,7 +95,7 @@ TEST(WorkerPool, AnOrderThatKillsEverybodyEndsTheRun) {
   });
   expect_error(ErrorKind::kCompute, "ended 2 workers", [&] {
     pool.run(
-        orders_of(2), [](const Answer&) {}, kOn);
+        orders_of(2), [](const Answer&) {}, kGoOn);
   });
 }
 
@@ -110,11 +110,11 @@ TEST(WorkerPool, ErrorsKeepTheirKindAndThePoolCanBeUsedAgain) {
   orders[1].what = 1;
   expect_error(ErrorKind::kInvalidInput, "a bad piece", [&] {
     pool.run(
-        orders, [](const Answer&) {}, kOn);
+        orders, [](const Answer&) {}, kGoOn);
   });
   std::uint64_t answered = 0;
   pool.run(
-      orders_of(5), [&](const Answer& answer) { answered += answer.count; }, kOn);
+      orders_of(5), [&](const Answer& answer) { answered += answer.count; }, kGoOn);
   EXPECT_EQ(answered, 5U);
 }
 
@@ -122,7 +122,7 @@ TEST(WorkerPool, AWorkerThatCannotBeMadeSaysWhy) {
   WorkerPool pool({.workers = 2}, []() -> WorkerPool::Work { throw Error(ErrorKind::kMismatch, "no such model"); });
   expect_error(ErrorKind::kMismatch, "no such model", [&] {
     pool.run(
-        orders_of(1), [](const Answer&) {}, kOn);
+        orders_of(1), [](const Answer&) {}, kGoOn);
   });
 }
 
