@@ -20,6 +20,7 @@
 #include "muster/launch/kubernetes_manifests.h"
 #include "muster/launch/slurm_script.h"
 #include "muster/trainer/job.h"
+#include "muster/trainer/job_fit.h"
 #include "muster/trainer/preflight.h"
 
 namespace muster::cli {
@@ -53,6 +54,7 @@ struct KubernetesFlags {
   std::string claim;
   std::string data;
   std::optional<int> cores;
+  bool containerfile = false;
 };
 
 int cores_of(const trainer::ResolvedJob& resolved) {
@@ -201,15 +203,15 @@ void add_kubernetes(CLI::App& launch) {
   command->add_option("--data", flags->data, "A PersistentVolumeClaim that pods see, read only, as /data");
   command->add_option("--cores", flags->cores, "Of each pod. None: workers x threads of the job")
       ->check(CLI::Range(1, 4096));
-  CLI::Option* const container =
-      command->add_flag("--containerfile", "Print a Containerfile for such an image, and nothing else");
+  command->add_flag("--containerfile", flags->containerfile,
+                    "Print a Containerfile for such an image, and nothing else");
   command->footer(
       "Nothing is sent to a cluster. The manifests have keys in a Secret.\n"
       "\nExamples:\n"
       "  muster launch kubernetes --containerfile > Containerfile\n"
       "  muster launch kubernetes job.toml --image registry/muster --hosts 4 --claim runs | kubectl apply -f -");
-  command->callback([=] {
-    if (container->count() > 0) {
+  command->callback([flags, job, image] {
+    if (flags->containerfile) {
       fmt::print("{}", launch::containerfile());
       return;
     }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/host_name.h"
 #include "muster/base/temporary_folder.h"
 #include "muster/cli/agent.h"
 #include "muster/cli/signals.h"
@@ -89,7 +90,7 @@ FirstNode::FirstNode(const launch::Surroundings& surroundings, const std::filesy
   take_variables(surroundings, flags);
   if (!surroundings.coordinator.empty()) {
     const auto [host, port] = host_and_port(surroundings.coordinator);
-    const launch::OwnAddress own = own_address(flags.interface, {host});
+    const launch::OwnAddress own = own_address(flags.interface, {host, host_name()});
     choose_interface(flags, own);
     // Others may reach it by an address that it does not have itself, through a service of Kubernetes for one.
     flags.listen = launch::is_loopback_address(own.address) ? with_port(own.address, port) : "0.0.0.0:" + port;
@@ -138,7 +139,8 @@ int run_other_node(const launch::Surroundings& surroundings, const std::filesyst
       throw Error(ErrorKind::kInvalidInput, "node 0 was started with --insecure, this one was not", {},
                   "Start all nodes with the same flags.");
   }
-  choose_interface(flags, own_address(flags.interface, {host_and_port(flags.join).first}));
+  // The coordinator's name may be known a moment later than this process begins, in Kubernetes for one.
+  choose_interface(flags, own_address(flags.interface, {host_and_port(flags.join).first, host_name()}));
   agent.cluster = flags;
   agent.workers = workers;
   agent.name = surroundings.names.size() > static_cast<std::size_t>(surroundings.node)

@@ -64,8 +64,8 @@ std::optional<int> next_signal(std::chrono::nanoseconds patience) {
 }  // namespace
 
 SignalWatch::SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first,
-                         std::chrono::milliseconds linger)
-    : grace_(grace), on_first_(std::move(on_first)), linger_(linger) {
+                         std::chrono::milliseconds linger, Second second)
+    : grace_(grace), on_first_(std::move(on_first)), linger_(linger), second_(second) {
   MUSTER_CHECK(sem_init(&mailbox.arrived, 0, 0) == 0, "sem_init");
   for (const int signal : kSignals)
     set_handler(signal, deliver);
@@ -108,6 +108,7 @@ void SignalWatch::watch() {
   std::optional<Deadline> deadline;
   while (!end_) {
     if (const std::optional<int> signal = next_signal(kTurn)) {
+      if (signal_ != 0 && second_ == Second::kIsTheSame) continue;
       if (signal_ != 0) end_now("stopped at once, at the second signal");
       asked_at_ = system_clock().now().time_since_epoch().count();
       signal_ = *signal;

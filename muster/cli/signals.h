@@ -17,11 +17,15 @@ namespace muster::cli {
 
 class SignalWatch {
  public:
+  // What a second signal is. A worker may get the first from its parent and from a batch system, which tells all
+  // processes; who insists kills it.
+  enum class Second { kEnds, kIsTheSame };
+
   // `on_first` is told what came, "Ctrl-C", "SIGTERM" or "SIGUSR1". It runs on the watching thread.
   // `linger` is how long the process lasts once it is to end at once: for one that has others to end first
   // (insisted()).
   SignalWatch(std::chrono::duration<double> grace, std::function<void(const std::string&)> on_first,
-              std::chrono::milliseconds linger = {});
+              std::chrono::milliseconds linger = {}, Second second = Second::kEnds);
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch();
@@ -43,6 +47,7 @@ class SignalWatch {
   const std::chrono::duration<double> grace_;
   const std::function<void(const std::string&)> on_first_;
   const std::chrono::milliseconds linger_;
+  const Second second_;
   std::atomic<std::int64_t> asked_at_{0};  // of the monotonic clock, in ns; before signal_
   std::atomic<int> signal_{0};
   std::atomic<bool> insisted_{false};

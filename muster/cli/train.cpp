@@ -87,9 +87,12 @@ void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resol
   ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width);
   // The launcher says what a signal leads to. Before the job's first step there is nothing to finish or to save.
   std::atomic<bool> trains = world.arena != "found" && world.arena != "join";
-  SignalWatch signals(std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds), [&](const std::string&) {
-    if (!trains) ::_exit(128 + signals.for_workers());
-  });
+  SignalWatch signals(
+      std::chrono::duration<double>(resolved.job.checkpoint.grace_seconds),
+      [&](const std::string&) {
+        if (!trains) ::_exit(128 + signals.for_workers());
+      },
+      {}, SignalWatch::Second::kIsTheSame);
   // Whoever reads what this process prints may be gone before the job ends.
   std::signal(SIGPIPE, SIG_IGN);
   Log log(LogLevel::kOff);  // people are told by the view; the run's log file gets everything

@@ -38,7 +38,7 @@ class MeetingHost {
 
  private:
   const std::filesystem::path place_;
-  std::optional<TemporaryFolder> own_;  // certificates of the coordinator
+  std::optional<muster::TemporaryFolder> own_;  // certificates of the coordinator
   bool open_ = false;
   std::string reason_ = "it ended before the other nodes could join";
 };

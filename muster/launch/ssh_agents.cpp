@@ -1,5 +1,5 @@
-// The processes are ssh's, in groups of their own: Ctrl-C is for the coordinator, which ends the job in good order. What
-// goes to the other machine before the agent starts fits into a pipe, so that nothing here waits for it.
+// The processes are ssh's, in groups of their own: Ctrl-C is for the coordinator, which ends the job in good order.
+// What goes to the other machine before the agent starts fits into a pipe, so that nothing here waits for it.
 #include "muster/launch/ssh_agents.h"
 
 #include <fcntl.h>

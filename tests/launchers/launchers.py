@@ -116,6 +116,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 MpiDefault=none
 ReturnToService=2
+SlurmdParameters=config_overrides
 KillWait=30
 MinJobAge=300
 JobRequeue=1

@@ -132,7 +132,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(self.state(job)[1], 0)
 
 
-LONG = 40
+LONG = 60
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

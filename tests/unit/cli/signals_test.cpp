@@ -58,6 +58,23 @@ TEST(SignalWatch, TheFirstSignalIsARequest) {
   }
 }
 
+TEST(SignalWatch, ForAWorkerTheSecondSignalIsTheFirstOnceMore) {
+  EXPECT_EQ(exit_code_of([] {
+              std::atomic<int> told{0};
+              SignalWatch watch(
+                  std::chrono::seconds(60), [&](const std::string&) { ++told; }, {}, SignalWatch::Second::kIsTheSame);
+              ::kill(::getpid(), SIGUSR1);
+              if (!wait_for(watch)) return 1;
+              for (int i = 0; i < 3; ++i)
+                ::kill(::getpid(), SIGTERM);
+              // The grace period, which is looked at after a signal was, goes on.
+              const double before = watch.grace_used();
+              if (!testing::eventually([&] { return watch.grace_used() > before + 0.01; })) return 2;
+              return watch.insisted() || told != 1 || watch.exit_code() != 128 + SIGUSR1 ? 3 : 0;
+            }),
+            0);
+}
+
 TEST(SignalWatch, TheSecondSignalEndsTheProcess) {
   EXPECT_EQ(exit_code_of([] {
               SignalWatch watch(std::chrono::seconds(60), [](const std::string&) {});

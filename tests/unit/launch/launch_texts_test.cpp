@@ -49,9 +49,10 @@ std::string shell(const std::string& script, const std::string& input, const std
 TEST(RemoteScript, GivesTheAgentItsCertificatesAndItsWords) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path program = folder / "it's muster";
-  testing::spill(program,
-                 "#!/bin/sh\nprintf '%s|' \"$@\"\nfor f in ca.crt cert.crt cert.key; do cat \"$7/$f\"; echo; done\n"
-                 "stat -c %a \"$7\"; exit 7\n");
+  testing::spill(
+      program,
+      "#!/bin/sh\ntrap '' TERM\nprintf '%s|' \"$@\"\nfor f in ca.crt cert.crt cert.key; do cat \"$7/$f\"; echo; done\n"
+      "stat -c %a \"$7\"; exit 7\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   RemoteAgent agent;
   agent.join = "10.0.0.1:7";
