@@ -45,7 +45,7 @@ EtcdOptions parse_etcd_url(std::string_view url) {
     if (!is_address(address)) refuse_url(url, fmt::format("names a member \"{}\"", excerpt(address, 100)));
     options.members.push_back(address);
   }
-  if (options.members.empty()) refuse_url(url, "names no member");
+  if (options.members.empty() || rest.substr(0, slash).ends_with(',')) refuse_url(url, "names no member");
   return options;
 }
 

@@ -45,7 +45,7 @@ class EtcdFaults : public ::testing::Test {
     etcd_.emplace(3);
     testing::spill(folder_ / "job.toml",
                    testing::stateful_job("led", {"job.epochs=60", "job.ledger=true", "checkpoint.every_steps=20"}));
-    slow_.emplace("arena.commit.before_flip=delay=20");  // else it ends before all is done
+    slow_.emplace("arena.commit.before_flip=delay=50");  // else it ends before all is done
     ASSERT_TRUE(eventually([&] { return etcd_->control({"endpoint", "health"}).exit_code == 0; }, limit()));
   }
   static Deadline limit() { return Deadline::after(kLongest); }
