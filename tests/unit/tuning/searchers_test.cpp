@@ -206,7 +206,7 @@ TEST(SearchersTest, TwoObjectivesSpreadAlongTheFront) {
 // Mostly equal results, huge ones and none that is finite: a model of them says little, and must not break.
 TEST(SearchersTest, OddResultsDoNotBreakAModel) {
   const Space space({Parameter::uniform("a", 0, 1), Parameter::choice("b", {"x", "y"})});
-  for (const std::string& name : {"tpe", "gp", "cma_es"}) {
+  for (const char* const name : {"tpe", "gp", "cma_es"}) {
     for (const std::vector<double>& pattern :
          {std::vector<double>{0, 0, 0, 0, 1e10}, {1e308, -1e308, 0}, {INFINITY, NAN}, {1.0}, {5e-324, 0, 0}}) {
       const auto searcher = searcher_named(name).make({.space = space});
