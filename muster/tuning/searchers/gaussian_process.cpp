@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "muster/base/check.h"
+
 namespace muster::tuning {
 namespace {
 
@@ -152,8 +154,11 @@ void GaussianProcess::fit() {
     }
     before = gradient;
   }
-  while (!std::isfinite(evaluate(best, nullptr)))
-    best[keys] += 1.0;  // more noise, until the matrix is positive definite
+  // More noise, until the matrix is positive definite; at e^20 it is the identity but for rounding.
+  for (int more = 0; !std::isfinite(evaluate(best, nullptr)); ++more) {
+    MUSTER_CHECK(more < 50, "values of a Gaussian process are numbers");
+    best[keys] += 1.0;
+  }
   for (std::size_t key = 0; key < keys; ++key)
     lengths_.push_back(std::exp(best[key]));
 }

@@ -63,6 +63,8 @@ void rank_two(std::vector<Observation>& observations, const std::vector<std::vec
   for (std::size_t i = 0; i < observations.size(); ++i) {
     if (observations[i].weight == Weight::kFailed) continue;
     finite.push_back(losses[i]);
+    for (double& one : finite.back())
+      one = std::clamp(one, -1e150, 1e150);  // differences must be numbers
     whose.push_back(i);
   }
   if (finite.empty()) return;
