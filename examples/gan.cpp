@@ -15,8 +15,9 @@ torch::nn::Sequential make_generator() {
 }
 
 torch::nn::Sequential make_discriminator() {
-  return torch::nn::Sequential(torch::nn::Linear(784, 128), torch::nn::LeakyReLU(0.2), torch::nn::Dropout(0.3),
-                               torch::nn::Linear(128, 1));
+  return torch::nn::Sequential(torch::nn::Linear(784, 128),
+                               torch::nn::LeakyReLU(torch::nn::LeakyReLUOptions().negative_slope(0.2)),
+                               torch::nn::Dropout(0.3), torch::nn::Linear(128, 1));
 }
 
 // How far scores are from saying "real" (1) or "made" (0) of every picture.

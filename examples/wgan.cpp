@@ -36,7 +36,9 @@ int main(int argc, char** argv) try {
   auto data = muster::open_source({.source = "fashion-mnist"});
   auto generator = make_generator();
   auto average = make_generator();  // no optimizer: only what is written below changes it
-  torch::nn::Sequential critic(torch::nn::Linear(784, 128), torch::nn::LeakyReLU(0.2), torch::nn::Linear(128, 1));
+  torch::nn::Sequential critic(torch::nn::Linear(784, 128),
+                               torch::nn::LeakyReLU(torch::nn::LeakyReLUOptions().negative_slope(0.2)),
+                               torch::nn::Linear(128, 1));
 
   muster::SessionOptions options{.batch = 64, .lanes = 2};
   // A part of the commit: it counts once, whoever is lost, and everybody sees it in the next step.
