@@ -100,19 +100,3 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/MusterConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/MusterConfig.cmake ${PROJECT_BINARY_DIR}/MusterConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/MusterTorch.cmake
   DESTINATION ${muster_package_dir})
-
-# The same for builds without CMake.
-get_target_property(muster_pc_torch_cpu torch_cpu LOCATION)
-cmake_path(GET muster_pc_torch_cpu PARENT_PATH muster_pc_torch_dir)
-set(muster_pc_torch_libs "-L${muster_pc_torch_dir} -Wl,-rpath,${muster_pc_torch_dir} -ltorch -ltorch_cpu -lc10")
-set(muster_pc_torch_cflags ${TORCH_CXX_FLAGS})
-foreach(folder ${TORCH_INCLUDE_DIRS})
-  list(APPEND muster_pc_torch_cflags -isystem ${folder})
-endforeach()
-# The compiler's own folders, said again, would come before its C++ headers.
-list(JOIN muster_pc_torch_cflags " " muster_pc_torch_cflags)
-string(REPLACE "-isystem /usr/include " "" muster_pc_torch_cflags "${muster_pc_torch_cflags} ")
-file(RELATIVE_PATH muster_pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-string(REGEX REPLACE "/$" "" muster_pc_to_prefix "${muster_pc_to_prefix}")
-configure_file(${PROJECT_SOURCE_DIR}/cmake/muster.pc.in ${PROJECT_BINARY_DIR}/muster.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/muster.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

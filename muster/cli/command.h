@@ -33,7 +33,6 @@ void add_data(CLI::App& app);
 void add_model(CLI::App& app);
 void add_model_list(CLI::App& model);  // a part of add_model, in a file of its own
 void add_init(CLI::App& app);
-void add_new(CLI::App& app);
 void add_evaluate(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_generate(CLI::App& app);

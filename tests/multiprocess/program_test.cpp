@@ -90,20 +90,6 @@ TEST_F(ProgramTest, TrainsAndLeavesEverythingInTheRunsFolder) {
   EXPECT_GT(events.back().at("test_accuracy").get<double>(), 0.9) << "the synthetic classes can be told apart";
 }
 
-TEST_F(ProgramTest, BeginsAProjectOnceAndUnderAProperName) {
-  const Finished made = muster({"new", "my_project"});
-  EXPECT_EQ(made.exit_code, 0) << made.err;
-  EXPECT_THAT(testing::slurp(folder_ / "my_project" / "CMakeLists.txt"),
-              HasSubstr("add_executable(my_project main.cpp)"));
-  EXPECT_THAT(testing::slurp(folder_ / "my_project" / "main.cpp"),
-              AllOf(HasSubstr("my_project.safetensors"), Not(HasSubstr("@"))));
-  const Finished again = muster({"new", "my_project"});
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_THAT(again.err, HasSubstr("is there already"));
-  for (const char* name : {"../above", "9lives", "a b", "test"})
-    EXPECT_EQ(muster({"new", name}).exit_code, 2) << name;
-}
-
 TEST_F(ProgramTest, TellsScriptsInJson) {
   const Finished result = muster({"train", "job.toml", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
