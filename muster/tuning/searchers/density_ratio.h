@@ -16,7 +16,7 @@ using Rows = std::vector<std::span<const double>>;  // unit numbers (encoded.h),
 struct DensityRatioOptions {
   std::int64_t candidates = 24;
   bool multivariate = true;
-  std::size_t kernels = 500;  // bad observations that are looked at
+  std::size_t kernels = 300;  // bad observations that are looked at
   ParzenOptions parzen = {};
 };
 

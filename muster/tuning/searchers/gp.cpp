@@ -43,7 +43,7 @@ std::vector<double> compressed(const std::vector<double>& losses) {
   std::vector<double> sorted = losses;
   std::sort(sorted.begin(), sorted.end());
   const double range = sorted.back() - sorted.front();
-  const double unit = range > 0.0 ? std::max(sorted[sorted.size() / 2] - sorted.front(), 1e-9 * range) : 1.0;
+  const double unit = range > 1e-290 ? std::max(sorted[sorted.size() / 2] - sorted.front(), 1e-9 * range) : 1.0;
   std::vector<double> values;
   double sum = 0.0, squares = 0.0;
   for (const double one : losses) {

@@ -34,7 +34,7 @@ struct Tpe {
   bool multivariate = true;
   double good = 0.1;
   std::int64_t most_good = 25;
-  std::int64_t kernels = 500;
+  std::int64_t kernels = 300;
   double sharpness = 1.2;  // of every other proposal
   double curiosity = 0.4;  // part of the proposals that try one value of one choice
 
