@@ -1,4 +1,5 @@
 // Cholesky by rows, triangular solves, and Jacobi's method with cyclic sweeps.
+// No blocking and no threads: matrices here have a few hundred rows, and the order of sums is part of the result.
 #include "muster/tuning/dense.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // Rows of unit numbers: appended while the history only grows, else made again.
+// A value that is not in the space (of a trial that somebody added by hand) counts as not active.
 #include "muster/tuning/encoded.h"
 
 #include <limits>

@@ -1,10 +1,10 @@
-// Trees by the largest drop of the sum of squares; keys tried in a random half (at least one), so that trees differ.
+// Trees by the largest drop of the sum of squares over all keys and places; the bootstrap samples make them differ.
+// Places are cut half-way between two values that differ; equal gains leave the first one.
 #include "muster/tuning/forest.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "muster/base/random.h"
 
@@ -61,19 +61,10 @@ class Grower {
     return number;
   }
 
-  Cut best_cut(std::vector<std::size_t>& sample, double sum) {
-    const std::size_t keys = rows_.front().size();
-    std::vector<std::size_t> order(keys);
-    std::iota(order.begin(), order.end(), 0);
-    for (std::size_t i = keys; i > 1; --i)
-      std::swap(order[i - 1], order[random_.below(i)]);
+  Cut best_cut(std::vector<std::size_t>& sample, double sum) const {
     Cut best;
-    std::size_t tried = 0;
-    for (const std::size_t key : order) {
-      if (tried >= (keys + 1) / 2 && best.key >= 0) break;
-      ++tried;
+    for (std::size_t key = 0; key < rows_.front().size(); ++key)
       try_key(sample, key, sum, best);
-    }
     return best;
   }
 

@@ -1,4 +1,5 @@
 // Trial n of the first ones is given point n; all others are the inner searcher's, which knows the history as it is.
+// Points are brought into the types of the space once, at the start, where a bad one is refused.
 #include "muster/tuning/given_points.h"
 
 #include <fmt/format.h>

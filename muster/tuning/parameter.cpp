@@ -1,4 +1,5 @@
 // One key of a space: which values it has, and how the unit interval is mapped onto them.
+// The unit interval is what searchers work in; a value that goes there and back is the same value.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,5 @@
 // The Sobol sequence: primitive polynomials, direction numbers by Bratley and Fox's recurrence, points by Gray codes.
+// Everything is computed when a sequence is made: milliseconds for tens of dimensions, no table.
 #include "muster/tuning/quasi_random.h"
 
 #include <algorithm>
@@ -118,6 +119,7 @@ Directions best_directions(std::uint32_t polynomial, const std::vector<Direction
   const int degree = std::bit_width(polynomial) - 1;
   RandomStream random({.seed = 0, .purpose = Purpose::kSearch, .step = polynomial});
   Directions best{};
+  std::vector<std::uint32_t> chosen;
   int least = std::numeric_limits<int>::max();
   for (int candidate = 0; candidate < (degree == 1 ? 1 : kCandidates); ++candidate) {
     std::vector<std::uint32_t> first;
@@ -125,9 +127,10 @@ Directions best_directions(std::uint32_t polynomial, const std::vector<Direction
       first.push_back(static_cast<std::uint32_t>(2 * random.below(std::uint64_t{1} << i) + 1));
     const Directions made = extended(first, polynomial);
     const int bad = badness(made, earlier);
-    if (bad >= least) continue;
+    if (bad > least || (bad == least && first <= chosen)) continue;  // of equals the largest, whoever came first
     least = bad;
     best = made;
+    chosen = first;
   }
   return best;
 }

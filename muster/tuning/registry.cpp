@@ -1,4 +1,5 @@
 // One line a searcher and a scheduler, and the one place that names their folders.
+// Names, help and keys come from the options of each; nothing is listed twice.
 #include "muster/tuning/registry.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // A space as a whole: what may not stand in it, which keys are active beside which values, and what fits into it.
+// Reading and writing of its forms is space_forms.cpp, a single key parameter.cpp.
 #include "muster/tuning/space.h"
 
 #include <algorithm>

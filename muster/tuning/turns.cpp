@@ -1,4 +1,5 @@
 // Free slots: who was lost first, then new trials, then the end.
+// A trial that waits has lost its process, or is the copy of another: its work is half done, so it goes first.
 #include "muster/tuning/turns.h"
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 
 #include "muster/cli/bench/memory.h"
 #include "muster/cli/bench/ps.h"
+#include "muster/cli/bench/search.h"
 #include "muster/cli/bench/tune.h"
 #include "muster/cli/command.h"
 
@@ -70,6 +71,28 @@ void add_ps(CLI::App& bench) {
   ps->callback([o] { bench_ps(*o); });
 }
 
+void add_search(CLI::App& bench) {
+  CLI::App* search = bench.add_subcommand("search", "Searchers of trials on functions whose minimum is known.");
+  auto o = std::make_shared<SearchBench>();
+  search->add_option("--searchers", o->searchers, "Searchers to compare (tpe, cma_es, gp, sobol, random, ...)")
+      ->delimiter(',')
+      ->capture_default_str();
+  search->add_option("--functions", o->functions, "Of branin, hartmann6, rosenbrock, mixed, conditional. Default: all")
+      ->delimiter(',');
+  search->add_option("--trials", o->trials, "Trials of a search")->capture_default_str()->check(CLI::Range(1, 100000));
+  search->add_option("--seeds", o->seeds, "Searches, each with a seed of its own")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000));
+  search->add_option("--set", o->assignments, "An option of the searchers, as key=value");
+  search->add_option("--history", o->history, "Time --trials questions after so many finished trials instead")
+      ->check(CLI::Range(1, 1000000));
+  search->add_flag("--json", o->json, "One JSON object a line");
+  search->footer(
+      "regret is how far the best value of a search lies above the minimum: the median over the seeds, and quartiles.\n"
+      "ask_us is the median time of a question. tools/compare_searchers makes the same with Optuna, beside it.");
+  search->callback([o] { bench_search(*o); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -86,8 +109,10 @@ void add_bench(CLI::App& app) {
       "  muster bench data --source table.csv --threads 1,2 --json\n"
       "  muster bench collectives --ranks 2 --sizes 64K,1M --json\n"
       "  muster bench ps --servers 1 --workers 1 --mb 46 --json\n"
+      "  muster bench search --searchers tpe,gp --functions branin --trials 50\n"
       "  muster bench tune --trials 10000 --slots 2 --json");
 
+  add_search(*bench);
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
   step->add_option("--model", s->model,

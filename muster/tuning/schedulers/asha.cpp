@@ -1,4 +1,5 @@
 // ASHA. Who is among the best of a rung is worked out from the reports at exactly that resource.
+// A rung is never decided for good: whoever arrives later may lift a paused trial into the best part.
 #include "muster/tuning/schedulers/asha.h"
 
 #include <algorithm>

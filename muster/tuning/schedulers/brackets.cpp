@@ -37,54 +37,49 @@ Brackets::Brackets(const ScheduleProblem& problem, double eta, std::function<Bra
     : problem_(problem), eta_(eta), plan_(std::move(plan)) {
 }
 
-std::vector<const Trial*> Brackets::members(const History& history, std::uint64_t group) const {
-  std::vector<const Trial*> members;
+std::vector<Brackets::Rung> Brackets::rungs_of(const History& history, std::uint64_t group) const {
+  const Bracket bracket = plan_(group);
+  std::vector<const Trial*> in;
   for (const Trial& trial : history.trials()) {
-    if (trial.group == group) members.push_back(&trial);
+    if (trial.group == group) in.push_back(&trial);
   }
-  return members;
-}
-
-// Whether no trial will join any more: it has its size, or there are no trials left to begin.
-bool Brackets::is_full(const History& history, std::uint64_t group, std::uint64_t members) const {
-  return members >= plan_(group).size || (problem_.trials != 0 && history.size() >= problem_.trials);
-}
-
-Brackets::Verdict Brackets::verdict(const History& history, const Trial& trial) const {
-  const Bracket bracket = plan_(trial.group);
-  std::vector<const Trial*> in = members(history, trial.group);
-  if (!is_full(history, trial.group, in.size()))
-    return {.reason = fmt::format("bracket {} has {} of {} trials", trial.group, in.size(), bracket.size)};
+  const bool no_more = problem_.trials != 0 && history.size() >= problem_.trials;
+  if (in.size() < bracket.size && !no_more) return {};
   const auto began = static_cast<double>(in.size());
-  for (std::size_t rung = 0; rung + 1 < bracket.rungs.size(); ++rung) {
-    const std::uint64_t resource = bracket.rungs[rung];
-    std::vector<std::pair<double, const Trial*>> arrived;
-    std::size_t missing = 0;
+  std::vector<Rung> rungs;
+  for (std::size_t i = 0; i + 1 < bracket.rungs.size(); ++i) {
+    Rung& rung = rungs.emplace_back();
+    rung.resource = bracket.rungs[i];
+    std::vector<std::pair<double, std::uint64_t>> order;
     for (const Trial* const member : in) {
-      if (const std::optional<double> value = loss_at(*member, resource, problem_.goals[0])) {
-        arrived.emplace_back(*value, member);
+      if (const std::optional<double> value = loss_at(*member, rung.resource, problem_.goals[0])) {
+        order.emplace_back(*value, member->number);
       } else if (!ended(member->state)) {
-        ++missing;
+        ++rung.missing;
       }
     }
-    const bool here = trial.resource() <= resource;
-    if (missing > 0) return {.reason = fmt::format("waits for {} of {} at {}", missing, in.size(), resource)};
-    std::sort(arrived.begin(), arrived.end(), [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first < b.first : a.second->number < b.second->number;
-    });
-    const auto share = static_cast<std::size_t>(began / std::pow(eta_, static_cast<double>(rung + 1)) + 1e-9);
-    const std::size_t stay = std::min(std::max<std::size_t>(share, 1), arrived.size());
-    std::vector<const Trial*> best;
-    for (std::size_t i = 0; i < stay; ++i)
-      best.push_back(arrived[i].second);
-    const bool goes_on = std::find(best.begin(), best.end(), &trial) != best.end();
-    const auto place = std::find_if(arrived.begin(), arrived.end(), [&](const auto& a) { return a.second == &trial; });
-    if (here || !goes_on)
-      return {.decided = true,
-              .goes_on = goes_on,
-              .reason = fmt::format("place {} of {} at {}; the best {} go on", place - arrived.begin() + 1,
-                                    arrived.size(), resource, stay)};
-    in = std::move(best);
+    std::sort(order.begin(), order.end());
+    for (const auto& [value, number] : order)
+      rung.arrived.push_back(&history.at(number));
+    const auto share = static_cast<std::size_t>(began / std::pow(eta_, static_cast<double>(i + 1)) + 1e-9);
+    rung.go_on = std::min(std::max<std::size_t>(share, 1), order.size());
+    if (rung.missing > 0) break;
+    in.assign(rung.arrived.begin(), rung.arrived.begin() + static_cast<std::ptrdiff_t>(rung.go_on));
+  }
+  return rungs;
+}
+
+Brackets::Verdict Brackets::verdict(const std::vector<Rung>& rungs, const Trial& trial) const {
+  if (rungs.empty()) return {.reason = fmt::format("bracket {} is not full yet", trial.group)};
+  for (const Rung& rung : rungs) {
+    if (rung.missing > 0) return {.reason = fmt::format("waits for {} others at {}", rung.missing, rung.resource)};
+    const auto place = std::find(rung.arrived.begin(), rung.arrived.end(), &trial) - rung.arrived.begin();
+    const bool goes_on = place < static_cast<std::ptrdiff_t>(rung.go_on);
+    if (goes_on && trial.resource() > rung.resource) continue;
+    return {.decided = true,
+            .goes_on = goes_on,
+            .reason = fmt::format("place {} of {} at {}; the best {} go on", place + 1, rung.arrived.size(),
+                                  rung.resource, rung.go_on)};
   }
   return {.decided = true, .goes_on = true, .reason = "to its end"};
 }
@@ -95,18 +90,19 @@ Decision Brackets::after_report(const History& history, std::uint64_t number) {
   const bool meets =
       std::find(bracket.rungs.begin(), bracket.rungs.end() - 1, trial.resource()) != bracket.rungs.end() - 1;
   if (!meets) return {.reason = fmt::format("between rungs of bracket {}", trial.group)};
-  const Verdict judged = verdict(history, trial);
+  const Verdict judged = verdict(rungs_of(history, trial.group), trial);
   if (!judged.decided) return {.action = Action::kPause, .reason = judged.reason};
   return {.action = judged.goes_on ? Action::kContinue : Action::kStop, .reason = judged.reason};
 }
 
 std::optional<Next> Brackets::next_of(const History& history, std::uint64_t group) const {
-  for (const Trial* const trial : members(history, group)) {
-    if (trial->state != State::kPaused) continue;
-    const Verdict judged = verdict(history, *trial);
-    if (!judged.decided) return std::nullopt;  // and so for the others of this bracket
+  const std::vector<Rung> rungs = rungs_of(history, group);
+  for (const Trial& trial : history.trials()) {
+    if (trial.group != group || trial.state != State::kPaused) continue;
+    const Verdict judged = verdict(rungs, trial);
+    if (!judged.decided) continue;
     return Next{.turn = judged.goes_on ? Turn::kRun : Turn::kEnd,
-                .number = trial->number,
+                .number = trial.number,
                 .group = group,
                 .reason = judged.reason};
   }

@@ -30,14 +30,21 @@ class Brackets final : public Scheduler {
   std::uint64_t next_decision(const Trial& trial) const override;
 
  private:
+  // What is known of a rung: who has come there, best first, and how many of them go on.
+  struct Rung {
+    std::uint64_t resource = 0;
+    std::vector<const Trial*> arrived = {};
+    std::size_t go_on = 0;
+    std::size_t missing = 0;  // of those who may still come; 0: it is decided
+  };
   struct Verdict {
-    bool decided = false;  // all of the rung have arrived
+    bool decided = false;
     bool goes_on = false;
     std::string reason = {};
   };
-  std::vector<const Trial*> members(const History& history, std::uint64_t group) const;
-  bool is_full(const History& history, std::uint64_t group, std::uint64_t members) const;
-  Verdict verdict(const History& history, const Trial& trial) const;
+  // The rungs of a bracket up to the first that is not decided; empty while trials may still join.
+  std::vector<Rung> rungs_of(const History& history, std::uint64_t group) const;
+  Verdict verdict(const std::vector<Rung>& rungs, const Trial& trial) const;
   std::optional<Next> next_of(const History& history, std::uint64_t group) const;
 
   ScheduleProblem problem_;

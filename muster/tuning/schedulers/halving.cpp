@@ -1,4 +1,5 @@
 // Successive halving: brackets of one kind, one after the other.
+// How a bracket goes is brackets.h; here is only which brackets there are.
 #include "muster/tuning/schedulers/halving.h"
 
 #include <cmath>

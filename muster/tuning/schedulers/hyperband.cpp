@@ -1,4 +1,5 @@
 // Hyperband: bracket s of s_max .. 0 begins ceil((s_max + 1) / (s + 1) * eta^s) trials at the resource R * eta^-s.
+// How a bracket goes is brackets.h. After the last kind of bracket the first one comes again.
 #include "muster/tuning/schedulers/hyperband.h"
 
 #include <algorithm>

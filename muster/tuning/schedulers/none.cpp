@@ -1,4 +1,5 @@
 // No stopping: new trials until there are enough, and none is asked about on its way.
+// Reports are kept by the history and decide nothing.
 #include "muster/tuning/schedulers/none.h"
 
 #include "muster/tuning/turns.h"

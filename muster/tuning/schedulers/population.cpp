@@ -1,4 +1,5 @@
 // Population-based training: who is replaced, by whom, and with which values; all keyed by (seed, trial, resource).
+// Members that have not come to a resource do not count there, so few slots need no barrier.
 #include "muster/tuning/schedulers/population.h"
 
 #include <algorithm>
@@ -51,7 +52,10 @@ class PopulationScheduler final : public Scheduler {
     for (const Trial& trial : history.trials()) {
       begun = std::max(begun, trial.group + 1);
       if (trial.state != State::kWaiting && trial.state != State::kPaused) continue;
-      if (behind == nullptr || trial.resource() < behind->resource()) behind = &trial;
+      // Of those who are equally far the best goes first: who is judged last is judged by all, and that should be the
+      // worst.
+      const auto place = [&](const Trial& one) { return std::pair(one.resource(), standing(history, one)); };
+      if (behind == nullptr || place(trial) < place(*behind)) behind = &trial;
     }
     if (begun < members_ && (behind == nullptr || behind->resource() > 0))
       return {.turn = Turn::kNew, .group = begun, .reason = fmt::format("member {} of {}", begun + 1, members_)};
@@ -89,6 +93,15 @@ class PopulationScheduler final : public Scheduler {
       return a.loss != b.loss ? a.loss < b.loss : a.trial < b.trial;
     });
     return standings;
+  }
+
+  // The newest loss of the weights that it has: its own, or those of its parent.
+  double standing(const History& history, const Trial& trial) const {
+    const Report* report = trial.reports.empty() ? nullptr : &trial.reports.back();
+    if (report == nullptr && trial.lineage)
+      report = history.at(trial.lineage->parent).report_at(trial.lineage->resource);
+    const double value = report == nullptr ? std::nan("") : loss(report->values[0], problem_.goals[0]);
+    return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
   }
 
   RandomStream random_for(const Trial& trial, std::uint64_t purpose) const {

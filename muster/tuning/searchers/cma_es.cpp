@@ -1,4 +1,5 @@
 // CMA-ES over trials: the distribution is a fold over the results in their order, kept while the history only grows.
+// A history that is not the one before is folded from its beginning, so nothing depends on what was asked earlier.
 #include "muster/tuning/searchers/cma_es.h"
 
 #include <algorithm>
@@ -42,6 +43,7 @@ class CmaEsSearcher final : public Searcher {
         numbers_.push_back(key);
       }
     }
+    steps_ = QuasiRandom(numbers_.size(), problem.seed + 1);
     begin();
   }
 
@@ -56,7 +58,7 @@ class CmaEsSearcher final : public Searcher {
               .reason = "spread evenly before the first batch"};
     RandomStream random({.seed = problem_.seed, .purpose = Purpose::kSearch, .epoch = 4, .step = number});
     std::vector<double> units(problem_.space.size(), 0.5);
-    const std::vector<double> point = fold_->evolution.sample(random);
+    const std::vector<double> point = fold_->evolution.sample(steps_.point(number), random);
     for (std::size_t i = 0; i < numbers_.size(); ++i)
       units[numbers_[i]] = point[i];
     for (std::size_t i = 0; i < choices_.size(); ++i)
@@ -200,7 +202,8 @@ class CmaEsSearcher final : public Searcher {
 
   SearchProblem problem_;
   CmaEs options_;
-  QuasiRandom even_;
+  QuasiRandom even_;                    // places to begin
+  QuasiRandom steps_{0, std::nullopt};  // of each number, before they become steps of the distribution
   std::vector<std::size_t> numbers_;
   std::vector<std::size_t> choices_;
   // Kept between questions, while the history begins with the events that led to it.

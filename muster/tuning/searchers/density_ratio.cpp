@@ -1,10 +1,10 @@
 // Candidates drawn from the density of the good, judged by both densities; all keys together, or one after the other.
+// Both densities are made anew for each question: thousands of kernels cost less than keeping them right.
 #include "muster/tuning/searchers/density_ratio.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 namespace muster::tuning {
 namespace {
@@ -61,18 +61,22 @@ Rows with_key(const Rows& rows, std::size_t key) {
 }  // namespace
 
 RatioProposal best_ratio(const Space& space, const Rows& good, const Rows& bad, const DensityRatioOptions& options,
-                         RandomStream& random) {
+                         RandomStream& random, const Assignment& fixed) {
   const Rows looked_at = thinned(bad, options.kernels);
   Candidate best;
   best.units.assign(space.size(), std::numeric_limits<double>::quiet_NaN());
+  best.chosen = fixed;
+  const auto is_fixed = [&](std::size_t key) { return fixed.find(space.parameters()[key].name) != nullptr; };
   if (options.multivariate) {
-    std::vector<std::size_t> keys(space.size());
-    std::iota(keys.begin(), keys.end(), 0);
+    std::vector<std::size_t> keys;
+    for (std::size_t key = 0; key < space.size(); ++key) {
+      if (!is_fixed(key)) keys.push_back(key);
+    }
     best = best_candidate(space, keys, best, good, looked_at, options, random);
   } else {
     double sum = 0.0;
     for (const std::size_t key : space.order()) {
-      if (!space.active(key, best.chosen)) continue;
+      if (is_fixed(key) || !space.active(key, best.chosen)) continue;
       best = best_candidate(space, {key}, best, with_key(good, key), with_key(looked_at, key), options, random);
       sum += best.log_ratio;
     }

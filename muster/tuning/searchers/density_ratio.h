@@ -25,7 +25,8 @@ struct RatioProposal {
   double log_ratio = 0.0;
 };
 
+// `fixed`: values that are chosen already; the keys in it are not drawn.
 RatioProposal best_ratio(const Space& space, const Rows& good, const Rows& bad, const DensityRatioOptions& options,
-                         RandomStream& random);
+                         RandomStream& random, const Assignment& fixed = {});
 
 }  // namespace muster::tuning

@@ -1,4 +1,5 @@
 // The equations of CMA-ES. Names follow the tutorial: mu_eff, c_sigma, d_sigma, c_c, c_1, c_mu.
+// Sums run in a fixed order, so the same points give the same bits.
 #include "muster/tuning/searchers/evolution.h"
 
 #include <algorithm>
@@ -12,6 +13,16 @@ double norm(const std::vector<double>& v) {
   for (const double x : v)
     sum += x * x;
   return std::sqrt(sum);
+}
+
+// The number below which a standard normal one lies with this probability, by bisection.
+double normal_quantile(double probability) {
+  double low = -8.0, high = 8.0;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(-middle * M_SQRT1_2) < probability ? low : high) = middle;
+  }
+  return low;
 }
 
 }  // namespace
@@ -53,12 +64,12 @@ double Evolution::deviation(std::size_t i) const {
   return sigma_ * std::sqrt(covariance_(i, i));
 }
 
-std::vector<double> Evolution::sample(RandomStream& random) const {
+std::vector<double> Evolution::sample(const std::vector<double>& even, RandomStream& random) const {
   std::vector<double> point(n_);
   for (int attempt = 0; attempt < 50; ++attempt) {
     std::vector<double> z(n_);
     for (std::size_t k = 0; k < n_; ++k)
-      z[k] = roots_[k] * random.normal();
+      z[k] = roots_[k] * (attempt == 0 ? normal_quantile(even[k]) : random.normal());
     bool inside = true;
     for (std::size_t i = 0; i < n_; ++i) {
       double step = 0.0;

@@ -25,8 +25,9 @@ class Evolution {
   // Weight of the batch's point of that place (best is 0); the positive ones sum to 1.
   double weight(std::size_t place) const { return weights_[place]; }
 
-  // A point of the box: drawn again up to 50 times when outside, then pushed to the wall.
-  std::vector<double> sample(RandomStream& random) const;
+  // A point of the box: `even`, a point of the unit cube, turned into a step of this distribution; where that leads
+  // outside, a random step up to 50 times, and then the wall.
+  std::vector<double> sample(const std::vector<double>& even, RandomStream& random) const;
   // Takes lambda points, best first. Points from elsewhere (late, given) may be among them: steps that are longer than
   // this distribution would take are shortened (Hansen 2011, injection). NaN: the coordinate played no part.
   void update(const std::vector<std::vector<double>>& points);

@@ -1,4 +1,5 @@
 // The marginal likelihood of a Gaussian process with its gradient, and what follows from the best of it.
+// The scale is profiled out: for given length scales and noise its best value is known in closed form.
 #include "muster/tuning/searchers/gaussian_process.h"
 
 #include <algorithm>

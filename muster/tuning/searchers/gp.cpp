@@ -1,4 +1,5 @@
 // Expected improvement: the model, candidates everywhere and near the best, and a short climb from the most promising.
+// Places are judged as a trial would have them: rounded, and without the keys that are not active.
 #include "muster/tuning/searchers/gp.h"
 
 #include <algorithm>

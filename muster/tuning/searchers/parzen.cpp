@@ -1,4 +1,5 @@
 // Kernels, their bandwidths, drawing from them and their density.
+// Sums of kernels are taken by logarithms, since products over many keys leave the range of a double.
 #include "muster/tuning/searchers/parzen.h"
 
 #include <algorithm>
@@ -16,22 +17,12 @@ double normal_below(double x) {
   return 0.5 * std::erfc(-x * M_SQRT1_2);
 }
 
-struct Cell {
-  double low;
-  double high;
-};
-
-// What of the unit interval belongs to the value at `unit`. REQUIRES: the parameter has a count.
-Cell cell_of(const Parameter& parameter, double unit) {
-  if (parameter.log) {
-    const double low = std::log(parameter.least - 0.5);
-    const double width = std::log(parameter.most + 0.5) - low;
-    const double value = std::round(std::exp(low + unit * width));
-    return {(std::log(value - 0.5) - low) / width, (std::log(value + 0.5) - low) / width};
-  }
-  const auto count = static_cast<double>(*parameter.count());
-  const double index = std::min(std::floor(unit * count), count - 1.0);
-  return {index / count, (index + 1.0) / count};
+// Where in the unit interval value i of a discrete parameter ends and the next one begins.
+double upper_edge(const Parameter& parameter, std::uint64_t i) {
+  if (!parameter.log) return static_cast<double>(i + 1) / static_cast<double>(*parameter.count());
+  const double low = std::log(parameter.least - 0.5);
+  const double width = std::log(parameter.most + 0.5) - low;
+  return (std::log(parameter.least + static_cast<double>(i) + 0.5) - low) / width;
 }
 
 }  // namespace
@@ -54,8 +45,8 @@ Parzen::Parzen(const Space& space, std::vector<std::size_t> keys, const std::vec
       axis.off = share / (1.0 + share * static_cast<double>(axis.choices));
       axis.on = axis.off + 1.0 / (1.0 + share * static_cast<double>(axis.choices));
     } else {
-      axis.cells = parameter.count().value_or(kMostCells + 1) <= kMostCells;
       fit_number(axis, options);
+      if (parameter.count().value_or(kMostCells + 1) <= kMostCells) tabulate(axis);
     }
   }
   weights.push_back(rows.empty() ? 1.0 : options.prior_weight);
@@ -91,12 +82,32 @@ void Parzen::fit_number(Axis& axis, const ParzenOptions& options) const {
     axis.width[sorted[i]] = width;
     axis.inverse[sorted[i]] = 1.0 / width;
     const double inside = normal_below((1.0 - here) / width) - normal_below(-here / width);
-    axis.scale[sorted[i]] = -std::log(inside) - (axis.cells ? 0.0 : std::log(width * std::sqrt(2.0 * M_PI)));
+    axis.scale[sorted[i]] = -std::log(inside) - std::log(width * std::sqrt(2.0 * M_PI));
   }
   // The prior of a number: a wide normal distribution around the middle.
   axis.center.back() = 0.5;
   const double inside = normal_below(0.5) - normal_below(-0.5);
-  axis.scale.back() = -std::log(inside) - (axis.cells ? 0.0 : 0.5 * std::log(2.0 * M_PI));
+  axis.scale.back() = -std::log(inside) - 0.5 * std::log(2.0 * M_PI);
+}
+
+// The probability of each value under each kernel: looked up for every candidate, computed once.
+void Parzen::tabulate(Axis& axis) const {
+  const Parameter& parameter = space_.parameters()[axis.key];
+  const std::uint64_t count = *parameter.count();
+  axis.cells.assign(count, std::vector<double>(axis.center.size()));
+  for (std::size_t k = 0; k < axis.center.size(); ++k) {
+    const bool whole = std::isnan(axis.center[k]);
+    const auto below = [&](double edge) {
+      return whole ? edge : normal_below((edge - axis.center[k]) * axis.inverse[k]);
+    };
+    const double inside = below(1.0) - below(0.0);
+    double before = below(0.0);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const double up_to = below(upper_edge(parameter, i));
+      axis.cells[i][k] = std::log(std::max((up_to - before) / inside, 1e-300));
+      before = up_to;
+    }
+  }
 }
 
 double Parzen::draw(const Axis& axis, std::size_t kernel, RandomStream& random) const {
@@ -138,17 +149,11 @@ void Parzen::add_axis(const Axis& axis, double unit, std::vector<double>& logs) 
     const double even = -std::log(static_cast<double>(axis.choices));
     for (std::size_t k = 0; k < kernels; ++k)
       logs[k] += std::isnan(axis.center[k]) ? even : std::abs(axis.center[k] - unit) < 1e-9 ? on : off;
-  } else if (axis.cells) {
-    const Cell cell = cell_of(space_.parameters()[axis.key], unit);
-    for (std::size_t k = 0; k < kernels; ++k) {
-      if (std::isnan(axis.center[k])) {
-        logs[k] += std::log(cell.high - cell.low);
-        continue;
-      }
-      const double low = (cell.low - axis.center[k]) * axis.inverse[k];
-      const double high = (cell.high - axis.center[k]) * axis.inverse[k];
-      logs[k] += std::log(std::max(normal_below(high) - normal_below(low), 1e-300)) + axis.scale[k];
-    }
+  } else if (!axis.cells.empty()) {
+    const Parameter& parameter = space_.parameters()[axis.key];
+    const std::vector<double>& cell = axis.cells[parameter.index(parameter.from_unit(unit))];
+    for (std::size_t k = 0; k < kernels; ++k)
+      logs[k] += cell[k];
   } else {
     for (std::size_t k = 0; k < kernels; ++k) {
       const double away = (unit - axis.center[k]) * axis.inverse[k];

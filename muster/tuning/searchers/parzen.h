@@ -39,17 +39,19 @@ class Parzen {
  private:
   struct Axis {
     std::size_t key = 0;
-    std::size_t choices = 0;      // 0: a number
-    bool cells = false;           // a number of few values: probabilities of cells, not densities
-    std::vector<double> center;   // by kernel; NaN: the whole range
-    std::vector<double> width;    // of numbers: standard deviation
-    std::vector<double> inverse;  // of numbers: 1 / width
-    std::vector<double> scale;    // of numbers: logarithm of what normalises the density
-    double on = 1.0;              // of choices: probability of a kernel's own value, and of each other one
+    std::size_t choices = 0;                 // 0: a number
+    std::vector<std::vector<double>> cells;  // of a number of few values: for each of them the logarithm of its
+                                             // probability, by kernel; empty: densities
+    std::vector<double> center;              // by kernel; NaN: the whole range
+    std::vector<double> width;               // of numbers: standard deviation
+    std::vector<double> inverse;             // of numbers: 1 / width
+    std::vector<double> scale;               // of numbers: logarithm of what normalises the density
+    double on = 1.0;                         // of choices: probability of a kernel's own value, and of each other one
     double off = 1.0;
   };
 
   void fit_number(Axis& axis, const ParzenOptions& options) const;
+  void tabulate(Axis& axis) const;
   void add_axis(const Axis& axis, double unit, std::vector<double>& logs) const;
   double draw(const Axis& axis, std::size_t kernel, RandomStream& random) const;
 

@@ -1,4 +1,5 @@
 // Random search: a stream of its own for each number, so that who asks first does not matter.
+// History and order play no part.
 #include "muster/tuning/searchers/random.h"
 
 #include "muster/base/random.h"

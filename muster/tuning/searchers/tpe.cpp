@@ -1,4 +1,5 @@
 // TPE: which trials are good, which are bad; the rest is density_ratio.h's.
+// Ranks are worked out for each question by one selection, not by sorting, so that long histories stay cheap.
 #include "muster/tuning/searchers/tpe.h"
 
 #include <algorithm>
@@ -75,6 +76,11 @@ class TpeSearcher final : public Searcher {
  public:
   TpeSearcher(const SearchProblem& problem, const Tpe& options)
       : problem_(problem), options_(options), encoded_(problem_.space), even_(problem.space.size(), problem.seed) {
+    for (std::size_t key = 0; key < problem_.space.size(); ++key) {
+      const Parameter& parameter = problem_.space.parameters()[key];
+      if (parameter.kind == Kind::kChoice && parameter.when.empty() && parameter.choices.size() > 1)
+        choices_.push_back(key);
+    }
     for (const Known& known : problem_.known) {
       if (const std::optional<Assignment> fitting = problem_.space.fit(known.values)) {
         known_rows_.push_back(encode(problem_.space, *fitting));
@@ -93,26 +99,60 @@ class TpeSearcher final : public Searcher {
       return {.values = problem_.space.from_units(even_.point(number)),
               .reason =
                   fmt::format("spread evenly: {} of {} results before there is a model", observations.size(), startup)};
-    const auto wanted = static_cast<std::size_t>(std::ceil(options_.good * static_cast<double>(observations.size())));
-    const std::size_t good = std::min(wanted, static_cast<std::size_t>(options_.most_good));
-    std::nth_element(observations.begin(), observations.begin() + static_cast<std::ptrdiff_t>(good) - 1,
-                     observations.end());
-    const Rows good_rows = rows_of(observations, 0, good);
-    Rows bad_rows = rows_of(observations, good, observations.size());
-    bad_rows.insert(bad_rows.end(), running.begin(), running.end());
     RandomStream random({.seed = problem_.seed, .purpose = Purpose::kSearch, .epoch = 3, .step = number});
-    const RatioProposal proposal = best_ratio(problem_.space, good_rows, bad_rows,
-                                              {.candidates = options_.candidates,
-                                               .multivariate = options_.multivariate,
-                                               .kernels = static_cast<std::size_t>(options_.kernels),
-                                               .parzen = {.sharpness = options_.sharpness}},
-                                              random);
-    return {.values = proposal.values,
-            .reason = fmt::format("{:.2g} times as likely among the {} best of {} as among the others",
-                                  std::exp(proposal.log_ratio), good, observations.size())};
+    const std::optional<Branch> branch = curious(random);
+    if (branch) {
+      const auto elsewhere = [&](std::span<const double> one) { return one[branch->key] != branch->unit; };
+      std::erase_if(observations, [&](const Observation& o) { return elsewhere(row(o.row)); });
+      std::erase_if(running, elsewhere);
+    }
+    return propose(std::move(observations), running, branch, random, number);
   }
 
  private:
+  // One value of one choice, of which the best is looked for apart from all others.
+  struct Branch {
+    std::size_t key = 0;
+    double unit = 0.0;
+    Assignment fixed = {};
+  };
+
+  // Without this a choice that looked bad in its first trials would not be tried again.
+  std::optional<Branch> curious(RandomStream& random) const {
+    const double whether = random.uniform();
+    const double which = random.uniform();
+    const double value = random.uniform();
+    if (whether >= options_.curiosity || choices_.empty()) return std::nullopt;
+    const std::size_t key = choices_[static_cast<std::size_t>(which * static_cast<double>(choices_.size()))];
+    const Parameter& parameter = problem_.space.parameters()[key];
+    const Value chosen = parameter.from_unit(value);
+    return Branch{key, parameter.to_unit(chosen), {{parameter.name, chosen}}};
+  }
+
+  Proposal propose(std::vector<Observation> observations, const Rows& running, const std::optional<Branch>& branch,
+                   RandomStream& random, std::uint64_t number) const {
+    const auto wanted = static_cast<std::size_t>(std::ceil(options_.good * static_cast<double>(observations.size())));
+    const std::size_t good = std::min(wanted, static_cast<std::size_t>(options_.most_good));
+    if (good > 0)
+      std::nth_element(observations.begin(), observations.begin() + static_cast<std::ptrdiff_t>(good) - 1,
+                       observations.end());
+    const Rows good_rows = rows_of(observations, 0, good);
+    Rows bad_rows = rows_of(observations, good, observations.size());
+    bad_rows.insert(bad_rows.end(), running.begin(), running.end());
+    const bool refines = number % 2 == 1;
+    const RatioProposal proposal =
+        best_ratio(problem_.space, good_rows, bad_rows,
+                   {.candidates = refines ? (options_.candidates + 2) / 3 : options_.candidates,
+                    .multivariate = options_.multivariate,
+                    .kernels = static_cast<std::size_t>(options_.kernels),
+                    .parzen = {.sharpness = refines ? options_.sharpness : 1.0}},
+                   random, branch ? branch->fixed : Assignment());
+    return {.values = proposal.values,
+            .reason = fmt::format("{:.2g} times as likely among the {} best of {}{} as among the others",
+                                  std::exp(proposal.log_ratio), good, observations.size(),
+                                  branch ? " with " + branch->fixed.text() : "")};
+  }
+
   std::vector<double> losses_of(const std::vector<double>& values) const {
     std::vector<double> losses;
     for (std::size_t i = 0; i < problem_.goals.size(); ++i)
@@ -171,6 +211,7 @@ class TpeSearcher final : public Searcher {
   Tpe options_;
   Encoded encoded_;
   QuasiRandom even_;
+  std::vector<std::size_t> choices_;  // keys that are a choice in every trial, with something to choose
   std::vector<std::vector<double>> known_rows_;
   std::vector<std::vector<double>> known_losses_;
 };
@@ -185,7 +226,10 @@ void Tpe::add_keys(Section& section) {
   section.field("good", &good, "The share of the trials that counts as good.").above(0.0).range(0.0, 0.5);
   section.field("most_good", &most_good, "At most so many count as good.").range(1, 1000);
   section.field("kernels", &kernels, "Of the other trials at most so many are looked at.").range(10, 100000);
-  section.field("sharpness", &sharpness, "How narrow kernels may become as trials come in: 0 not at all.").range(0, 2);
+  section.field("sharpness", &sharpness, "How narrow the kernels of every other proposal may become; 1: as the others.")
+      .range(0, 2);
+  section.field("curiosity", &curiosity, "The part of the proposals that look for the best with one value of a choice.")
+      .range(0, 1);
 }
 
 std::unique_ptr<Searcher> Tpe::make(const SearchProblem& problem) const {
