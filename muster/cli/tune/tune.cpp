@@ -1,4 +1,5 @@
 // muster tune: a study file to the best model. Trials are copies of this process, so nothing computes here.
+// What computes (the estimate of memory) does so in a copy, too.
 #include <fcntl.h>
 #include <unistd.h>
 
