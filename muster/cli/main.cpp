@@ -44,7 +44,8 @@ std::vector<CommandGroup> command_groups(const std::vector<std::string>& argumen
   };
   return {
       {"Train and look",
-       {add_init, add_check, add_train_with, add_tune_with, with(add_run), with(add_agent), add_evaluate, add_predict, add_generate}},
+       {add_init, add_check, add_train_with, add_tune_with, with(add_run), with(add_agent), add_evaluate, add_predict,
+        add_generate}},
       {"Models and data", {add_model, add_data}},
       {"Running jobs", {add_status, add_logs, add_scale, add_set, add_stop, with(add_attach), with(add_ledger)}},
       {"Hosts", {add_certs}},
