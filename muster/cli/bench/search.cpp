@@ -30,7 +30,7 @@ SearchFunction function_named(const std::string& name) {
               "--functions", fmt::format("There are {}.", join_words(names)));
 }
 
-void tell(History& history, const SearchFunction& function, const Assignment& values) {
+void try_values(History& history, const SearchFunction& function, const Assignment& values) {
   const std::uint64_t number = history.size();
   history.add({.number = number, .values = values});
   history.finish(number, {function.value(values)});
@@ -57,7 +57,7 @@ Json found(const SearchBench& options, const SearcherChoice& choice, const Searc
       const tuning::Proposal proposal = searcher->ask(history, history.size());
       times.push_back(microseconds_since(start));
       if (proposal.exhausted) break;
-      tell(history, function, proposal.values);
+      try_values(history, function, proposal.values);
     }
     const std::uint64_t winner = *tuning::best_trial(history, 0, tuning::Goal::kMinimise);
     best.push_back(history.at(winner).result[0] - function.minimum);
@@ -74,7 +74,7 @@ Json timed(const SearchBench& options, const SearcherChoice& choice, const Searc
   const auto searcher = choice.make({.space = function.space});
   History history;
   while (history.size() < static_cast<std::uint64_t>(options.history))
-    tell(history, function, random->ask(history, history.size()).values);
+    try_values(history, function, random->ask(history, history.size()).values);
   std::vector<double> asks, tells;
   for (std::int64_t trial = -1; trial < options.trials; ++trial) {
     auto start = system_clock().now();
@@ -82,7 +82,7 @@ Json timed(const SearchBench& options, const SearcherChoice& choice, const Searc
     const double ask = microseconds_since(start);
     if (proposal.exhausted) break;
     start = system_clock().now();
-    tell(history, function, proposal.values);
+    try_values(history, function, proposal.values);
     if (trial < 0) continue;  // the first question reads all of the history, as after a resume
     asks.push_back(ask);
     tells.push_back(microseconds_since(start));

@@ -13,13 +13,13 @@ using tuning::Assignment;
 using tuning::Parameter;
 using tuning::Space;
 
-double number(const Assignment& values, std::string_view name) {
+double real_at(const Assignment& values, std::string_view name) {
   return std::get<double>(*values.find(name));
 }
-double integer(const Assignment& values, std::string_view name) {
+double whole_at(const Assignment& values, std::string_view name) {
   return static_cast<double>(std::get<std::int64_t>(*values.find(name)));
 }
-const std::string& text(const Assignment& values, std::string_view name) {
+const std::string& text_at(const Assignment& values, std::string_view name) {
   return std::get<std::string>(*values.find(name));
 }
 double squared(double x) {
@@ -29,8 +29,8 @@ double squared(double x) {
 SearchFunction branin() {
   return {"branin", Space({Parameter::uniform("x", -5, 10), Parameter::uniform("y", 0, 15)}), 0.39788735772973816,
           [](const Assignment& values) {
-            const double x = number(values, "x");
-            const double y = number(values, "y");
+            const double x = real_at(values, "x");
+            const double y = real_at(values, "y");
             return squared(y - 5.1 / (4 * M_PI * M_PI) * x * x + 5 / M_PI * x - 6) +
                    10 * (1 - 1 / (8 * M_PI)) * std::cos(x) + 10;
           }};
@@ -53,7 +53,7 @@ SearchFunction hartmann6() {
         for (int i = 0; i < 4; ++i) {
           double inner = 0.0;
           for (int j = 0; j < 6; ++j)
-            inner += kA[i][j] * squared(number(values, fmt::format("x{}", j)) - 1e-4 * kP[i][j]);
+            inner += kA[i][j] * squared(real_at(values, fmt::format("x{}", j)) - 1e-4 * kP[i][j]);
           sum -= kAlpha[i] * std::exp(-inner);
         }
         return sum;
@@ -67,8 +67,8 @@ SearchFunction rosenbrock() {
   return {"rosenbrock", Space(parameters), 0.0, [](const Assignment& values) {
             double sum = 0.0;
             for (int i = 0; i < 3; ++i) {
-              const double here = number(values, fmt::format("x{}", i));
-              const double next = number(values, fmt::format("x{}", i + 1));
+              const double here = real_at(values, fmt::format("x{}", i));
+              const double next = real_at(values, fmt::format("x{}", i + 1));
               sum += 100 * squared(next - here * here) + squared(1 - here);
             }
             return sum;
@@ -83,11 +83,11 @@ SearchFunction mixed() {
              Parameter::log_integer("batch", 16, 1024), Parameter::integer("layers", 1, 12),
              Parameter::uniform("dropout", 0.0, 0.5, 0.05)}),
       0.0, [](const Assignment& values) {
-        const std::string& optimizer = text(values, "optimizer");
-        const double batch = std::log2(integer(values, "batch"));
+        const std::string& optimizer = text_at(values, "optimizer");
+        const double batch = std::log2(whole_at(values, "batch"));
         const double best_rate = (optimizer == "sgd" ? -1.0 : optimizer == "adam" ? -3.0 : -2.0) + 0.3 * (batch - 7);
-        return squared(std::log10(number(values, "lr")) - best_rate) + 0.1 * squared(batch - 7) +
-               0.02 * squared(integer(values, "layers") - 6) + 4 * squared(number(values, "dropout") - 0.1) +
+        return squared(std::log10(real_at(values, "lr")) - best_rate) + 0.1 * squared(batch - 7) +
+               0.02 * squared(whole_at(values, "layers") - 6) + 4 * squared(real_at(values, "dropout") - 0.1) +
                (optimizer == "sgd"    ? 0.3
                 : optimizer == "adam" ? 0.0
                                       : 0.15);
@@ -105,16 +105,16 @@ SearchFunction conditional() {
                  Parameter::integer("adam.warmup", 0, 20).only_when("optimizer", {"adam"}),
                  Parameter::log_uniform("adagrad.lr", 1e-3, 10.0).only_when("optimizer", {"adagrad"})}),
           0.0, [](const Assignment& values) {
-            const double decay = squared(number(values, "decay") - 0.3);
-            const std::string& optimizer = text(values, "optimizer");
+            const double decay = squared(real_at(values, "decay") - 0.3);
+            const std::string& optimizer = text_at(values, "optimizer");
             if (optimizer == "sgd")
-              return 0.1 + decay + 0.5 * squared(std::log10(number(values, "sgd.lr")) + 0.5) +
-                     2 * squared(number(values, "sgd.momentum") - 0.9);
+              return 0.1 + decay + 0.5 * squared(std::log10(real_at(values, "sgd.lr")) + 0.5) +
+                     2 * squared(real_at(values, "sgd.momentum") - 0.9);
             if (optimizer == "adam")
-              return decay + 0.5 * squared(std::log10(number(values, "adam.lr")) + 3) +
-                     2 * squared(number(values, "adam.beta") - 0.7) +
-                     0.005 * squared(integer(values, "adam.warmup") - 5);
-            return 0.2 + decay + 0.2 * squared(std::log10(number(values, "adagrad.lr")) + 1);
+              return decay + 0.5 * squared(std::log10(real_at(values, "adam.lr")) + 3) +
+                     2 * squared(real_at(values, "adam.beta") - 0.7) +
+                     0.005 * squared(whole_at(values, "adam.warmup") - 5);
+            return 0.2 + decay + 0.2 * squared(std::log10(real_at(values, "adagrad.lr")) + 1);
           }};
 }
 

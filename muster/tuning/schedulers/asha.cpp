@@ -34,12 +34,11 @@ class AshaScheduler final : public Scheduler {
     const Trial& trial = history.at(number);
     const auto rung = std::find(rungs_.begin(), rungs_.end() - 1, trial.resource());
     if (rung == rungs_.end() - 1) return {.reason = "between rungs"};
-    std::vector<Arrival> all = arrivals(history, *rung);
+    const std::vector<Arrival> all = arrivals(history, *rung);
     const std::size_t go_on = share(all.size());
-    const auto place = static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Arrival& other) {
-      return other < *std::find_if(
-                         all.begin(), all.end(), [&](const Arrival& a) { return a.trial == &trial; });
-    }));
+    const Arrival own = *std::find_if(all.begin(), all.end(), [&](const Arrival& one) { return one.trial == &trial; });
+    const auto place = static_cast<std::size_t>(
+        std::count_if(all.begin(), all.end(), [&](const Arrival& other) { return other < own; }));
     const std::string words = fmt::format("place {} of {} at {}; {} may go on", place + 1, all.size(), *rung, go_on);
     if (place < go_on) return {.reason = words};
     // Who came first would always stop: without a return the first eta of a rung pass.
@@ -97,15 +96,26 @@ class AshaScheduler final : public Scheduler {
     return std::nullopt;
   }
 
-  // No new trials: while others run they may lift a paused one into the best; then the paused ones end.
-  static Next finish(const History& history) {
+  // No new trials: while others run they may lift a paused one into the best. Then the paused ones end; if nobody has
+  // come to the end yet (few trials), the best of those who are furthest does first.
+  Next finish(const History& history) const {
     const Next last = wait_or_done(history, "all trials were begun");
     if (last.turn == Turn::kWait) return last;
+    const Trial* furthest = nullptr;
+    bool finished = false;
+    const auto key = [&](const Trial& trial) {
+      return std::pair(trial.resource(), -loss(trial.reports.back().values[0], problem_.goals[0]));
+    };
     for (const Trial& trial : history.trials()) {
-      if (trial.state == State::kPaused)
-        return {.turn = Turn::kEnd, .number = trial.number, .reason = "was never among the best of its rung"};
+      finished = finished || trial.state == State::kFinished;
+      if (trial.state != State::kPaused) continue;
+      if (furthest == nullptr || key(trial) > key(*furthest)) furthest = &trial;
     }
-    return last;
+    if (furthest == nullptr) return last;
+    if (!finished)
+      return {
+          .turn = Turn::kRun, .number = furthest->number, .reason = "the best so far: nobody else comes to the end"};
+    return {.turn = Turn::kEnd, .number = furthest->number, .reason = "was never among the best of its rung"};
   }
 
   ScheduleProblem problem_;

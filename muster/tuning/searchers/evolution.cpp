@@ -85,17 +85,16 @@ std::vector<double> Evolution::sample(const std::vector<double>& even, RandomStr
   return point;
 }
 
-void Evolution::update(const std::vector<std::vector<double>>& points) {
+Evolution::Batch Evolution::measured(const std::vector<std::vector<double>>& points) const {
   const auto n = static_cast<double>(n_);
   const double longest = std::sqrt(n) + 2.0 * n / (n + 2.0);
-  std::vector<std::vector<double>> steps;
-  std::vector<double> lengths;
-  std::vector<double> mean_step(n_), whitened_mean(n_);
+  Batch batch{{}, {}, std::vector<double>(n_), std::vector<double>(n_)};
+  std::vector<double> whitened(n_);  // the mean's step in the coordinates of the axes
   for (std::size_t place = 0; place < points.size(); ++place) {
     std::vector<double> y(n_);
     for (std::size_t i = 0; i < n_; ++i)
       y[i] = std::isnan(points[place][i]) ? 0.0 : (points[place][i] - mean_[i]) / sigma_;
-    std::vector<double> white(n_);  // in the coordinates of the axes
+    std::vector<double> white(n_);
     for (std::size_t k = 0; k < n_; ++k) {
       for (std::size_t i = 0; i < n_; ++i)
         white[k] += axes_(i, k) * y[i];
@@ -103,55 +102,64 @@ void Evolution::update(const std::vector<std::vector<double>>& points) {
     }
     const double length = norm(white);
     const double shrink = length > longest ? longest / length : 1.0;
+    const double weight = std::max(weights_[place], 0.0);
     for (std::size_t i = 0; i < n_; ++i) {
       y[i] *= shrink;
-      if (weights_[place] > 0.0) {
-        mean_step[i] += weights_[place] * y[i];
-        whitened_mean[i] += weights_[place] * shrink * white[i];
-      }
+      batch.mean_step[i] += weight * y[i];
+      whitened[i] += weight * shrink * white[i];
     }
-    steps.push_back(std::move(y));
-    lengths.push_back(length * shrink);
+    batch.steps.push_back(std::move(y));
+    batch.lengths.push_back(length * shrink);
   }
-  ++batches_;
-  std::vector<double> back(n_);  // C^-1/2 of the mean's step
   for (std::size_t i = 0; i < n_; ++i) {
     for (std::size_t k = 0; k < n_; ++k)
-      back[i] += axes_(i, k) * whitened_mean[k];
+      batch.isotropic_step[i] += axes_(i, k) * whitened[k];
   }
+  return batch;
+}
+
+void Evolution::update(const std::vector<std::vector<double>>& points) {
+  const auto n = static_cast<double>(n_);
+  const Batch batch = measured(points);
+  ++batches_;
   for (std::size_t i = 0; i < n_; ++i) {
-    mean_[i] = std::clamp(mean_[i] + sigma_ * mean_step[i], 0.0, 1.0);
-    path_sigma_[i] = (1.0 - c_sigma_) * path_sigma_[i] + std::sqrt(c_sigma_ * (2.0 - c_sigma_) * mu_eff_) * back[i];
+    mean_[i] = std::clamp(mean_[i] + sigma_ * batch.mean_step[i], 0.0, 1.0);
+    path_sigma_[i] =
+        (1.0 - c_sigma_) * path_sigma_[i] + std::sqrt(c_sigma_ * (2.0 - c_sigma_) * mu_eff_) * batch.isotropic_step[i];
   }
   const double path_length = norm(path_sigma_);
   const double settled = std::sqrt(1.0 - std::pow(1.0 - c_sigma_, 2.0 * static_cast<double>(batches_)));
   const bool moving = path_length / settled < (1.4 + 2.0 / (n + 1.0)) * chi_;
   for (std::size_t i = 0; i < n_; ++i) {
     path_c_[i] *= 1.0 - c_c_;
-    if (moving) path_c_[i] += std::sqrt(c_c_ * (2.0 - c_c_) * mu_eff_) * mean_step[i];
+    if (moving) path_c_[i] += std::sqrt(c_c_ * (2.0 - c_c_) * mu_eff_) * batch.mean_step[i];
   }
-  double weight_sum = 0.0;
-  for (const double w : weights_)
-    weight_sum += w;
-  const double kept = 1.0 - c_1_ - c_mu_ * weight_sum + (moving ? 0.0 : c_1_ * c_c_ * (2.0 - c_c_));
-  for (double& entry : covariance_.data)
-    entry *= kept;
-  for (std::size_t i = 0; i < n_; ++i) {
-    for (std::size_t j = 0; j < n_; ++j)
-      covariance_(i, j) += c_1_ * path_c_[i] * path_c_[j];
-  }
-  for (std::size_t place = 0; place < steps.size(); ++place) {
-    double w = weights_[place];
-    if (w < 0.0) w *= n / std::max(lengths[place] * lengths[place], 1e-12);
-    for (std::size_t i = 0; i < n_; ++i) {
-      for (std::size_t j = 0; j < n_; ++j)
-        covariance_(i, j) += c_mu_ * w * steps[place][i] * steps[place][j];
-    }
-  }
+  adapt_covariance(batch, moving);
   sigma_ *= std::exp(std::min(1.0, c_sigma_ / d_sigma_ * (path_length / chi_ - 1.0)));
   sigma_ = std::min(sigma_, 1.0);
   keep_floors();
   decompose();
+}
+
+void Evolution::adapt_covariance(const Batch& batch, bool moving) {
+  double weight_sum = 0.0;
+  for (const double w : weights_)
+    weight_sum += w;
+  const double kept = 1.0 - c_1_ - c_mu_ * weight_sum + (moving ? 0.0 : c_1_ * c_c_ * (2.0 - c_c_));
+  for (std::size_t i = 0; i < n_; ++i) {
+    for (std::size_t j = 0; j < n_; ++j)
+      covariance_(i, j) = kept * covariance_(i, j) + c_1_ * path_c_[i] * path_c_[j];
+  }
+  for (std::size_t place = 0; place < batch.steps.size(); ++place) {
+    const double length = batch.lengths[place];
+    double w = weights_[place];
+    if (w < 0.0) w *= static_cast<double>(n_) / std::max(length * length, 1e-12);
+    const std::vector<double>& y = batch.steps[place];
+    for (std::size_t i = 0; i < n_; ++i) {
+      for (std::size_t j = 0; j < n_; ++j)
+        covariance_(i, j) += c_mu_ * w * y[i] * y[j];
+    }
+  }
 }
 
 void Evolution::keep_floors() {

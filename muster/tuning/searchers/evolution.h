@@ -35,6 +35,15 @@ class Evolution {
   bool converged() const;
 
  private:
+  // A batch seen from the mean, in units of sigma.
+  struct Batch {
+    std::vector<std::vector<double>> steps;
+    std::vector<double> lengths;         // of the steps where the distribution is round
+    std::vector<double> mean_step;       // weighted, of the better half
+    std::vector<double> isotropic_step;  // the same, C^-1/2 times
+  };
+  Batch measured(const std::vector<std::vector<double>>& points) const;
+  void adapt_covariance(const Batch& batch, bool moving);
   void decompose();
   void keep_floors();
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "muster/base/check.h"
+
 namespace muster::tuning {
 namespace {
 
@@ -81,13 +83,23 @@ double GaussianProcess::evaluate(const std::vector<double>& logs, std::vector<do
   scale_ = fit / static_cast<double>(n);
   noise_ = noise;
   double objective = 0.5 * (static_cast<double>(n) * std::log(scale_) + log_determinant);
-  const auto prior = [&](std::size_t i) { return i < keys ? kPriorLength : kPriorNoise; };
-  const auto spread = [&](std::size_t i) { return i < keys ? kPriorLengthSpread : kPriorNoiseSpread; };
   for (std::size_t i = 0; i <= keys; ++i)
-    objective += 0.5 * std::pow((logs[i] - std::log(prior(i))) / spread(i), 2.0);
-  if (gradient == nullptr) return objective;
+    objective += 0.5 * std::pow(prior_distance(i, logs[i]), 2.0);
+  if (gradient != nullptr) *gradient = gradient_at(logs, squared, inverse_squares);
+  return objective;
+}
 
-  // With W = K^-1 - alpha alpha^T / scale the gradient is half the sum of W times the kernel's derivative.
+// How many deviations of its prior a logarithm lies off; the last one is the noise.
+double GaussianProcess::prior_distance(std::size_t i, double log) const {
+  const bool length = i < choices_.size();
+  return (log - std::log(length ? kPriorLength : kPriorNoise)) / (length ? kPriorLengthSpread : kPriorNoiseSpread);
+}
+
+// With W = K^-1 - alpha alpha^T / scale the gradient is half the sum of W times the kernel's derivative.
+std::vector<double> GaussianProcess::gradient_at(const std::vector<double>& logs, const std::vector<double>& squared,
+                                                 const std::vector<double>& inverse_squares) const {
+  const std::size_t n = rows_.size();
+  const std::size_t keys = choices_.size();
   Matrix w(n, n);
   std::vector<double> column(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -98,19 +110,19 @@ double GaussianProcess::evaluate(const std::vector<double>& logs, std::vector<do
     for (std::size_t j = 0; j <= i; ++j)
       w(i, j) = column[j] - alpha_[i] * alpha_[j] / scale_;
   }
-  gradient->assign(keys + 1, 0.0);
+  std::vector<double> gradient(keys + 1);
   for (std::size_t i = 0, pair = 0; i < n; ++i) {
     for (std::size_t j = 0; j < i; ++j, ++pair) {
       const double r = std::sqrt(5.0 * squared[pair]);
       const double slope = w(i, j) * 5.0 / 3.0 * (1.0 + r) * std::exp(-r);
       for (std::size_t key = 0; key < keys; ++key)
-        (*gradient)[key] += slope * apart_[key][pair] * inverse_squares[key];
+        gradient[key] += slope * apart_[key][pair] * inverse_squares[key];
     }
-    (*gradient)[keys] += 0.5 * w(i, i) * std::exp(logs[keys]);
+    gradient[keys] += 0.5 * w(i, i) * std::exp(logs[keys]);
   }
   for (std::size_t i = 0; i <= keys; ++i)
-    (*gradient)[i] += (logs[i] - std::log(prior(i))) / (spread(i) * spread(i));
-  return objective;
+    gradient[i] += prior_distance(i, logs[i]) / (i < keys ? kPriorLengthSpread : kPriorNoiseSpread);
+  return gradient;
 }
 
 void GaussianProcess::fit() {
@@ -142,8 +154,11 @@ void GaussianProcess::fit() {
     }
     before = gradient;
   }
-  while (!std::isfinite(evaluate(best, nullptr)))
-    best[keys] += 1.0;  // more noise, until the matrix is positive definite
+  // More noise, until the matrix is positive definite; at e^20 it is the identity but for rounding.
+  for (int more = 0; !std::isfinite(evaluate(best, nullptr)); ++more) {
+    MUSTER_CHECK(more < 50, "values of a Gaussian process are numbers");
+    best[keys] += 1.0;
+  }
   for (std::size_t key = 0; key < keys; ++key)
     lengths_.push_back(std::exp(best[key]));
 }

@@ -30,6 +30,9 @@ class GaussianProcess {
  private:
   void fit();
   double evaluate(const std::vector<double>& logs, std::vector<double>* gradient);
+  std::vector<double> gradient_at(const std::vector<double>& logs, const std::vector<double>& squared,
+                                  const std::vector<double>& inverse_squares) const;
+  double prior_distance(std::size_t i, double log) const;
   double squared_distance(const std::vector<double>& a, const std::vector<double>& b, std::size_t key) const;
 
   std::vector<std::size_t> choices_;  // by key: how many, 0 for a number

@@ -42,7 +42,8 @@ double log_expected_improvement(const GaussianProcess::Prediction& at, double be
 std::vector<double> compressed(const std::vector<double>& losses) {
   std::vector<double> sorted = losses;
   std::sort(sorted.begin(), sorted.end());
-  const double unit = std::max(sorted[sorted.size() / 2] - sorted.front(), 1e-300);
+  const double range = sorted.back() - sorted.front();
+  const double unit = range > 0.0 ? std::max(sorted[sorted.size() / 2] - sorted.front(), 1e-9 * range) : 1.0;
   std::vector<double> values;
   double sum = 0.0, squares = 0.0;
   for (const double one : losses) {
@@ -96,6 +97,7 @@ class GpSearcher final : public Searcher {
     std::vector<std::size_t> failed;
     const auto add = [&](std::vector<double> row, double value) {
       if (std::isfinite(value)) {
+        value = std::clamp(value, -1e150, 1e150);  // differences must be numbers
         worst = std::max(worst, value);
       } else {
         failed.push_back(data.rows.size());

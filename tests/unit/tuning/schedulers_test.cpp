@@ -216,6 +216,15 @@ TEST(SchedulersTest, AshaPromotesAtMostAThird) {
   EXPECT_LT(beyond[19], stayed[0] + 1e-12);
 }
 
+// Two of a rung are too few for a best third; still one comes to the end, the better one.
+TEST(SchedulersTest, AshaBringsSomebodyToTheEnd) {
+  Acting acting(Asha{}, {.max_resource = 27, .trials = 2}, 2, constant);
+  acting.run();
+  const std::uint64_t better = quality(0) < quality(1) ? 0 : 1;
+  EXPECT_EQ(acting.history.at(better).state, State::kFinished);
+  EXPECT_EQ(acting.history.at(1 - better).resource(), 1u);
+}
+
 TEST(SchedulersTest, AWaitingTrialGoesFirst) {
   for (const SchedulerChoice& choice : all_schedulers()) {
     History history;

@@ -203,6 +203,24 @@ TEST(SearchersTest, TwoObjectivesSpreadAlongTheFront) {
   EXPECT_THROW(GpSearch{}.make({.space = space, .goals = goals}), Error);
 }
 
+// Mostly equal results, huge ones and none that is finite: a model of them says little, and must not break.
+TEST(SearchersTest, OddResultsDoNotBreakAModel) {
+  const Space space({Parameter::uniform("a", 0, 1), Parameter::choice("b", {"x", "y"})});
+  for (const std::string& name : {"tpe", "gp", "cma_es"}) {
+    for (const std::vector<double>& pattern :
+         {std::vector<double>{0, 0, 0, 0, 1e10}, {1e308, -1e308, 0}, {INFINITY, NAN}, {1.0}, {5e-324, 0, 0}}) {
+      const auto searcher = searcher_named(name).make({.space = space});
+      History history;
+      for (std::uint64_t number = 0; number < 40; ++number) {
+        const Assignment values = searcher->ask(history, number).values;
+        ASSERT_NO_THROW(space.check(values)) << name;
+        history.add({.number = number, .values = values});
+        history.finish(number, {pattern[number % pattern.size()]});
+      }
+    }
+  }
+}
+
 // Learns from what short trials report; whole ones tell the opposite and are not there yet.
 TEST(SearchersTest, BohbLearnsFromTheLargestResourceWithEnoughResults) {
   const Space space({Parameter::uniform("a", 0, 1)});
