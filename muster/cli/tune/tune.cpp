@@ -71,7 +71,8 @@ std::optional<std::uint64_t> memory_of(const std::filesystem::path& job, const s
   std::vector<launch::ChildProcess> children;
   children.emplace_back(command);
   if (launch::wait_for_all(children, Deadline::after(kPreflight))) return std::nullopt;
-  const Json row = parse_json(read_text(out, 1 << 20), out);
+  const std::string text = read_text(out, 1 << 20);
+  const Json row = parse_json(text.substr(0, text.find('\n')), out);
   if (!row.contains("memory") || !row["memory"].contains("total")) return std::nullopt;
   return row["memory"]["total"].get<std::uint64_t>();
 }
