@@ -31,9 +31,9 @@ target_link_libraries(@NAME@ PRIVATE muster::muster)
 
 constexpr std::string_view kMain =
     R"(// A net that learns to tell points apart, trained by any number of workers with the same result.
-#include <cstdio>
+@INCLUDE@ <cstdio>
 
-#include <muster/muster.h>
+@INCLUDE@ <muster/muster.h>
 
 // Your samples: how many there are, what they look like, and how to read one; from any thread, always the same.
 class Points final : public muster::Dataset {

@@ -259,7 +259,9 @@ void ProgressView::finished(const trainer::TrainingResult& r, const std::string&
     emit(fmt::format("{} at step {}; {}", r.end == End::kPaused ? "paused" : "stopped", grouped(r.steps),
                      r.checkpoint.empty() ? "no checkpoint could be written" : "checkpoint " + r.checkpoint.string()));
     emit(fmt::format("resume with: {}", resume_command));
-    Json row{{"event", !r.saved ? "failed" : r.end == End::kPaused ? "paused" : "interrupted"},
+    Json row{{"event", !r.saved                ? "failed"
+                       : r.end == End::kPaused ? "paused"
+                                               : "interrupted"},
              {"step", r.steps},
              {"checkpoint", r.checkpoint.string()},
              {"resume", resume_command}};

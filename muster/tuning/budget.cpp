@@ -1,4 +1,5 @@
 // The first limit that is reached decides; limits in trials and epochs let what runs come to its end.
+// Limits in time stop what runs, because it would spend more of it.
 #include "muster/tuning/budget.h"
 
 #include <algorithm>

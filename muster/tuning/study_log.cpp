@@ -1,4 +1,5 @@
 // The log is optimistic: number n is written on the condition that there is no number n yet, in one transaction.
+// Who comes second reads and decides again. A commit that failed half-way is settled by what is on disk.
 #include "muster/tuning/study_log.h"
 
 #include <random>

@@ -1,4 +1,5 @@
 // Rounds: everything that is decided in one goes to disk in one commit, and what is begun, stopped and told follows it.
+// A round that came second is played again: news is kept until it is on disk, and acts come after that.
 #include "muster/tuning/tuner.h"
 
 #include <algorithm>

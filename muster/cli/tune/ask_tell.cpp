@@ -1,4 +1,5 @@
 // Between ask and tell no process stands for a trial: it stays with who asked until it is told.
+// A study file that names neither a job nor a program is enough.
 #include "muster/cli/tune/ask_tell.h"
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // One look at all trials: rows first, then ends, so that what a trial told before it ended is told before its end.
+// What it took is told with its end: the time since its start, and the processor time of all that was waited for.
 #include "muster/cli/tune/process_trials.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // Arguments are filled in word by word: nothing goes through a shell.
+// What the program prints beside its rows is left as it is, in output.txt of the trial.
 #include "muster/cli/tune/program_subject.h"
 
 #include <algorithm>

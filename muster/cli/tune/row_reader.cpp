@@ -1,4 +1,5 @@
 // Reads what is new and keeps what has no end yet. A line without an end is given up at 1 MiB: it is no row.
+// The file is opened anew for each look: who writes it may have replaced it.
 #include "muster/cli/tune/row_reader.h"
 
 #include <array>

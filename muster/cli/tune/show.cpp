@@ -1,4 +1,5 @@
 // Only looks: a study at work is not disturbed by it.
+// What is computed here (importance, fronts) is computed from the events alone, so it is the same for everybody.
 #include "muster/cli/tune/show.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // A trial that does not fit alone is let through here: it is refused when it starts, with what to change.
+// Memory goes before wishes: trials that push each other out of memory are all lost.
 #include "muster/cli/tune/slots.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The page is text with pictures in it: no script, no style sheet from elsewhere.
+// So it opens from a disk, in mail, and in ten years. All words from outside are escaped.
 #include "muster/cli/tune/study_page.h"
 
 #include <algorithm>

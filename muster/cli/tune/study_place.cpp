@@ -1,4 +1,5 @@
 // From words to a folder and from a file to a plan.
+// Everything that can be wrong with a study is found here, before its folder is made.
 #include "muster/cli/tune/study_place.h"
 
 #include <algorithm>

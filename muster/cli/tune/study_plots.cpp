@@ -1,4 +1,5 @@
 // A plot is a frame with scales and marks on it. Figures are printed with few digits: a plot is looked at.
+// Names and values come from users and are escaped.
 #include "muster/cli/tune/study_plots.h"
 
 #include <algorithm>

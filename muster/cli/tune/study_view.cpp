@@ -1,4 +1,5 @@
 // Lines that stay tell what happened; the table below them tells how things stand, and is drawn anew each second.
+// Nothing here decides: who wants to know why asks the trial's reason.
 #include "muster/cli/tune/study_view.h"
 
 #include <algorithm>

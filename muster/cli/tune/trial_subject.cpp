@@ -1,4 +1,5 @@
 // What both kinds of trials have in common: where they lie, and how figures are found in a row.
+// A figure that is null in a row was not a number when it was written.
 #include "muster/cli/tune/trial_subject.h"
 
 #include <limits>

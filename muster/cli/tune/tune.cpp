@@ -1,4 +1,5 @@
 // muster tune: a study file to the best model. Trials are copies of this process, so nothing computes here.
+// What computes (the estimate of memory) does so in a copy, too.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -47,13 +48,8 @@ struct TuneFlags {
 
 constexpr const char* kStudyReferenceHead =
     "# The study file\n\n"
-    "A study file is TOML; [tuning.md](tuning.md) tells what it is for. This page is printed by `muster tune "
-    "--reference` "
-    "from\n"
-    "the code that reads the file, and a test compares the two. `[search]` and `[schedule]` have the keys of the one "
-    "that "
-    "their\n"
-    "`name` says; `[space]` and `[[points]]` are in [tuning.md](tuning.md#the-space).\n\n";
+    "A study file is TOML. `[search]` and `[schedule]` have the keys of the one that their `name` says; `[space]` and\n"
+    "`[[points]]` are in docs/tuning.md.\n\n";
 
 // What `muster check --memory` says of the job with its largest values, asked in a copy of this process, because
 // measuring computes. Nothing if it cannot be told.
@@ -75,7 +71,8 @@ std::optional<std::uint64_t> memory_of(const std::filesystem::path& job, const s
   std::vector<launch::ChildProcess> children;
   children.emplace_back(command);
   if (launch::wait_for_all(children, Deadline::after(kPreflight))) return std::nullopt;
-  const Json row = parse_json(read_text(out, 1 << 20), out);
+  const std::string text = read_text(out, 1 << 20);
+  const Json row = parse_json(text.substr(0, text.find('\n')), out);
   if (!row.contains("memory") || !row["memory"].contains("total")) return std::nullopt;
   return row["memory"]["total"].get<std::uint64_t>();
 }
@@ -174,14 +171,14 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
 void add_tune(CLI::App& app, const RunCommand& run, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("tune", "Search the values of a job's keys that train the best model.");
   auto flags = std::make_shared<TuneFlags>();
-  command->add_option("study", flags->study, "The study file (TOML); its keys: docs/study-file.md");
+  command->add_option("study", flags->study, "The study file (TOML); its keys: docs/tuning.md");
   command->add_flag("--resume", flags->resume, "Go on with the study, after a stop or beside other processes");
   command->add_option("--parallel", flags->parallel, "Trials at once, over what the file says")
       ->check(CLI::Range(1, 1024));
   command->add_option("--trials", flags->trials, "budget.trials, over what the file says");
   command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
   command->add_flag("--json", flags->json, "One JSON object a line instead of text");
-  command->add_flag("--reference", flags->reference, "Print docs/study-file.md: every key of a study file");
+  command->add_flag("--reference", flags->reference, "Print every key of a study file, as Markdown");
   command->require_subcommand(0, 1);
   command->footer(
       "A study is kept in studies/NAME: study.db (survives kill -9), trials/NUMBER (a run each) and best, the run of "
