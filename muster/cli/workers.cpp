@@ -122,7 +122,8 @@ int supervise_workers(CoordinatedJob job, const std::function<void(const std::st
   Coordinator coordinator(std::move(job), tell);
   bool told = !begun;
   return run_aloud(coordinator, [&] {
-    if (told) return;
+    // Before that nobody knows where the run is.
+    if (told || !coordinator.trains()) return;
     const std::string run = coordinator.status().run;
     told = !run.empty();
     if (told) begun(run);

@@ -36,7 +36,7 @@ class Kubernetes(unittest.TestCase):
         launchers.write_job(cls.folder, more="workers = 2\n[checkpoint]\ngrace_seconds = 33\n")
         cls.text = launchers.finish(
             [MUSTER, "launch", "kubernetes", "job.toml", "--image", "registry.example/muster:1", "--hosts", "4",
-             "--claim", "runs", "--data", "pictures"], cls.folder).stdout
+             "--claim", "runs", "--data", "pictures", "--set", "job.lanes=8"], cls.folder).stdout
         cls.objects = {one["kind"]: one for one in yaml.safe_load_all(cls.text)}
         cls.pod = cls.objects["Job"]["spec"]["template"]["spec"]
         cls.container = cls.pod["containers"][0]
