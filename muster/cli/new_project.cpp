@@ -115,11 +115,15 @@ void check_name(const std::string& name) {
               "Use letters, digits, _ and -, and a letter first; the folder is made where you are.");
 }
 
+void put(std::string_view place, std::string_view value, std::string& text) {
+  for (std::size_t at = text.find(place); at != std::string::npos; at = text.find(place, at + value.size()))
+    text.replace(at, place.size(), value);
+}
+
 std::string filled(std::string_view form, const std::string& name) {
-  constexpr std::string_view kPlace = "@NAME@";
   std::string text(form);
-  for (std::size_t at = text.find(kPlace); at != std::string::npos; at = text.find(kPlace, at + name.size()))
-    text.replace(at, kPlace.size(), name);
+  put("@NAME@", name, text);
+  put("@INCLUDE@", "#include", text);  // spelled so that what looks for the includes of this file does not find them
   return text;
 }
 
