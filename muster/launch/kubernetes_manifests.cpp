@@ -162,6 +162,7 @@ Json indexed_job(const KubernetesJob& job) {
                            {"onPodConditions", Json::array({Json{{"type", "DisruptionTarget"}, {"status", "True"}}})}};
   const Json on_mistake{
       {"action", "FailJob"},
+      {"onPodConditions", Json::array()},
       {"onExitCodes", {{"containerName", "muster"}, {"operator", "In"}, {"values", Json::array({2})}}}};
   return {{"apiVersion", "batch/v1"},
           {"kind", "Job"},
