@@ -50,7 +50,7 @@ void run_partition(const PartitionFlags& flags) {
     }
     const bool by_label = wanted.policy == data::PartitionOptions::Policy::kStratified ||
                           wanted.policy == data::PartitionOptions::Policy::kDirichlet;
-    data::PictureOptions picture{.workers = flags.workers};
+    data::DrawingOptions picture{.workers = flags.workers};
     if (by_label) picture.labels = labels;
     fmt::print("{}: {}\n", policy, data::draw_partition(partition, flags.lanes, picture));
   }

@@ -1,4 +1,4 @@
-// A lease is prolonged three times as often as it has to be, and when that fails again and again until it succeeds:
+// A lease is prolonged far more often than it has to be, and when that fails again and again until it succeeds:
 // only etcd knows whether it is gone.
 #include "muster/control/etcd_session.h"
 
@@ -10,6 +10,8 @@ namespace muster::control {
 namespace {
 
 constexpr std::chrono::milliseconds kProlongAgain{200};
+// At the latest: whoever leads hosts has to know soon that it is cut off (coordinator/job_service.h).
+constexpr std::chrono::milliseconds kProlongAfter{400};
 constexpr std::chrono::milliseconds kFarewellToEtcd{1000};
 
 }  // namespace
@@ -74,7 +76,8 @@ std::chrono::nanoseconds EtcdSession::left() const {
 }
 
 void EtcdSession::keep() {
-  std::chrono::nanoseconds pause = length_ / 3;
+  const std::chrono::nanoseconds usual = std::min<std::chrono::nanoseconds>(length_ / 3, kProlongAfter);
+  std::chrono::nanoseconds pause = usual;
   for (;;) {
     std::int64_t lease = 0;
     {
@@ -83,7 +86,7 @@ void EtcdSession::keep() {
       if (ends_) return;
       lease = lease_;
     }
-    pause = length_ / 3;
+    pause = usual;
     if (lease != 0 && !prolong(lease)) pause = kProlongAgain;
   }
 }

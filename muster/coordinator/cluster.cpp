@@ -143,9 +143,8 @@ Cluster::Words Cluster::look() {
   Words words = std::exchange(unsaid_, {});
   control::HostsView view;
   view.now = clock_.now();
-  // What happened meanwhile is judged from when it may decide again.
   const bool held = !options_.may_decide();
-  if (held) watched_since_ = looked_ = view.now;
+  if (held) looked_ = view.now;  // it looks, and decides nothing
   if (std::exchange(held_, held) != held)
     words.noted.push_back(held ? "not certain to lead: hosts and generations stay as they are" : "leads for certain");
   if (held) return words;

@@ -101,6 +101,7 @@ struct JobService::State {
     control::keep_record_in(run_folder, of_run);
     where_recorded = control::url_of(of_run);
     etcd = std::move(store);
+    lease = of_run.lease;
     lead.emplace(*record, [this](const std::string& line) {
       tell(line);
       log.note(line);
@@ -311,6 +312,7 @@ struct JobService::State {
   SupervisorLog log;
   std::shared_ptr<control::JobRecord> record;
   std::shared_ptr<control::Store> etcd;     // that holds it; null: a file does
+  std::chrono::nanoseconds lease{0};        // its length there
   std::string where_recorded;               // for people
   std::optional<AskedChanges> changes;      // once it serves
   control::Launch written_launch;           // as it stands in the record, or will in a moment
@@ -414,7 +416,12 @@ void JobService::report(const launch::SupervisorReport& report) {
 
 bool JobService::leads_for_certain() const {
   // Of a run that nobody knows yet there is no other leader.
-  return !state_->lead_known || state_->etcd->session_left().count() > 0;
+  if (!state_->lead_known) return true;
+  // Hosts are given up after a silence of their patience. Whoever has had the etcd's word in the second half of such a
+  // silence was not cut off together with it; a lease that still counts does not say that.
+  std::chrono::nanoseconds least{0};
+  if (state_->job.hosts) least = std::max(least, state_->lease - state_->job.hosts->patience / 2);
+  return state_->etcd->session_left() > least;
 }
 
 std::string JobService::overtaken() const {

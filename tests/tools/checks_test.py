@@ -228,6 +228,11 @@ class Layers(CheckTestCase):
         self.write("muster/launch/slurm.cpp", 'auto job = getenv("SLURM_JOB_ID");\n')
         self.expect_only("muster/launch/slurm.cpp", "only one file of launch/")
 
+    def test_finds_a_type_that_two_headers_define(self):
+        for name in ("first", "second"):
+            self.write(f"muster/strategies/{name}/plan.h", OPENING + "namespace muster::strategies {\nstruct Plan {\n};\n}\n")
+        self.expect_only("muster/strategies/second/plan.h", "muster::strategies::Plan")
+
     def test_finds_a_build_order_that_is_not_the_layers(self):
         self.write("muster/CMakeLists.txt", "foreach(layer base trainer model cli)\nendforeach()\n")
         self.expect_only("muster/CMakeLists.txt", "base trainer model cli")

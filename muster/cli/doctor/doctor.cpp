@@ -38,8 +38,8 @@ struct DoctorFlags {
 };
 
 void show(const Examination& all, bool json, Outcome& outcome) {
-  std::vector<Finding> findings;
-  const auto add = [&](std::vector<Finding> more) { findings.insert(findings.end(), more.begin(), more.end()); };
+  std::vector<Diagnosis> findings;
+  const auto add = [&](std::vector<Diagnosis> more) { findings.insert(findings.end(), more.begin(), more.end()); };
   for (const MachineFacts& host : all.hosts)
     add(judge_machine(host));
   add(judge_together(all.hosts));
@@ -47,7 +47,7 @@ void show(const Examination& all, bool json, Outcome& outcome) {
   outcome.exit_code = exit_code_for(findings);
   if (json) {
     Json row{{"healthy", outcome.exit_code == 0}, {"findings", Json::array()}, {"hosts", Json::array()}};
-    for (const Finding& finding : findings)
+    for (const Diagnosis& finding : findings)
       row["findings"].push_back(to_json(finding));
     for (const MachineFacts& host : all.hosts)
       row["hosts"].push_back(to_json(host));
@@ -63,7 +63,7 @@ void show(const Examination& all, bool json, Outcome& outcome) {
     return;
   }
   std::string host;
-  for (const Finding& finding : findings) {
+  for (const Diagnosis& finding : findings) {
     if (all.hosts.size() > 1 && finding.host != host)
       fmt::print("{}\n", finding.host.empty() ? "together" : finding.host);
     host = finding.host;

@@ -34,11 +34,11 @@ class Findings {
   void doubt(bool doubtful, std::string what, std::string words, std::string remedy) {
     add(doubtful ? Health::kWarning : Health::kOk, std::move(what), std::move(words), std::move(remedy));
   }
-  std::vector<Finding> take() { return std::move(all_); }
+  std::vector<Diagnosis> take() { return std::move(all_); }
 
  private:
   const std::string host_;
-  std::vector<Finding> all_;
+  std::vector<Diagnosis> all_;
 };
 
 void judge_limits(const MachineFacts& facts, Findings& findings) {
@@ -151,7 +151,7 @@ void judge_clocks(const std::vector<MachineFacts>& hosts, const std::vector<Link
 
 }  // namespace
 
-std::vector<Finding> judge_machine(const MachineFacts& facts) {
+std::vector<Diagnosis> judge_machine(const MachineFacts& facts) {
   Findings findings(facts.host);
   findings.add(Health::kOk, "versions",
                fmt::format("Muster {}, LibTorch {}, {}, {}", facts.muster, facts.torch, facts.c_library, facts.kernel));
@@ -169,7 +169,7 @@ std::vector<Finding> judge_machine(const MachineFacts& facts) {
   return findings.take();
 }
 
-std::vector<Finding> judge_together(const std::vector<MachineFacts>& hosts) {
+std::vector<Diagnosis> judge_together(const std::vector<MachineFacts>& hosts) {
   if (hosts.size() < 2) return {};
   Findings findings("");
   judge_same(
@@ -197,7 +197,7 @@ std::vector<Finding> judge_together(const std::vector<MachineFacts>& hosts) {
   return findings.take();
 }
 
-std::vector<Finding> judge_links(const std::vector<MachineFacts>& hosts, const std::vector<LinkFigures>& links) {
+std::vector<Diagnosis> judge_links(const std::vector<MachineFacts>& hosts, const std::vector<LinkFigures>& links) {
   Findings findings("");
   std::vector<double> rates;
   std::vector<double> latencies;
@@ -233,9 +233,9 @@ std::vector<Finding> judge_links(const std::vector<MachineFacts>& hosts, const s
   return findings.take();
 }
 
-int exit_code_for(const std::vector<Finding>& findings) {
+int exit_code_for(const std::vector<Diagnosis>& findings) {
   return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.health == Health::kWrong; })
+                     [](const Diagnosis& finding) { return finding.health == Health::kWrong; })
              ? 1
              : 0;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "muster/cli/doctor/diagnosis.h"
 #include "muster/cli/doctor/facts.h"
-#include "muster/cli/doctor/finding.h"
 
 namespace muster::cli {
 
@@ -22,14 +22,14 @@ struct LinkFigures {
 };
 
 // Of a machine by itself.
-std::vector<Finding> judge_machine(const MachineFacts& facts);
+std::vector<Diagnosis> judge_machine(const MachineFacts& facts);
 // What has to be the same everywhere: versions, data.
-std::vector<Finding> judge_together(const std::vector<MachineFacts>& hosts);
+std::vector<Diagnosis> judge_together(const std::vector<MachineFacts>& hosts);
 // Reachability both ways, clocks, and links that are much slower than the others.
-std::vector<Finding> judge_links(const std::vector<MachineFacts>& hosts, const std::vector<LinkFigures>& links);
+std::vector<Diagnosis> judge_links(const std::vector<MachineFacts>& hosts, const std::vector<LinkFigures>& links);
 
 // 0: nothing is wrong (there may be warnings); 1: something is.
-int exit_code_for(const std::vector<Finding>& findings);
+int exit_code_for(const std::vector<Diagnosis>& findings);
 
 // Two tables with a row and a column for each host: Mbit/s and microseconds. Rows try, columns answer.
 std::string matrix_of(const std::vector<MachineFacts>& hosts, const std::vector<LinkFigures>& links);

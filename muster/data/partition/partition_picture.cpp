@@ -45,7 +45,7 @@ std::string draw_shards(std::span<const std::uint64_t> held, std::uint64_t count
 
 }  // namespace
 
-std::string draw_partition(const LaneShards& partition, std::uint64_t lanes, const PictureOptions& options) {
+std::string draw_partition(const LaneShards& partition, std::uint64_t lanes, const DrawingOptions& options) {
   const Shards& shards = partition.shards;
   std::string text = fmt::format("{} samples in {} shards on {} lanes, computed by {} workers\n", shards.samples(),
                                  shards.count(), lanes, options.workers);

@@ -33,16 +33,16 @@ MachineFacts healthy(const std::string& host = "a") {
   return facts;
 }
 
-std::optional<Finding> worst_of(const std::vector<Finding>& findings, const std::string& what) {
-  std::optional<Finding> worst;
-  for (const Finding& finding : findings)
+std::optional<Diagnosis> worst_of(const std::vector<Diagnosis>& findings, const std::string& what) {
+  std::optional<Diagnosis> worst;
+  for (const Diagnosis& finding : findings)
     if (finding.what == what && (!worst || finding.health > worst->health)) worst = finding;
   return worst;
 }
 
 TEST(Doctor, AHealthyMachineHasNothingToDo) {
-  const std::vector<Finding> findings = judge_machine(healthy());
-  for (const Finding& finding : findings) {
+  const std::vector<Diagnosis> findings = judge_machine(healthy());
+  for (const Diagnosis& finding : findings) {
     EXPECT_EQ(finding.health, Health::kOk) << finding.what << ": " << finding.words;
     EXPECT_EQ(finding.remedy, "");
     EXPECT_EQ(finding.host, "a");
@@ -60,7 +60,7 @@ class DoctorFinds : public ::testing::TestWithParam<Ill> {};
 TEST_P(DoctorFinds, WhatIsWrongAndSaysWhatToDo) {
   MachineFacts facts = healthy();
   GetParam().spoil(facts);
-  const std::vector<Finding> findings = judge_machine(facts);
+  const std::vector<Diagnosis> findings = judge_machine(facts);
   const auto found = worst_of(findings, GetParam().what);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->health, GetParam().health) << found->words;

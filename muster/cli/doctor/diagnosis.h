@@ -11,7 +11,7 @@ namespace muster::cli {
 
 enum class Health { kOk, kWarning, kWrong };
 
-struct Finding {
+struct Diagnosis {
   Health health = Health::kOk;
   std::string host;    // whose it is; empty: of all of them together
   std::string what;    // "memory"
@@ -23,12 +23,12 @@ inline std::string_view to_string(Health health) {
   return health == Health::kOk ? "ok" : health == Health::kWarning ? "warning" : "wrong";
 }
 
-inline Json to_json(const Finding& finding) {
-  return {{"health", to_string(finding.health)},
-          {"host", finding.host},
-          {"what", finding.what},
-          {"found", finding.words},
-          {"remedy", finding.remedy}};
+inline Json to_json(const Diagnosis& diagnosis) {
+  return {{"health", to_string(diagnosis.health)},
+          {"host", diagnosis.host},
+          {"what", diagnosis.what},
+          {"found", diagnosis.words},
+          {"remedy", diagnosis.remedy}};
 }
 
 }  // namespace muster::cli
