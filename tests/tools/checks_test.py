@@ -51,6 +51,8 @@ GOOD_TREE = {
     '#include "muster/strategies/second/second.h"\n',
     "muster/coordinator/CMakeLists.txt": "muster_layer(coordinator SOURCES job.cpp)\n",
     "muster/coordinator/job.cpp": SOURCE,
+    "muster/federated/round.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/tuning/space.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/launch/CMakeLists.txt": "muster_layer(launch SOURCES environment.cpp)\n",
     "muster/launch/environment.cpp": SOURCE + '#include <cstdlib>\nconst char* rank = getenv("RANK");\n',
     "muster/trainer/CMakeLists.txt": "muster_layer(trainer TORCH_SOURCES trainer.cpp)\n",
