@@ -27,7 +27,7 @@ struct Split {
 Split parse_split(std::string_view word);
 
 struct SplitOptions {
-  Split split;
+  Split split{};
   std::uint64_t clients = 1;
   std::uint64_t seed = 0;
   std::uint64_t drawn = 0;  // samples that every client draws; 0: the data set is shared out

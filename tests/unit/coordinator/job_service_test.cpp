@@ -333,7 +333,9 @@ TEST_F(JobServiceTest, AFolderThatWasMadeGoesWithAJobThatTrainedNothingAndOnlyTh
     service_->end(stop ? JobPhase::kStopped : JobPhase::kFailed, "");
     service_.reset();
     const bool there = std::filesystem::exists(runs / "one");
-    if (!there) EXPECT_FALSE(std::filesystem::exists(folder_ / "all")) << "the folders around it were made with it";
+    if (!there) {
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "all")) << "the folders around it were made with it";
+    }
     std::filesystem::remove_all(folder_ / "all");
     return there;
   };

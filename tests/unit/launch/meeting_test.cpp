@@ -110,7 +110,9 @@ TEST(Meeting, AFolderThatOthersMayEnterIsRefused) {
 TEST(Meeting, ANameIsNoPath) {
   const testing::TemporaryFolder folder;
   for (const char* name : {"", "a/b", "..", "../x", "a b"})
-    if (std::string(name) != "..") EXPECT_THROW(MeetingHost(folder.path(), name, false), Error) << name;
+    if (std::string(name) != "..") {
+      EXPECT_THROW(MeetingHost(folder.path(), name, false), Error) << name;
+    }
 }
 
 TEST(OwnAddress, IsThatOfTheWay) {
