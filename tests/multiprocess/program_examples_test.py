@@ -8,6 +8,7 @@ usage: program_examples_test.py MUSTER PROGRAM LEARNS [ARGUMENT...]
 """
 import glob
 import gzip
+import json
 import os
 import re
 import signal
@@ -47,13 +48,18 @@ def workers_of(pid):
         return [int(word) for word in file.read().split()]
 
 
+def trains(muster, name, folder):
+    shown = subprocess.run([muster, "status", name, "--json"], cwd=folder, check=False, capture_output=True)
+    return shown.returncode == 0 and json.loads(shown.stdout)["step"] > 0
+
+
 def run_hurt(muster, program, folder):
     """Gives what is printed; the first worker is killed as soon as the job trains."""
     process = subprocess.Popen([muster, "run", "-n", "2"] + program, cwd=folder, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE
     name = os.path.basename(program[0])
-    while not glob.glob(os.path.join(folder, "runs", f"{name}-*", "control.token")):  # written when they train
+    while not trains(muster, name, folder):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)  # sleeps: polls, with a deadline
     victim = workers_of(process.pid)[0]
