@@ -212,8 +212,8 @@ HostsDecision decide_hosts(const HostsView& view) {
   std::vector<const HostView*> able;
   std::string not_yet;
   // Those who train come first, so that nobody who is new can keep one of them out.
-  std::ranges::stable_partition(living,
-                                [&](const HostView* host) { return find(view.present, host->number) != nullptr; });
+  std::stable_partition(living.begin(), living.end(),
+                        [&](const HostView* host) { return find(view.present, host->number) != nullptr; });
   for (const HostView* host : living) {
     const bool admitted = !view.finishing || find(view.present, host->number) != nullptr;
     // Those who have been there longest have the lower numbers: who comes when every lane is taken waits.

@@ -20,11 +20,16 @@
 
 namespace muster::tuning {
 
-template <typename Options, typename Problem, typename Made>
-concept Choosable = std::copyable<Options> &&
-    requires(Options options, const Options& chosen, Section& section, const Problem& problem) {
+// The name is asked for first: a Choice has none, and whether it can be copied must not be asked while it is made.
+template <typename Options>
+concept Named = requires {
   { Options::kName } -> std::convertible_to<std::string_view>;
   { Options::kHelp } -> std::convertible_to<std::string_view>;
+};
+
+template <typename Options, typename Problem, typename Made>
+concept Choosable = Named<Options> && std::copyable<Options> &&
+    requires(Options options, const Options& chosen, Section& section, const Problem& problem) {
   options.add_keys(section);
   { chosen.make(problem) } -> std::convertible_to<std::unique_ptr<Made>>;
 };
