@@ -142,6 +142,10 @@ class SimulatedRun {
       }
     }
     if (signal_.number() != 0) return stopped(simulation, folder);
+    if (last_.round == 0) {
+      tell(fmt::format("all {} rounds were done before; nothing has changed", simulation.rounds()), log);
+      return 0;
+    }
     simulation.save(folder.path() / "model.safetensors", [] { return true; });
     tell_end(simulation, folder, metrics);
     return 0;
@@ -235,9 +239,17 @@ class SimulatedRun {
 
   int stopped(const federated::Simulation& simulation, const trainer::RunFolder& folder) const {
     if (!flags_.quiet && !flags_.json)
-      print(fmt::format("stopped after round {}; go on with: muster federated simulate {} --run {}",
-                        simulation.rounds(), flags_.job, folder.path().string()));
+      print(fmt::format("stopped after round {}; go on with: muster federated simulate {}{} --run {}",
+                        simulation.rounds(), flags_.job, settings(), folder.path().string()));
     return 128 + signal_.number();
+  }
+
+  // What was said beside the job file, as it is to be typed again.
+  std::string settings() const {
+    std::string words;
+    for (const std::string& assignment : assignments_of(flags_))
+      words += fmt::format(" --set '{}'", assignment);
+    return words;
   }
 
   void tell(const std::string& line, Log& log) const {

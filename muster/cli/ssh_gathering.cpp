@@ -3,6 +3,7 @@
 #include "muster/cli/ssh_gathering.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include <fmt/format.h>
 
@@ -51,6 +52,7 @@ SshGathering::SshGathering(ClusterFlags& flags)
   others_.erase(own);
   if (others_.empty())
     throw Error(ErrorKind::kInvalidInput, "no other host is named than this one", {}, "Leave --hosts out.");
+  std::signal(SIGPIPE, SIG_IGN);  // an ssh that ends while it is told something is a host that was not reached
   std::vector<std::string> towards;
   for (const launch::NamedHost& host : others_) {
     const launch::SshWay way = launch::ssh_way(host.name, {});
@@ -60,6 +62,7 @@ SshGathering::SshGathering(ClusterFlags& flags)
   choose_interface(flags, address);
   flags.listen = with_port(address.address, "0");
   if (flags.insecure) return;
+  remove_abandoned("muster-trust-");
   trust_.emplace("muster-trust-");
   const std::filesystem::path made = trust_->path() / "made";
   control::create_certificates(made, {.hosts = {}, .days = kTrustDays, .now = std::chrono::system_clock::now()});

@@ -461,7 +461,7 @@ std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
-  const std::string_view whole(text.data(), static_cast<std::size_t>(length));
+  const std::string_view whole = text.data();  // some count the byte that ends it
   return std::string(whole.substr(0, whole.find('\n')));
 }
 

@@ -2,7 +2,9 @@
 // looked at by any tool that reads the format.
 #include "muster/federated/run_state.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -15,6 +17,8 @@
 
 namespace muster::federated {
 namespace {
+
+constexpr std::uint64_t kMostRounds = 1'000'000'000;  // as many as a job may ask for
 
 template <typename Number>
 Number number_in(const model::Metadata& metadata, const char* key, const std::string& where) {
@@ -52,12 +56,21 @@ std::optional<State> StateFile::read() const {
   const model::SafetensorsFile file(path_);
   const auto values_of = [&](const char* name) {
     const model::TensorEntry* const entry = file.header().find(name);
-    std::vector<float> values(entry == nullptr ? 0 : entry->bytes() / sizeof(float));
-    if (entry != nullptr) file.read(name, std::as_writable_bytes(std::span(values)));
+    if (entry == nullptr) return std::vector<float>();
+    std::vector<float> values(entry->bytes() / sizeof(float));
+    const auto refuse = [&](const char* why) {
+      return Error(ErrorKind::kDamaged, fmt::format("tensor {} {}", name, why), path_.string(), "Begin a new run.");
+    };
+    if (entry->dtype != model::Dtype::kF32) throw refuse("is not of 32-bit floats");
+    file.read(name, std::as_writable_bytes(std::span(values)));
+    if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) throw refuse("is not finite");
     return values;
   };
   const model::Metadata& metadata = file.header().metadata;
-  return State{.rounds = number_in<std::uint64_t>(metadata, "rounds", path_.string()),
+  const auto rounds = number_in<std::uint64_t>(metadata, "rounds", path_.string());
+  if (rounds > kMostRounds)
+    throw Error(ErrorKind::kDamaged, fmt::format("says {} rounds", rounds), path_.string(), "Begin a new run.");
+  return State{.rounds = rounds,
                .virtual_seconds = number_in<double>(metadata, "virtual_seconds", path_.string()),
                .model = values_of("model"),
                .momentum = values_of("momentum"),

@@ -193,6 +193,7 @@ class Simulation::Worker {
     }
     if (federated_.clip) clip_to(update_, *federated_.clip);
     ++answer.count;
+    answer.samples += who.samples;
     answer.weight += who.weight;
     answer.loss += result.loss * static_cast<double>(who.samples);
     if (federated_.needs_all_updates()) {
@@ -225,6 +226,7 @@ class Simulation::Worker {
   // Option II of the paper: c_i' = c_i - c + (x - y_i) / (K lr), of which c_i' - c_i goes to the server.
   void add_control(const Participant& who, const Order& order, const LocalResult& result) {
     const float scale = -1.0F / static_cast<float>(static_cast<double>(result.steps) * result.lr);
+    if (!std::isfinite(scale)) return;  // its rate is nothing any more: it has not moved
     const std::span<const float> control = memory_.control();
     const std::span<float> change = memory_.control_change(order.piece);
     for (std::size_t i = 0; i < control.size(); ++i) {
@@ -375,9 +377,8 @@ std::optional<std::span<float>> Simulation::aggregate(const RoundPlan& plan, Rou
     report.refused += answer.refused;
     if (answer.refused > 0 && !report.refused_client) report.refused_client = answer.refused_client;
     report.client_loss += answer.loss;
+    samples += static_cast<double>(answer.samples);
   }
-  for (const Participant& participant : plan.counts)
-    samples += static_cast<double>(participant.samples);
   if (samples > 0) report.client_loss /= samples;
   return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(plan, answers);
 }

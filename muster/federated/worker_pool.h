@@ -36,6 +36,7 @@ struct Order {
 struct Answer {
   std::uint64_t piece = 0;
   std::uint64_t count = 0;
+  std::uint64_t samples = 0;         // of those that count
   std::uint64_t refused = 0;         // updates that were not used
   std::uint64_t refused_client = 0;  // the first of them
   double weight = 0;

@@ -110,6 +110,14 @@ class Study::Body {
     bool goes_on = true;
     change(trial, [&] {
       const Trial& now = log_.history().at(trial.number);
+      if (values.size() != log_.plan().objectives.size())
+        throw Error(ErrorKind::kInvalidInput,
+                    fmt::format("{} value(s) for {} objective(s)", values.size(), log_.plan().objectives.size()), {},
+                    "Report one for each, in their order.");
+      if (resource > log_.plan().max_resource)
+        throw Error(ErrorKind::kInvalidInput,
+                    fmt::format("trial {} reports at {} of {}", trial.number, resource, log_.plan().max_resource), {},
+                    "A trial goes no further than that.");
       if (resource <= now.resource())
         throw Error(ErrorKind::kInvalidInput,
                     fmt::format("trial {} reports at {} after {}", trial.number, resource, now.resource()), {},

@@ -255,10 +255,11 @@ void check_whole(const Schema& schema, const StudyFile& file) {
 }  // namespace
 
 Goal usual_goal(std::string_view metric) {
-  for (const std::string_view falls : {"loss", "error", "perplexity", "mse", "mae", "rmse"}) {
-    if (metric.find(falls) != std::string_view::npos) return Goal::kMinimise;
+  for (const std::string_view grows :
+       {"accuracy", "auc", "score", "r2", "top5", "f1", "precision", "recall", "reward"}) {
+    if (metric.find(grows) != std::string_view::npos) return Goal::kMaximise;
   }
-  return Goal::kMaximise;
+  return Goal::kMinimise;
 }
 
 std::string StudyFile::where(std::string_view key) const {

@@ -43,7 +43,8 @@ class Slurm(unittest.TestCase):
                                                 *more]).stdout)
 
     def log_of(self, job):
-        return open(os.path.join(self.folder, f"far-{job}.log")).read()
+        with open(os.path.join(self.folder, f"far-{job}.log")) as file:
+            return file.read()
 
     def submit(self, *flags):
         text = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--nodes", "2", *flags]).stdout
@@ -100,6 +101,13 @@ class Slurm(unittest.TestCase):
         self.assertEqual(self.state(job), ("COMPLETED", 0))
         self.assertIn("training", self.log_of(job).lower())
 
+    def ended_well(self, job):
+        """Slurm holds a requeued job back for two minutes, each time; nobody here waits for that."""
+        state = self.state(job)[0]
+        if state == "PENDING":
+            subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], env=ENV, capture_output=True)
+        return state == "COMPLETED"
+
     def goes_on_after(self, disturb, restarts=1):
         """Submits a job that is longer than its time, and gives its last words when it has ended."""
         launchers.write_job(self.folder, epochs=LONG)
@@ -107,8 +115,7 @@ class Slurm(unittest.TestCase):
         launchers.wait_until(lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "metrics.jsonl")), "training", 120)
         disturb(job)
         launchers.wait_until(lambda: self.state(job)[1] >= restarts, "the requeue", 120)
-        self.run_here(["scontrol", "update", f"JobId={job}", "StartTime=now"])
-        launchers.wait_until(lambda: self.state(job)[0] == "COMPLETED", "the job", 240)
+        launchers.wait_until(lambda: self.ended_well(job), "the job", 240)
         log = self.log_of(job)
         self.assertIn("going on with", log)
         # One run, which was resumed.

@@ -67,15 +67,21 @@ TEST_F(Federated, GoesOnAfterAStopWithTheSameBits) {
   EXPECT_EQ(resumed.at("run"), run);
   EXPECT_EQ(model_of(resumed), model_of(whole));
   EXPECT_EQ(simulate({"--run", run, "--set", "optimizer.lr=0.2"}).exit_code, 2);
+  // Nothing is left to do, and nothing is written.
+  const std::string rows_before = testing::slurp(folder_.path() / run / "metrics.jsonl");
+  EXPECT_EQ(simulate({"--rounds", "6", "--run", run}).exit_code, 0);
+  EXPECT_EQ(testing::slurp(folder_.path() / run / "metrics.jsonl"), rows_before);
 }
 
 TEST_F(Federated, CtrlCEndsItWithWhatToType) {
-  testing::Program program(folder_.path(), {"federated", "simulate", "job.toml", "--rounds", "1000000"});
+  testing::Program program(folder_.path(), {"federated", "simulate", "job.toml", "--rounds", "1000000", "--set",
+                                            "federated.local_epochs=1"});
   ASSERT_TRUE(testing::eventually([&] { return program.out().find("round 2/") != std::string::npos; }));
   program.signal(SIGINT);
   const Finished stopped = program.wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
-  EXPECT_THAT(stopped.out, AllOf(HasSubstr("stopped after round"), HasSubstr("--run runs/job-")));
+  EXPECT_THAT(stopped.out, AllOf(HasSubstr("stopped after round"), HasSubstr("--set 'federated.local_epochs=1'"),
+                                 HasSubstr("--run runs/job-")));
 }
 
 TEST_F(Federated, WhatCannotBeIsRefusedWithThePlace) {

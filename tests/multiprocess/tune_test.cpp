@@ -111,7 +111,9 @@ TEST_F(TuneTest, ALossThatIsNoNumberFailsATrialAndNotTheStudy) {
     states.insert(trial.at("state").get<std::string>());
     const bool hopeless = trial.at("values").at("optimizer.lr").get<double>() > 1;
     EXPECT_EQ(trial.at("state"), hopeless ? "failed" : "finished") << trial;
-    if (hopeless) EXPECT_THAT(trial.at("reason").get<std::string>(), HasSubstr("not")) << trial;
+    if (hopeless) {
+      EXPECT_THAT(trial.at("reason").get<std::string>(), HasSubstr("not")) << trial;
+    }
   }
   EXPECT_EQ(states.size(), 2U);
 }
@@ -182,6 +184,9 @@ TEST_F(TuneTest, AShellAsksAndTells) {
   const Finished early = muster({"tune", "ask", "study"});
   EXPECT_EQ(early.exit_code, 1);
   EXPECT_THAT(early.err, HasSubstr("trials that others run"));
+  const Finished both = muster({"tune", "tell", "study.toml", "0", "0.5", "0.7", "--epoch", "1"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("2 value(s) for 1 objective(s)"));
   EXPECT_EQ(muster({"tune", "tell", "study.toml", "1", "0.5"}).exit_code, 0);
   EXPECT_EQ(muster({"tune", "tell", "study", "0", "--failed", "no luck"}).exit_code, 0);
   const Finished twice = muster({"tune", "tell", "study", "1", "0.25"});
@@ -193,6 +198,15 @@ TEST_F(TuneTest, AShellAsksAndTells) {
   const std::vector<Json> trials = shown();
   EXPECT_EQ(trials.at(0).at("reason"), "no luck");
   EXPECT_EQ(trials.at(1).at("cost"), 0.5);
+}
+
+TEST_F(TuneTest, AStudyOfWhichNothingCameHasFailed) {
+  spill(folder_ / "study.toml",
+        "[study]\nprogram = [\"/bin/false\"]\nobjective = \"cost\"\nretries = 0\n[budget]\ntrials = 1\n[space]\n"
+        "x = { uniform = [0.0, 1.0] }\n");
+  const Finished tuned = muster({"tune", "study.toml"});
+  EXPECT_EQ(tuned.exit_code, 1);
+  EXPECT_THAT(tuned.err, HasSubstr("every trial has failed"));
 }
 
 TEST_F(TuneTest, AStudyCanBeLookedAt) {

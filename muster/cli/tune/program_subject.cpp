@@ -3,6 +3,7 @@
 #include "muster/cli/tune/program_subject.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -79,7 +80,12 @@ RowMeaning ProgramSubject::meaning(const Json& row) const {
   std::optional<std::vector<double>> values = objectives_in(row, objectives_);
   if (!values) return meaning;
   std::uint64_t epoch = epochs_;
-  if (row.contains("epoch") && row["epoch"].is_number_unsigned()) epoch = row["epoch"].get<std::uint64_t>();
+  if (row.contains("epoch")) {
+    // As programs write numbers: 3 or 3.0. What is no epoch is no report of one.
+    const double number = row["epoch"].is_number() ? row["epoch"].get<double>() : -1;
+    if (!(number >= 1) || number > static_cast<double>(epochs_) || number != std::floor(number)) return meaning;
+    epoch = static_cast<std::uint64_t>(number);
+  }
   meaning.report = tuning::Report{epoch, std::move(*values)};
   return meaning;
 }

@@ -127,6 +127,13 @@ void refuse_nested(const launch::World& world) {
               "Start it once: it starts the processes of its trials by itself.");
 }
 
+bool nothing_came_of(const tuning::History& history) {
+  for (std::uint64_t number = 0; number < history.size(); ++number) {
+    if (history.at(number).state != tuning::State::kFailed) return false;
+  }
+  return history.size() > 0;
+}
+
 void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   refuse_nested(launch::detect_world());
   tuning::StudyFile file = tuning::read_study_file(flags.study);
@@ -163,7 +170,12 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   tuning::Tuner tuner(log, executor, view, options);
   const tuning::TunerResult result = tuner.run();
   view.finished(result, folder.string(), fmt::format("muster tune {} --resume", flags.study));
-  if (result.interrupted) outcome.exit_code = signals.exit_code();
+  if (result.interrupted) {
+    outcome.exit_code = signals.exit_code();
+  } else if (nothing_came_of(log.history())) {
+    throw Error(ErrorKind::kCompute, "every trial has failed", folder.string(),
+                fmt::format("muster tune show {} says why, trial by trial.", file.name));
+  }
 }
 
 }  // namespace

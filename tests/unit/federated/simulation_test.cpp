@@ -204,6 +204,11 @@ TEST_F(SimulationTest, GoesOnFromAStateWithTheSameBits) {
   second.round(kOn);
   EXPECT_EQ(second.state().model, whole.state.model);
   EXPECT_EQ(second.state().control, whole.state.control);
+  State damaged = *file.read();
+  damaged.model[3] = std::numeric_limits<float>::quiet_NaN();
+  const StateFile bad(folder_ / "bad.safetensors");
+  bad.write(damaged);
+  expect_error(ErrorKind::kDamaged, "model is not finite", [&] { bad.read(); });
   State other = *file.read();
   other.model.pop_back();
   expect_error(ErrorKind::kMismatch, "another model", [&] { second.restore(other); });
@@ -255,6 +260,7 @@ TEST_F(SimulationTest, UpdatesThatAreNotFiniteAreRefusedAndNamed) {
   options.attackers = 0.3;
   const Ran ran = run(options);
   EXPECT_GT(ran.reports[0].refused, 3U);
+  EXPECT_DOUBLE_EQ(ran.reports[0].client_loss, 1.5) << "of those that count";
   ASSERT_TRUE(ran.reports[0].refused_client);
   for (const float value : ran.state.model)
     EXPECT_TRUE(std::isfinite(value));

@@ -59,6 +59,7 @@ TEST(StudyFileTest, TheGoalFollowsTheNameUnlessItIsSaid) {
   EXPECT_EQ(usual_goal("loss"), Goal::kMinimise);
   EXPECT_EQ(usual_goal("mean_absolute_error"), Goal::kMinimise);
   EXPECT_EQ(usual_goal("accuracy"), Goal::kMaximise);
+  EXPECT_EQ(usual_goal("cost"), Goal::kMinimise);
   const std::string text =
       "[study]\nobjective = [\"accuracy\", \"loss\"]\ngoal = [\"minimise\", \"maximise\"]\n"
       "[budget]\ntrials = 1\n[space]\nx = { uniform = [0.0, 1.0] }\n";
