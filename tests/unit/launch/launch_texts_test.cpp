@@ -38,10 +38,14 @@ TEST(NamedHosts, AreReadFromAListAndFromAFile) {
 }
 
 // What a real shell makes of it.
-std::string shell(const std::string& script, const std::string& input, const std::filesystem::path& folder, int& code) {
+constexpr const char* kInputEnds = "sh script < input > out 2>&1";
+constexpr const char* kInputStaysOpen =
+    "(cat input; until [ -e done ]; do sleep 0.01; done) | (sh script > out 2>&1; code=$?; touch done; exit $code)";
+std::string shell(const std::string& script, const std::string& input, const std::filesystem::path& folder, int& code,
+                  const char* command = kInputEnds) {
   testing::spill(folder / "script", script);
   testing::spill(folder / "input", input);
-  const int status = std::system(fmt::format("cd {0} && sh script < input > out 2>&1", folder.string()).c_str());
+  const int status = std::system(fmt::format("cd {} && {}", folder.string(), command).c_str());
   code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return testing::slurp(folder / "out");
 }
@@ -60,7 +64,7 @@ TEST(RemoteScript, GivesTheAgentItsCertificatesAndItsWords) {
   agent.programs = {"/no/such/muster", program.string()};
   agent.certificate_bytes = {2, 3, 4};
   int code = 0;
-  const std::string out = shell(remote_script(agent), "AABBBCCCC", folder.path(), code);
+  const std::string out = shell(remote_script(agent), "AABBBCCCC", folder.path(), code, kInputStaysOpen);
   EXPECT_EQ(code, 7) << out;
   EXPECT_THAT(out, HasSubstr("agent|--join|10.0.0.1:7|--name|b; rm -rf $HOME|--certs|"));
   EXPECT_THAT(out, HasSubstr("AA\nBBB\nCCCC\n700\n"));
