@@ -10,7 +10,7 @@ include(CMakePackageConfigHelpers)
 # Made of the layers' objects and not of their archives: nothing inside refers to what only users call, and a linker
 # drops from an archive what nobody refers to. The archives are linked as well, for the libraries they bring along.
 add_library(muster_shared SHARED)
-foreach(layer base observe compression comm data model compute control launch coordinator strategies tuning plan dashboard trainer)
+foreach(layer base observe compression comm data model compute control launch coordinator strategies tuning pipeline plan dashboard trainer)
   if(TARGET muster_${layer})
     target_sources(muster_shared PRIVATE $<TARGET_OBJECTS:muster_${layer}>)
     if(TARGET muster_${layer}_torch)
@@ -65,6 +65,7 @@ set(headers_to_read
   muster/muster.h
   muster/data/augment/augmentation.h
   muster/data/pack.h
+  muster/data/pictures/picture_folder.h
   muster/data/tolerant.h
   muster/model/block.h
   muster/model/recompute.h

@@ -1,5 +1,5 @@
 // Poles on carts, to be balanced by pushes to the left (0) and right (1): the usual control problem (Barto, Sutton and
-// Anderson 1983), for many carts at once. Used by reinforce.cpp.
+// Anderson 1983), for many carts at once. Used by reinforce.cpp and dqn.cpp.
 #pragma once
 
 #include <torch/torch.h>

@@ -38,6 +38,7 @@
 
 namespace muster {
 
+using comm::Reduction;
 using compute::Adam;
 using compute::AdamW;
 using compute::Lamb;
@@ -66,6 +67,7 @@ using trainer::Backward;
 using trainer::evaluate;
 using trainer::Evaluation;
 using trainer::join;
+using trainer::JoinOptions;
 using trainer::Lane;
 using Part = trainer::ModelPart;
 using trainer::Session;

@@ -29,7 +29,7 @@ bool Schema::chosen(std::string_view path) const {
   // Without a line in the file the default is nobody's choice; given by --set it takes back what the file says.
   if (place.empty() || place.starts_with("--set ")) return false;
   const std::string value = find_field(path).to_toml().value_or("");
-  return value != "\"\"" && value != "[]" && !is_printed(*this);
+  return value != "\"\"" && value != "[]" && value != "{}" && !is_printed(*this);
 }
 
 }  // namespace muster

@@ -57,6 +57,8 @@ std::string name_of_type() {
     return "integer, or a range as \"1:4\"";
   } else if constexpr (std::is_same_v<T, AutoInteger>) {
     return "\"auto\", or integer";
+  } else if constexpr (std::is_same_v<T, NamedIntegers>) {
+    return "table of integers";
   } else {
     return "string";
   }
@@ -107,6 +109,12 @@ std::string to_text(const IntegerRange& value) {
 }
 std::string to_text(const AutoInteger& value) {
   return value.automatic ? quote("auto") : to_text(value.value);
+}
+std::string to_text(const NamedIntegers& values) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : values)
+    parts.push_back(fmt::format("{} = {}", name, value));
+  return parts.empty() ? "{}" : fmt::format("{{ {} }}", fmt::join(parts, ", "));
 }
 template <typename T>
 std::string to_text(const std::vector<T>& values) {
@@ -171,6 +179,16 @@ bool assign(const TomlValue& value, AutoInteger& out) {
   out = {true, 0};
   const auto* const text = value.get<std::string>();
   return text != nullptr && *text == "auto";
+}
+bool assign(const TomlValue& value, NamedIntegers& out) {
+  const auto* const table = value.get<TomlValue::Table>();
+  if (table == nullptr) return false;
+  NamedIntegers found;
+  for (const TomlEntry& entry : *table) {
+    if (!assign<std::int64_t>(entry.value, found[entry.key])) return false;
+  }
+  out = std::move(found);
+  return true;
 }
 template <typename T>
 bool assign(const TomlValue& value, std::vector<T>& out) {
@@ -290,6 +308,8 @@ std::string Field::allowed() const {
     std::vector<std::string> names;
     for (const std::string& choice : choices_)
       names.push_back(quote(choice));
+    if (std::holds_alternative<NamedIntegers*>(target_))
+      return fmt::format("table of integers: {}", fmt::join(choices_, ", "));
     const bool array = type_name().rfind("array", 0) == 0;
     return (array ? "array of: " : "one of ") + fmt::format("{}", fmt::join(names, ", "));
   }
@@ -338,6 +358,13 @@ std::string Field::violation() const {
       if (non_empty_ && value.empty()) return "the text is empty";
       if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), value) == choices_.end()) {
         return fmt::format("found {}{}", quote(excerpt(value, kShownBytes)), did_you_mean(value, choices_));
+      }
+      return {};
+    } else if constexpr (std::is_same_v<T, NamedIntegers>) {
+      for (const auto& [name, number] : value) {
+        if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), name) == choices_.end())
+          return fmt::format("has no {}{}", quote(excerpt(name, kShownBytes)), did_you_mean(name, choices_));
+        if (std::string text = self(self, number); !text.empty()) return fmt::format("{}: {}", name, text);
       }
       return {};
     } else if constexpr (std::is_same_v<T, bool>) {

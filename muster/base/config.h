@@ -41,11 +41,14 @@ struct AutoInteger {
   std::int64_t value = 0;  // not with automatic
 };
 
+// A table of integers by name: { data = 2, pipeline = 4 }. one_of() says which names there may be, range() is for each.
+using NamedIntegers = std::map<std::string, std::int64_t>;
+
 // Where a value is bound. An optional that stays empty has no default of its own; its help says what happens then.
-using FieldTarget =
-    std::variant<bool*, std::int64_t*, double*, IntegerRange*, std::string*, std::vector<std::int64_t>*,
-                 std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
-                 std::optional<std::string>*, std::optional<std::vector<double>>*, std::optional<AutoInteger>*>;
+using FieldTarget = std::variant<bool*, std::int64_t*, double*, IntegerRange*, std::string*, std::vector<std::int64_t>*,
+                                 std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*,
+                                 std::optional<double>*, std::optional<std::string>*,
+                                 std::optional<std::vector<double>>*, std::optional<AutoInteger>*, NamedIntegers*>;
 
 class Field {
  public:

@@ -3,6 +3,7 @@
 #include "muster/base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/draft_name.h"
 #include "muster/base/error.h"
 
 namespace muster {
@@ -20,6 +22,14 @@ namespace {
 // A folder as fsync wants it: never empty.
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+// Whether `path` is still the file that `descriptor` has open.
+bool is_named(const FileDescriptor& descriptor, const std::filesystem::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(descriptor.get(), &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 }  // namespace
@@ -105,13 +115,18 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit_byt
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Hidden, and named after the process: a crashed writer's left-over is recognised and never mistaken for data.
-  temporary_ = folder_of(path_) / fmt::format(".{}.{}.tmp", path_.filename().string(), ::getpid());
-  // A file of this name is what an earlier process with our number left, or a link that somebody laid: it is removed,
-  // never written through.
-  ::unlink(temporary_.c_str());
-  descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!descriptor_.valid()) throw_system_error("cannot be created", path_);
+  // Between creation and lock somebody who cleans up may take the file away: then once more, under another name.
+  constexpr int kTries = 10;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    // Hidden: a crashed writer's left-over is recognised and never mistaken for data.
+    temporary_ = folder_of(path_) / draft_name(path_.filename().string());
+    descriptor_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!descriptor_.valid()) throw_system_error("cannot be created", path_);
+    // As long as it is held nobody takes this for a left-over. A file system without locks is no obstacle to writing.
+    ::flock(descriptor_.get(), LOCK_EX | LOCK_NB);
+    if (is_named(descriptor_, temporary_)) return;
+  }
+  throw Error(ErrorKind::kIo, "is taken away again and again while it is written", temporary_.string());
 }
 
 AtomicFile::~AtomicFile() {

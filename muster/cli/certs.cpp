@@ -56,7 +56,7 @@ void run_add(const CertsFlags& flags) {
   const std::optional<control::CallerRole> role = control::caller_role_named(flags.role);
   if (!role)
     throw Error(ErrorKind::kInvalidInput, fmt::format("no role \"{}\"", excerpt(flags.role)), {},
-                "Roles are coordinator, agent, user and reader.");
+                "Roles are coordinator, agent, user, reader and client.");
   fmt::print("Made, for {} days. Copy the folder, whole, with its modes:\n", flags.days);
   print_made({control::add_certificate(flags.folder, *role, flags.name, flags.terms())});
 }
@@ -121,12 +121,14 @@ void add_certs(CLI::App& app) {
 
   CLI::App* add = certs->add_subcommand("add", "One more certificate by an authority that was made before.");
   add->add_option("folder", flags->folder, "The authority's folder, with ca.crt and ca.key")->required();
-  add->add_option("role", flags->role, "coordinator, agent, user or reader")->required();
+  add->add_option("role", flags->role, "coordinator, agent, user, reader or client (of federated training)")
+      ->required();
   add->add_option("name", flags->name, "Whom it is for")->required();
   add_terms(*add, *flags);
   add->footer(
       "Example:\n"
-      "  muster certs add certs user alice --days 30   makes certs/user-alice");
+      "  muster certs add certs user alice --days 30   makes certs/user-alice\n"
+      "  muster certs add certs client hospital-1      makes certs/client-hospital-1: its name in federated training");
   add->callback([flags] { run_add(*flags); });
 
   CLI::App* tokens = certs->add_subcommand("tokens", "New tokens, for TLS with a certificate that you have.");

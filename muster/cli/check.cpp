@@ -50,7 +50,7 @@ struct MemoryNeed {
 
 // What was found out beyond the file.
 struct Tried {
-  std::vector<std::string> doubts;
+  trainer::JobCheck job;
   std::optional<MemoryNeed> memory;
 };
 
@@ -62,7 +62,7 @@ Tried try_job(const trainer::ResolvedJob& resolved, bool with_memory) {
   const ProcessMemory before = process_memory();
   const trainer::Datasets sets = trainer::open_data(resolved);
   if (with_memory) tried.memory = MemoryNeed{trainer::check_memory(resolved, sets, before, usable), usable};
-  tried.doubts = trainer::check_job(resolved, sets);
+  tried.job = trainer::check_job(resolved, sets);
   return tried;
 }
 
@@ -80,12 +80,13 @@ void run_check(const CheckFlags& flags) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
   const Tried tried = flags.file_only ? Tried() : try_job(resolved, flags.memory);
   const std::optional<MemoryNeed>& need = tried.memory;
-  for (const std::string& doubt : tried.doubts)
+  for (const std::string& doubt : tried.job.doubts)
     fmt::print(stderr, "muster: warning: {}\n", doubt);
   if (flags.json) {
     Json row = resolved.json;
     row["resolved"] = {{"batch", resolved.batch}, {"lanes", resolved.lanes}, {"lr", resolved.lr}};
-    row["warnings"] = tried.doubts;
+    row["warnings"] = tried.job.doubts;
+    if (!tried.job.stages.empty()) row["stages"] = tried.job.stages;
     if (need) {
       row["memory"] = trainer::estimate_memory(need->figures).to_json();
       row["memory"]["usable"] = need->usable.usable_bytes;
@@ -98,6 +99,8 @@ void run_check(const CheckFlags& flags) {
                  describe(trainer::estimate_memory(need->figures), need->figures.workers), need->usable.reason,
                  need->figures.unmeasured.empty() ? "" : " Activations could not be measured and are not counted.");
     }
+    for (const std::string& line : tried.job.stages)
+      fmt::print("# {}\n", line);
     fmt::print("# {}: valid{}. Batch {} in {} lanes, learning rate {}.\n{}", flags.job,
                flags.file_only ? " as far as the file alone tells" : "", resolved.batch, resolved.lanes, resolved.lr,
                resolved.text);
@@ -121,7 +124,8 @@ void add_check(CLI::App& app) {
                     "Print the page docs/job-file.md: every key, type, default and meaning");
   command->footer(
       "The data is opened and the model is built as muster train would: what this calls valid, train does not refuse,\n"
-      "unless this host has too little memory for it (--memory).\n"
+      "unless this host has too little memory for it (--memory), or single samples are bad, which only reading them\n"
+      "all can tell (muster data check).\n"
       "Exit code 0: the job is good; 2: the message says what is wrong and where. What can be trained and is hardly\n"
       "meant is a warning.\n"
       "\nExamples:\n"

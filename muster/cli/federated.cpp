@@ -14,11 +14,12 @@
 
 #include "muster/base/cores.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/json.h"
 #include "muster/base/log.h"
 #include "muster/base/process_memory.h"
 #include "muster/cli/command.h"
-#include "muster/data/partition/partition.h"
+#include "muster/cli/federated_run.h"
 #include "muster/federated/accountant.h"
 #include "muster/federated/run_state.h"
 #include "muster/federated/simulation.h"
@@ -61,59 +62,6 @@ std::vector<std::string> assignments_of(const SimulateFlags& flags) {
   return assignments;
 }
 
-Json row_of(const federated::RoundReport& report) {
-  Json row{{"event", "round"},
-           {"round", report.round},
-           {"asked", report.plan.asked},
-           {"counted", report.plan.counts.size() - report.refused},
-           {"dropped", report.plan.dropped},
-           {"late", report.plan.late},
-           {"refused", report.refused},
-           {"client_loss", report.client_loss},
-           {"change_norm", report.change_norm},
-           {"seconds", report.seconds},
-           {"virtual_seconds", report.virtual_seconds}};
-  if (report.epsilon) row["epsilon"] = *report.epsilon;
-  if (report.test) {
-    row["test_loss"] = report.test->loss;
-    for (const auto& [name, value] : report.test->metrics)
-      row[name] = value;
-  }
-  return row;
-}
-
-std::string line_of(const federated::RoundReport& report, std::int64_t rounds) {
-  std::string line = fmt::format("round {}/{}: {} clients, their loss {:.4f}", report.round, rounds,
-                                 report.plan.counts.size() - report.refused, report.client_loss);
-  if (report.plan.counts.empty()) line = fmt::format("round {}/{}: {}", report.round, rounds, report.plan.reason);
-  if (report.refused > 0)
-    line += fmt::format(", {} refused (client {} the first: not finite)", report.refused, *report.refused_client);
-  if (report.test) {
-    line += fmt::format("; test loss {:.4f}", report.test->loss);
-    for (const auto& [name, value] : report.test->metrics)
-      line += fmt::format(", {} {:.4f}", name, value);
-  }
-  if (report.epsilon) line += fmt::format("; epsilon {:.3f}", *report.epsilon);
-  return line + fmt::format(" ({:.1f} s)", report.seconds);
-}
-
-// A folder to begin in, or the one of the run to go on with.
-trainer::RunFolder open_run(const SimulateFlags& flags, const trainer::ResolvedJob& resolved) {
-  const trainer::Job& job = resolved.job;
-  std::optional<trainer::RunFolder> run;
-  if (!flags.run.empty())
-    run = trainer::RunFolder::open(flags.run);
-  else if (flags.resume)
-    run = trainer::RunFolder::newest(job.runs, job.name);
-  else
-    return trainer::RunFolder::create(job.runs, job.name, resolved.text);
-  if (!run)
-    throw Error(ErrorKind::kNotFound, fmt::format("there is no run of {} to go on with", job.name), job.runs,
-                "Start it without --resume.");
-  if (const auto obstacle = trainer::resume_obstacle(run->job(), resolved)) throw *obstacle;
-  return *run;
-}
-
 class SimulatedRun {
  public:
   SimulatedRun(const SimulateFlags& flags, const trainer::ResolvedJob& resolved)
@@ -121,15 +69,18 @@ class SimulatedRun {
 
   int run() {
     const trainer::Datasets sets = trainer::open_data(resolved_);
-    const federated::ClientSplit split = make_split(*sets.train);
-    const trainer::RunFolder folder = open_run(flags_, resolved_);
+    const federated::ClientSplit split = make_client_split(resolved_, *sets.train);
+    const trainer::RunFolder folder = open_federated_run(flags_.resume, flags_.run, resolved_);
     const trainer::RunLock lock(folder.path(), Deadline::after(kLockPatience));
     Log log(LogLevel::kOff);
     log.open_file(folder.log_file());
     federated::Simulation simulation(simulation_options(sets, folder), split, keep_on_);
     const federated::StateFile state(folder.path() / "state.safetensors");
     if (flags_.resume || !flags_.run.empty()) {
-      if (const auto kept = state.read()) simulation.restore(*kept);
+      if (const auto kept = state.read()) {
+        simulation.restore(*kept);
+        mend_rows(folder.metrics_file(), *kept);
+      }
     }
     observe::MetricsLog metrics(folder.metrics_file());
     tell_start(simulation, folder, log);
@@ -152,16 +103,6 @@ class SimulatedRun {
   }
 
  private:
-  federated::ClientSplit make_split(const data::Dataset& train) const {
-    return trainer::about_key(resolved_, "federated.split", [&] {
-      return federated::ClientSplit({.split = federated::parse_split(options_.split),
-                                     .clients = static_cast<std::uint64_t>(options_.clients),
-                                     .seed = static_cast<std::uint64_t>(resolved_.job.seed),
-                                     .drawn = static_cast<std::uint64_t>(options_.client_samples.value_or(0))},
-                                    train.size(), [&] { return data::read_labels(train); });
-    });
-  }
-
   federated::SimulationOptions simulation_options(const trainer::Datasets& sets,
                                                   const trainer::RunFolder& folder) const {
     federated::SimulationOptions options;
@@ -184,16 +125,19 @@ class SimulatedRun {
         return;
       }
       last_ = simulation.round(keep_on_);
-      state.write(simulation.state());
-      metrics.write(row_of(last_));
+      federated::State after = simulation.state();
+      after.row = row_of_round(last_).dump();
+      state.write(after);
+      MUSTER_FAILPOINT("federated.simulate.before_row");
+      metrics.write(row_of_round(last_));
       client_rounds_ += last_.plan.counts.size();
       seconds_ += last_.seconds;
-      const std::string line = line_of(last_, options_.rounds);
+      const std::string line = line_of_round(last_, options_.rounds);
       log.info(line);
       if (flags_.json)
-        print(row_of(last_).dump());
+        print_line(row_of_round(last_).dump());
       else if (!flags_.quiet)
-        print(line);
+        print_line(line);
       if (signal_.number() != 0) return;
     }
   }
@@ -230,17 +174,18 @@ class SimulatedRun {
     }
     metrics.write(row);
     if (flags_.json) {
-      print(row.dump());
+      print_line(row.dump());
     } else if (!flags_.quiet) {
-      print(fmt::format("{} rounds, {:.1f} client rounds/s, model in {}", simulation.rounds(),
-                        row["client_rounds_per_second"].get<double>(), (folder.path() / "model.safetensors").string()));
+      print_line(fmt::format("{} rounds, {:.1f} client rounds/s, model in {}", simulation.rounds(),
+                             row["client_rounds_per_second"].get<double>(),
+                             (folder.path() / "model.safetensors").string()));
     }
   }
 
   int stopped(const federated::Simulation& simulation, const trainer::RunFolder& folder) const {
     if (!flags_.quiet && !flags_.json)
-      print(fmt::format("stopped after round {}; go on with: muster federated simulate {}{} --run {}",
-                        simulation.rounds(), flags_.job, settings(), folder.path().string()));
+      print_line(fmt::format("stopped after round {}; go on with: muster federated simulate {}{} --run {}",
+                             simulation.rounds(), flags_.job, settings(), folder.path().string()));
     return 128 + signal_.number();
   }
 
@@ -254,11 +199,7 @@ class SimulatedRun {
 
   void tell(const std::string& line, Log& log) const {
     log.info(line);
-    if (!flags_.json && !flags_.quiet) print(line);
-  }
-  static void print(const std::string& line) {
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+    if (!flags_.json && !flags_.quiet) print_line(line);
   }
 
   const SimulateFlags& flags_;
@@ -274,9 +215,7 @@ class SimulatedRun {
 
 int run_simulate(SimulateFlags& flags) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, assignments_of(flags));
-  if (!resolved.job.federated.chosen())
-    throw resolved.invalid("federated.clients", "the job does not say how many clients there are",
-                           "Set [federated] clients = 100, or give --clients 100.");
+  require_federated(resolved);
   if (flags.workers == 0) flags.workers = usable_cores().usable;
   return SimulatedRun(flags, resolved).run();
 }
@@ -314,6 +253,9 @@ void add_federated(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("federated", "Train with clients that keep their data.");
   command->require_subcommand(1);
   add_simulate(*command, outcome);
+  add_federated_server(*command, outcome);
+  add_federated_client(*command, outcome);
+  add_federated_status(*command);
   command->footer("What is protected from whom, the algorithms, and a first hour: docs/federated.md.");
 }
 

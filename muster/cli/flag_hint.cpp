@@ -29,11 +29,27 @@ std::string key_named(const std::string& word) {
   return {};
 }
 
+// Of "--set job.epochs=3 data.batch=8" and "--set job.epochs 3".
+std::string set_hint(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 2; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const std::size_t equals = word.find('=');
+    const bool after_set = arguments[i - 1] == "--set";
+    if (word.find('.') == std::string::npos || key_named(word.substr(0, equals)).empty()) continue;
+    if (after_set && equals == std::string::npos && i + 1 < arguments.size())
+      return fmt::format("A key and its value are one word: --set {}={}", word, arguments[i + 1]);
+    if (!after_set && equals != std::string::npos)
+      return fmt::format("Every key has a --set of its own: --set {}", word);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string flag_hint(const std::vector<std::string>& arguments) {
   constexpr std::array<std::string_view, 3> kTakeSet{"train", "check", "chaos"};
   if (arguments.empty() || std::find(kTakeSet.begin(), kTakeSet.end(), arguments.front()) == kTakeSet.end()) return {};
+  if (const std::string hint = set_hint(arguments); !hint.empty()) return hint;
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     if (!arguments[i].starts_with("--")) continue;
     const std::size_t equals = arguments[i].find('=');

@@ -26,6 +26,7 @@ namespace muster::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kLookInterval{200};
+constexpr int kMostRank = 1'000'000;
 
 struct LogsFlags {
   std::string job;
@@ -36,28 +37,29 @@ struct LogsFlags {
 };
 
 // Workers that have a log here. On several hosts each has those of its own workers, and others' numbers are theirs.
-std::vector<int> logged_ranks(const trainer::RunFolder& run) {
+std::vector<int> logged_ranks(const std::filesystem::path& run) {
   std::vector<int> ranks;
   std::error_code code;
-  for (const auto& entry : std::filesystem::directory_iterator(run.path(), code)) {
+  for (const auto& entry : std::filesystem::directory_iterator(run, code)) {
     const std::string name = entry.path().filename().string();
     int rank = name == "log.txt" ? 0 : -1;
     if (std::sscanf(name.c_str(), "log.%d.txt", &rank) < 0 || rank < 0) continue;
-    if (run.log_file(rank).filename() == name) ranks.push_back(rank);
+    if (trainer::RunFolder::log_name(rank) == name) ranks.push_back(rank);
   }
   std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
 
 // No rank: that of the first worker of this host.
-std::filesystem::path log_of(const trainer::RunFolder& run, std::optional<int> rank) {
+std::filesystem::path log_of(const std::filesystem::path& run, std::optional<int> rank) {
   const std::vector<int> ranks = logged_ranks(run);
-  if (!rank && !ranks.empty()) return run.log_file(ranks.front());
-  if (std::binary_search(ranks.begin(), ranks.end(), rank.value_or(0))) return run.log_file(rank.value_or(0));
+  if (!rank && !ranks.empty()) return run / trainer::RunFolder::log_name(ranks.front());
+  if (std::binary_search(ranks.begin(), ranks.end(), rank.value_or(0)))
+    return run / trainer::RunFolder::log_name(rank.value_or(0));
   std::vector<std::string> names;
   for (const int one : ranks)
     names.push_back(fmt::format("{}", one));
-  throw Error(ErrorKind::kNotFound, fmt::format("worker {} has no log", rank.value_or(0)), run.path().string(),
+  throw Error(ErrorKind::kNotFound, fmt::format("worker {} has no log", rank.value_or(0)), run.string(),
               ranks.empty() ? "No worker has one yet." : fmt::format("Ranks with a log: {}.", join_words(names)));
 }
 
@@ -96,11 +98,13 @@ std::filesystem::path supervisors_log(const std::filesystem::path& run) {
 std::filesystem::path chosen_log(const std::filesystem::path& run, const LogsFlags& flags) {
   std::error_code code;
   const bool own_program = !std::filesystem::exists(run / "job.toml", code);
-  if (own_program && flags.rank)
-    throw Error(ErrorKind::kNotFound, "the workers of a program under muster run have no logs of ours", run.string(),
-                "They print where muster run was started. Without a rank, muster logs shows what its supervisor saw.");
-  if (own_program || flags.supervisor) return supervisors_log(run);
-  return log_of(trainer::RunFolder::open(run), flags.rank);
+  const bool logged = !own_program || !logged_ranks(run).empty();
+  if (!logged && flags.rank)
+    throw Error(ErrorKind::kNotFound, "the workers of this program print where muster run was started", run.string(),
+                "muster run --logs keeps what they print. Without a rank, muster logs shows what the supervisor saw.");
+  if (!logged || flags.supervisor) return supervisors_log(run);
+  if (!own_program) trainer::RunFolder::open(run);  // is it one?
+  return log_of(run, flags.rank);
 }
 
 void run_logs(const LogsFlags& flags) {
@@ -122,15 +126,16 @@ void add_logs(CLI::App& app) {
   CLI::App* command = app.add_subcommand("logs", "The log of a job's worker.");
   auto flags = std::make_shared<LogsFlags>();
   command->add_option("job", flags->job, "A run's folder, its name, or the beginning of it")->required();
-  command->add_option("rank", flags->rank, "The worker; the first one if not given")->check(CLI::NonNegativeNumber);
+  command->add_option("rank", flags->rank, "The worker; the first one if not given")->check(CLI::Range(0, kMostRank));
   command->add_flag("--supervisor", flags->supervisor, "The log of the process that watches the workers");
   command->add_flag("--follow,-f", flags->follow, "Go on until the job is over");
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   command->footer(
       "Of a job of several hosts each host has the logs of its own workers; without a rank, that of the first one "
       "here.\n"
-      "The workers of a program under muster run print where it was started; of such a job the supervisor's log is "
-      "shown.\n"
+      "The workers of a program under muster run print where it was started, unless it was started with --logs; else "
+      "the\n"
+      "supervisor's log is shown.\n"
       "\nExamples:\n"
       "  muster logs fashion\n"
       "  muster logs fashion 1 --follow\n"

@@ -82,6 +82,12 @@ std::size_t ProgressView::room() const {
   return std::numeric_limits<std::size_t>::max() / 2;
 }
 
+ProgressView::~ProgressView() {
+  if (!live_) return;
+  fmt::print(out_, "\r\x1b[K");
+  std::fflush(out_);
+}
+
 void ProgressView::emit(const std::string& line) {
   if (style_ == ProgressStyle::kQuiet || style_ == ProgressStyle::kJson) return;
   if (live_) fmt::print(out_, "\r\x1b[K");

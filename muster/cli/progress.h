@@ -30,6 +30,7 @@ class ProgressView final : public trainer::TrainingObserver {
   // people change it.
   ProgressView(ProgressStyle style, std::FILE* out, std::FILE* err, std::function<int()> width,
                const Clock& clock = system_clock());
+  ~ProgressView() override;  // whatever is said next begins a line
 
   void started(const Start& start) override;
   void step_committed(const Step& step) override;

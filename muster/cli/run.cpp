@@ -1,6 +1,7 @@
 // muster run: N processes of a user's program as the workers of one job. From the program's name on all words are the
 // program's, so flags of ours come before it.
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -17,7 +18,9 @@
 #include "muster/cli/launched.h"
 #include "muster/cli/program_job.h"
 #include "muster/cli/ssh_gathering.h"
+#include "muster/cli/worker_lines.h"
 #include "muster/cli/workers.h"
+#include "muster/launch/environment.h"
 #include "muster/trainer/run_folder.h"
 
 namespace muster::cli {
@@ -35,6 +38,8 @@ struct RunFlags {
   ProgramJob job;
   std::string hosts;
   double host_seconds = 5;
+  bool logs = false;
+  bool prefix = false;
   ClusterFlags cluster;
 };
 
@@ -79,6 +84,20 @@ coordinator::JobFolder folder_of(const std::string& runs, const std::string& nam
     tell(fmt::format("muster status and other commands cannot reach this job: {}", error.what()));
     return {};
   }
+}
+
+// Workers know the run's folder, for their figures and, where that was asked for, for what they print.
+void tell_of_folder(const RunFlags& flags, coordinator::CoordinatedJob& job) {
+  const bool logs = flags.logs || flags.prefix;
+  if (job.folder.path.empty()) {
+    if (logs) throw Error(ErrorKind::kIo, "there is no folder for the logs of the workers", flags.runs);
+    return;
+  }
+  const std::filesystem::path run = std::filesystem::absolute(job.folder.path);
+  job.command.environment["MUSTER_RUN"] = run.string();
+  if (!logs) return;
+  job.command.environment[launch::kLogsVariable] = (run / "log").string();
+  job.folder.made = false;  // what a program has printed that failed at once is to be read
 }
 
 // Who sees to it that the other hosts come, where they do not come by themselves; fills in what that decides.
@@ -145,13 +164,21 @@ void add_run(CLI::App& app, Outcome& outcome) {
                    "Seconds in which nothing is heard of a host until it is given up")
       ->check(CLI::Range(0.5, 3600.0))
       ->capture_default_str();
+  command->add_flag(
+      "--logs", flags->logs,
+      "What each worker of this host prints goes into a file of its own in the run's folder (log.txt, log.1.txt, ...), "
+      "for muster logs");
+  command->add_flag("--prefix", flags->prefix,
+                    "As --logs, and each line of this host's workers is printed here with [rank] before it");
   add_listen_flags(*command, flags->cluster);
   add_node_flags(*command, flags->cluster);
   // Everything from the program's name on is the program's.
   command->prefix_command();
   command->footer(
       "The program calls muster::join(argc, argv) first; each process then knows its rank and the others.\n"
-      "What the workers print is not changed: let one of them print. Ctrl-C and SIGTERM are passed on once to each.\n"
+      "What the workers print is not changed, but by --logs and --prefix: let one of them print. Ctrl-C and SIGTERM "
+      "are\n"
+      "passed on once to each.\n"
       "\n"
       "With a session (muster::synchronize) a worker that is lost is replaced and the result stays; muster status,\n"
       "scale, stop, logs and attach work as for muster train, by the name of the program. A program that makes a "
@@ -165,6 +192,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
       "same arguments.\n"
       "\nExamples:\n"
       "  muster run -n 4 ./my_program --epochs 3\n"
+      "  muster run -n 4 --prefix ./my_program         every line with the rank of its worker\n"
       "  muster run --workers 1:4 ./my_program         starts 4; muster scale my_program 2\n"
       "  muster run -n 2 --listen 127.0.0.1:7400 ./my_program     and on another host: muster agent --join "
       "127.0.0.1:7400");
@@ -191,7 +219,14 @@ void add_run(CLI::App& app, Outcome& outcome) {
     job.hosts = hosts_of(*flags, program);
     if (gathering) gathering->prepare(*job.hosts);
     job.folder = folder_of(flags->runs, job.name);
-    const auto body = [&] { return supervise_workers(std::move(job)); };
+    tell_of_folder(*flags, job);
+    const auto body = [&] {
+      if (!flags->prefix) return supervise_workers(std::move(job));
+      WorkerLines lines(job.folder.path, job.most_workers, stdout);
+      const int code = supervise_workers(std::move(job), {}, [&] { lines.print(); });
+      lines.print(true);
+      return code;
+    };
     outcome.exit_code = gathering ? run_gathered(*gathering, body) : body();
   });
 }

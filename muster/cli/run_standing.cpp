@@ -41,6 +41,7 @@ void read_last_rows(const std::filesystem::path& path, RunStanding& standing) {
     // A resumed run goes back to its checkpoint: the last row counts, not the highest.
     standing.step = row["step"].get<std::uint64_t>();
     if (row.contains("event") && row["event"].is_string()) standing.last_event = row["event"].get<std::string>();
+    if (standing.last_event == "step") standing.figures = row;
   }
 }
 
@@ -65,6 +66,7 @@ RunStanding read_standing(const std::filesystem::path& run) {
   } catch (const Error&) {
   }
   std::error_code code;
+  standing.own_program = !std::filesystem::exists(run / "job.toml", code);
   if (!std::filesystem::is_directory(run / "checkpoints", code)) return standing;
   try {
     const std::vector<std::uint64_t> steps = model::CheckpointStore(run / "checkpoints").list();
@@ -91,7 +93,8 @@ void correct_by_files(control::JobStatus& status, const RunStanding& standing) {
       standing.checkpoint
           ? fmt::format("its newest checkpoint is of step {}: go on with muster train JOB.toml --resume --run {}",
                         *standing.checkpoint, status.run)
-          : fmt::format("it has no checkpoint{}", standing.last_event.empty() ? " of ours" : ""));
+          : fmt::format("it has no checkpoint{}",
+                        standing.own_program || standing.last_event.empty() ? " of ours" : ""));
 }
 
 }  // namespace muster::cli

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "muster/base/json.h"
 #include "muster/control/job_status.h"
 
 namespace muster::cli {
@@ -15,9 +16,11 @@ struct RunStanding {
   std::uint64_t step = 0;                        // the last one that metrics.jsonl or a checkpoint tells of
   std::optional<std::uint64_t> checkpoint = {};  // step of the newest one
   std::string last_event = {};                   // of metrics.jsonl: "finished", "interrupted", ...
+  bool own_program = false;                      // of muster run: where its checkpoints are, it knows alone
+  Json figures = {};                             // its last row of a step, as it is written; null: there is none
 };
 
-// Nothing of it where the run has no such files, as those of own programs.
+// Nothing of it where the run has no such files.
 RunStanding read_standing(const std::filesystem::path& run);
 
 // Turns what the record says of a job whose coordinator does not answer into what is known: the step it stood at, and,

@@ -64,11 +64,16 @@ void run_status_of_all(const StatusFlags& flags) {
 
 void run_status(const StatusFlags& flags) {
   if (flags.job.empty()) return run_status_of_all(flags);
-  const control::JobStatus status = status_of(find_newest_run(flags.job, flags.runs));
-  if (flags.json)
-    fmt::print("{}\n", to_json(status).dump());
-  else
-    fmt::print("{}", job_page(status));
+  const std::filesystem::path run = find_newest_run(flags.job, flags.runs);
+  const control::JobStatus status = status_of(run);
+  const Json figures = read_standing(run).figures;
+  if (!flags.json) {
+    fmt::print("{}", job_page(status, figures));
+    return;
+  }
+  Json json = to_json(status);
+  if (!figures.is_null()) json["figures"] = figures;
+  fmt::print("{}\n", json.dump());
 }
 
 }  // namespace

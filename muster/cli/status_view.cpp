@@ -67,6 +67,22 @@ std::string rate(const control::JobStatus& status) {
   return status.live && status.samples_per_second > 0 ? fmt::format("{:.0f}", status.samples_per_second) : "-";
 }
 
+// "loss 0.25, kl 0.01 (step 400)": what a row of metrics says of how training goes.
+std::string figures(const Json& row) {
+  std::string told;
+  const auto add = [&](const std::string& name, const Json& value) {
+    if (value.is_number()) told += fmt::format("{}{} {:.4g}", told.empty() ? "" : ", ", name, value.get<double>());
+  };
+  if (!row.is_object()) return {};
+  for (const char* const name : {"loss", "accuracy", "mae"})
+    if (row.contains(name)) add(name, row[name]);
+  if (row.contains("reports") && row["reports"].is_object())
+    for (const auto& [name, value] : row["reports"].items())
+      add(name, value);
+  if (told.empty() || !row.contains("step")) return {};
+  return fmt::format("{} (step {})", told, row["step"].dump());
+}
+
 std::string coordinator(const control::JobStatus& status) {
   if (status.coordinator_pid == 0) return "none";
   return fmt::format("pid {}{}{}", status.coordinator_pid,
@@ -110,7 +126,7 @@ std::string jobs_table(const std::vector<control::JobStatus>& jobs) {
   return table(rows, "") + below;
 }
 
-std::string job_page(const control::JobStatus& status) {
+std::string job_page(const control::JobStatus& status, const Json& row) {
   std::string text = fmt::format("{}  {}\n", status.job, status.run);
   std::vector<Row> facts{
       {"state", status.reason.empty() ? status.state : fmt::format("{}: {}", status.state, status.reason)},
@@ -119,6 +135,7 @@ std::string job_page(const control::JobStatus& status) {
     facts.push_back({"epoch", fmt::format("{}", status.epoch)});
     facts.push_back({"rate", rate(status) + " samples/s"});
   }
+  if (const std::string text = figures(row); !text.empty()) facts.push_back({"figures", text});
   facts.push_back({"workers", workers(status)});
   if (status.max_servers > 0) facts.push_back({"servers", servers(status)});
   facts.push_back({"generation", fmt::format("{}", status.hosts.empty() ? status.generation : status.job_generation)});
@@ -133,13 +150,16 @@ std::string job_page(const control::JobStatus& status) {
     text += "\n" + table(rows, "  ");
   }
   if (!status.members.empty()) {
+    const bool staged = std::ranges::any_of(status.members, [](const auto& member) { return !member.stage.empty(); });
     std::vector<Row> rows{{"RANK", "PID", "STATE", "RESTARTS", "STEP", "LANE", "WAITS FOR"}};
+    if (staged) rows.front().insert(rows.front().begin() + 1, "ROW.STAGE");
     for (const control::Worker& member : status.members) {
       std::string waits = member.waits_for.empty() ? "-" : member.waits_for;
       if (!member.waits_for.empty() && member.seconds > 0) waits += " for " + duration(member.seconds);
       rows.push_back({fmt::format("{}", member.rank), fmt::format("{}", member.process.pid),
                       std::string(to_string(member.state)), fmt::format("{}", member.restarts),
                       optional_number(member.step), optional_number(member.lane), waits});
+      if (staged) rows.back().insert(rows.back().begin() + 1, member.stage.empty() ? "-" : member.stage);
     }
     text += "\n" + table(rows, "  ");
   }

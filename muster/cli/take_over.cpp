@@ -205,8 +205,12 @@ int coordinate_shared(const std::filesystem::path& run, const SharedRecord& shar
     recorded.etcd = shared.store;
     recorded.led = shared.record;
     return coordinate(std::move(recorded), std::move(known), flags);
-  } catch (const Error&) {
-    shared.record->release();
+  } catch (...) {
+    try {
+      shared.record->release();
+    } catch (const Error&) {
+      // The etcd does not answer: the lead ends with its lease. What is told is why this one gave it up.
+    }
     throw;
   }
 }

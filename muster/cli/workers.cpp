@@ -118,10 +118,12 @@ coordinator::JobHosts hosts_of(const trainer::ResolvedJob& resolved) {
   return hosts;
 }
 
-int supervise_workers(CoordinatedJob job, const std::function<void(const std::string& run)>& begun) {
+int supervise_workers(CoordinatedJob job, const std::function<void(const std::string& run)>& begun,
+                      const std::function<void()>& look) {
   Coordinator coordinator(std::move(job), tell);
   bool told = !begun;
   return run_aloud(coordinator, [&] {
+    if (look) look();
     // Before that nobody knows where the run is.
     if (told || !coordinator.trains()) return;
     const std::string run = coordinator.status().run;

@@ -52,6 +52,7 @@ struct ModuleBinding::Capture {
   LaneArea area;  // of the lane in work
   bool active = false;
   std::vector<bool> taken;  // per tensor: its gradient is in the area
+  std::vector<bool> added;  // per tensor: to what is there, by collect()
   std::function<void(std::size_t)> ready;
   std::optional<std::size_t> changed;  // a tensor that got more after it was told to be ready
 };
@@ -107,7 +108,7 @@ void ModuleBinding::add_hooks() {
           if (capture->active && capture->ready && capture->taken[i]) capture->changed = i;
           // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are
           // part of a graph and stay where they are until collect().
-          if (!capture->active || capture->taken[i] || torch::GradMode::is_enabled() ||
+          if (!capture->active || capture->taken[i] || capture->added[i] || torch::GradMode::is_enabled() ||
               gradient.layout() != torch::kStrided || gradient.scalar_type() != torch::kFloat32) {
             return gradient;
           }
@@ -136,6 +137,14 @@ void ModuleBinding::read_buffers(std::span<std::byte> bytes) const {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const BufferSlot& slot = buffer_layout_.slots[i];
     copy_bytes(buffers_[i].data_ptr(), bytes.data() + slot.offset, slot.bytes);
+  }
+}
+
+void ModuleBinding::read_used_buffers(std::span<std::byte> bytes) const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const BufferSlot& slot = buffer_layout_.slots[i];
+    if (uses_.buffers.empty() || uses_.buffers[i] != 0)
+      copy_bytes(buffers_[i].data_ptr(), bytes.data() + slot.offset, slot.bytes);
   }
 }
 
@@ -211,6 +220,9 @@ void ModuleBinding::begin_lane(const LaneArea& area, std::function<void(std::siz
   capture_->ready = std::move(ready);
   capture_->active = true;
   capture_->taken.assign(parameters_.size(), false);
+  capture_->added.assign(parameters_.size(), false);
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    capture_->added[i] = use_of(i) == Use::kRest;
   capture_->changed.reset();
 }
 
@@ -245,10 +257,19 @@ void ModuleBinding::collect() {
       parameters_[i].mutable_grad() = torch::Tensor();
       continue;
     }
+    if (use_of(i) == Use::kNone) continue;
     const torch::Tensor& gradient = parameters_[i].grad();
+    float* place = area.gradient.data() + slot.offset;
+    if (use_of(i) == Use::kRest && area.present[i] != 0) {
+      // The sum of two: the same bits in either order, so those of one process that has both.
+      if (gradient.defined())
+        torch::from_blob(place, slot.shape, torch::kFloat32)
+            .add_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      parameters_[i].mutable_grad() = torch::Tensor();
+      continue;
+    }
     area.present[i] = gradient.defined() ? 1 : 0;
     if (!gradient.defined()) continue;
-    float* place = area.gradient.data() + slot.offset;
     if (gradient.layout() == torch::kStrided && gradient.is_contiguous() && gradient.scalar_type() == torch::kFloat32) {
       if (gradient.data_ptr<float>() != place)
         copy_bytes(gradient.data_ptr<float>(), place, slot.count * sizeof(float));

@@ -53,6 +53,21 @@ class ModuleBinding {
   // `change` throws. REQUIRES: attached; no lane is in work.
   void change(std::span<float> parameters, std::span<std::byte> buffers, const std::function<void()>& change);
 
+  // What of the model is computed here, where the rest is computed elsewhere: what is not, this process leaves alone in
+  // areas of lanes. At first it is all.
+  enum class Use : std::uint8_t {
+    kNone,
+    kWhole,
+    kRest,  // the tensor's gradient is added to what those who compute behind this process have left in the area
+  };
+  struct Uses {
+    std::vector<Use> tensors;             // in layout order; empty: kWhole
+    std::vector<std::uint8_t> buffers{};  // in buffer-layout order, not 0: used; empty: all
+  };
+  void set_uses(Uses uses) { uses_ = std::move(uses); }
+  // Of the buffers that are used here.
+  void read_used_buffers(std::span<std::byte> bytes) const;
+
   // From here to collect() or abandon_lane() gradients go to `area`: each is copied there as soon as backward has it,
   // while it is in the cache and before the next one needs memory. Gradients of before are forgotten.
   // `ready`, if given, is called inside backward with each tensor whose gradient has come; user code must leave that
@@ -72,6 +87,7 @@ class ModuleBinding {
   void point_at(const std::vector<torch::Tensor>& views);
   // To parameters that get gradients and have none yet: the first time, and when one was unfrozen.
   void add_hooks();
+  Use use_of(std::size_t tensor) const { return uses_.tensors.empty() ? Use::kWhole : uses_.tensors[tensor]; }
 
   std::shared_ptr<torch::nn::Module> module_;
   model::FlatLayout layout_;
@@ -85,6 +101,7 @@ class ModuleBinding {
   struct Capture;
   std::shared_ptr<Capture> capture_;
   std::vector<std::optional<unsigned>> hooks_;  // of each parameter
+  Uses uses_;
 };
 
 }  // namespace muster::compute

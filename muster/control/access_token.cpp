@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/check.h"
+#include "muster/base/draft_name.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 
@@ -38,8 +39,7 @@ std::string random_hex(std::size_t bytes) {
 
 std::string make_token(const std::filesystem::path& path) {
   const std::string token = random_hex(kTokenBytes);
-  const std::filesystem::path draft = path.parent_path() / fmt::format(".control.token.{}.tmp", ::getpid());
-  ::unlink(draft.c_str());
+  const std::filesystem::path draft = path.parent_path() / draft_name("control.token");
   try {
     const FileDescriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!file.valid()) throw_system_error("cannot be created", path);

@@ -17,6 +17,7 @@ struct CallRow {
   bool agent = false;
   bool user = false;
   bool reader = false;
+  bool client = false;
   bool noted = false;
 };
 
@@ -43,6 +44,11 @@ constexpr std::array kCallRows = {
     CallRow{.call = "ReadShard", .agent = true},
     // Between workers and parameter servers: one stream, which is noted once.
     CallRow{.call = "Calls", .agent = true, .noted = true},
+    // Federated training: for clients alone, who are counted by their names.
+    CallRow{.call = "Enrol", .client = true, .noted = true},
+    CallRow{.call = "NextTask", .client = true},
+    CallRow{.call = "ReadModel", .client = true},
+    CallRow{.call = "SendUpdate", .client = true},
 };
 
 bool allows(const CallRow& row, CallerRole role) {
@@ -55,6 +61,8 @@ bool allows(const CallRow& row, CallerRole role) {
       return row.user;
     case CallerRole::kReader:
       return row.reader;
+    case CallerRole::kClient:
+      return row.client;
   }
   return false;
 }
@@ -71,6 +79,8 @@ std::string_view to_string(CallerRole role) {
       return "user";
     case CallerRole::kReader:
       return "reader";
+    case CallerRole::kClient:
+      return "client";
   }
   return "nobody";
 }

@@ -15,10 +15,11 @@ enum class CallerRole {
   kAgent,        // of a host: joins, reports, keeps what workers put into the store
   kUser,         // commands: scale, stop, set
   kReader,       // looks
+  kClient,       // of federated training: takes part in rounds; its name is its identity
 };
 
 constexpr CallerRole kCallerRoles[] = {CallerRole::kCoordinator, CallerRole::kAgent, CallerRole::kUser,
-                                       CallerRole::kReader};
+                                       CallerRole::kReader, CallerRole::kClient};
 
 std::string_view to_string(CallerRole role);
 std::optional<CallerRole> caller_role_named(std::string_view name);
@@ -29,8 +30,8 @@ struct CallVerdict {
   std::string reason;  // why not
 };
 
-// Of the methods of proto/control.proto, cluster.proto, shards.proto and parameter_server.proto (between hosts), by
-// their names ("Stop"). A call that the table does not have is allowed to nobody.
+// Of the methods of proto/control.proto, cluster.proto, shards.proto, parameter_server.proto (between hosts) and
+// federated.proto, by their names ("Stop"). A call that the table does not have is allowed to nobody.
 CallVerdict judge_call(CallerRole role, std::string_view call);
 
 // Every call that the table has.

@@ -1,11 +1,11 @@
 // gRPC's own pause between two attempts to connect grows to minutes; a coordinator that comes back is looked for every
 // second. What it takes to get through a handshake with gRPC 1.51 is told at kConnectMs and Attendant.
 #include "muster/control/cluster_client.h"
+#include "muster/control/attendant.h"
 
 #include <grpcpp/grpcpp.h>
 
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,12 +24,8 @@ constexpr std::chrono::milliseconds kAnswerTime{3000};  // beyond what a call wa
 constexpr std::chrono::milliseconds kTellingTime{500};  // in which a coordinator hears of another one
 constexpr int kFirstReconnectMs = 100;
 constexpr int kLongestReconnectMs = 1000;
-// What an attempt may take, handshake and first settings with it, on machines that are busy. gRPC calls it the shortest
-// pause between attempts, and uses it as their limit; the pauses themselves do not depend on it.
-constexpr int kConnectMs = 10'000;
 // A connection over a link that was cut is given up, so that another one is made as soon as there is a way again.
 constexpr int kKeepaliveMs = 5'000;
-constexpr std::chrono::milliseconds kAttendantLook{250};
 constexpr std::string_view kLastError = "last error: ";  // in what gRPC says of attempts to connect
 
 std::shared_ptr<grpc::Channel> channel_to(const ClusterTarget& target) {
@@ -63,23 +59,6 @@ Error unreachable(const grpc::Status& status, const std::string& where) {
                            "Its audit says why it refuses."
                          : "Does it run, and is that its address?");
 }
-
-// Waits for changes of a connection, always. gRPC reads what comes for a connection that is being made only while some
-// thread waits on its channel; else it looks every 5 s. Calls do not wait: once an attempt has failed, every call fails
-// at once until another one has succeeded. So a handshake, which takes several looks, would never come to its end
-// unless it did at the first attempt.
-class Attendant {
- public:
-  explicit Attendant(std::shared_ptr<grpc::Channel> channel)
-      : thread_([channel = std::move(channel)](const std::stop_token& stop) {
-          while (!stop.stop_requested())
-            channel->WaitForStateChange(channel->GetState(/*try_to_connect=*/false),
-                                        std::chrono::system_clock::now() + kAttendantLook);
-        }) {}
-
- private:
-  std::jthread thread_;
-};
 
 }  // namespace
 

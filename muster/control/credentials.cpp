@@ -171,6 +171,9 @@ ServerTrust make_server_trust(const TrustOptions& options, Audit& audit, const C
                                                                        std::string_view call) {
     return authorize_call(*authenticator, *arrivals, audit, context, call);
   };
+  trust.identify = [authenticator](const grpc::ServerContextBase& context) {
+    return authenticator->caller(context).identity;
+  };
   return trust;
 }
 

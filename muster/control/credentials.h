@@ -15,11 +15,14 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "muster/base/clock.h"
 #include "muster/control/audit.h"
 #include "muster/control/authorize_call.h"
+#include "muster/control/certificates.h"
 #include "muster/control/trust_options.h"
 
 namespace muster::control {
@@ -31,6 +34,8 @@ struct ServerTrust {
   // OK, or UNAUTHENTICATED (nobody we know) or PERMISSION_DENIED (its role may not) with an ErrorDetail. Writes to the
   // audit.
   AuthorizeCall authorize;
+  // Who calls, of a call that was authorized: for services to whom it matters. From any thread.
+  std::function<std::optional<CallerIdentity>(const grpc::ServerContextBase& context)> identify;
   std::shared_ptr<Arrivals> arrivals;  // for TcpGate: connections whose first call has not come yet
 };
 

@@ -11,6 +11,7 @@ Json to_json(const JobStatus& status) {
              {"restarts", member.restarts}, {"waits_for", member.waits_for}, {"seconds", member.seconds}};
     row["lane"] = member.lane ? Json(*member.lane) : Json();
     row["step"] = member.step ? Json(*member.step) : Json();
+    if (!member.stage.empty()) row["stage"] = member.stage;
     members.push_back(row);
   }
   Json hosts = Json::array();

@@ -24,6 +24,7 @@ Json LeaderNote::to_json() const {
   if (!doing.empty()) json["doing"] = doing;
   if (!place.empty()) json["place"] = place;
   if (saved) json["saved"] = *saved;
+  if (!stages.empty()) json["stages"] = stages;
   if (lanes) {
     json["samples"] = lanes->samples;
     json["lanes"] = lanes->lanes;
@@ -48,6 +49,7 @@ LeaderNote LeaderNote::from_json(const Json& json, const std::string& where) {
   get("alarm", note.alarm);
   get("doing", note.doing);
   get("place", note.place);
+  get("stages", note.stages);
   if (std::uint64_t saved = 0; get("saved", saved)) note.saved = saved;
   LaneSource source;
   const bool said = get("samples", source.samples) && get("lanes", source.lanes) && get("seed", source.seed);

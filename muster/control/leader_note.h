@@ -33,6 +33,7 @@ struct LeaderNote {
   std::string alarm = {};  // what is wrong now; as text its beginning
   std::string doing = {};  // before anybody trains: "loading the newest checkpoint"; empty: they train
   std::optional<LaneSource> lanes = {};
+  std::vector<std::string> stages = {};  // of a pipeline, by rank: Worker::stage
   // Of a job of several hosts: what the folder is that this host has of the run (kLeads, kCopy, kShared), and the step
   // of the newest checkpoint that is whole in it.
   std::string place = {};

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/draft_name.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
@@ -66,10 +67,8 @@ std::filesystem::path absolute_without_end(const std::filesystem::path& path) {
 
 // Makes `folder` by `fill` under another name, and gives it its own when it is whole.
 void make_whole(const std::filesystem::path& folder, const std::function<void(const std::filesystem::path&)>& fill) {
-  const std::filesystem::path draft =
-      folder.parent_path() / fmt::format(".{}.{}.tmp", folder.filename().string(), ::getpid());
+  const std::filesystem::path draft = folder.parent_path() / draft_name(folder.filename().string());
   std::error_code ignored;
-  std::filesystem::remove_all(draft, ignored);
   try {
     make_private_folder(draft);
     fill(draft);
@@ -100,6 +99,8 @@ std::string where_to(CallerRole role) {
       return "to people who command jobs";
     case CallerRole::kReader:
       return "to people and programs who only look";
+    case CallerRole::kClient:
+      return "to the machine that runs muster federated client";
   }
   return {};
 }

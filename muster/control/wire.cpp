@@ -34,6 +34,10 @@ grpc::StatusCode code_of(ErrorKind kind) {
       return grpc::StatusCode::UNIMPLEMENTED;
     case ErrorKind::kResource:
       return grpc::StatusCode::RESOURCE_EXHAUSTED;
+    case ErrorKind::kPeerLost:
+      return grpc::StatusCode::UNAVAILABLE;
+    case ErrorKind::kTimeout:
+      return grpc::StatusCode::DEADLINE_EXCEEDED;
     default:
       return grpc::StatusCode::INTERNAL;
   }
@@ -71,6 +75,7 @@ void to_wire(const JobStatus& status, v1::StatusReply& reply) {
     if (member.step) out.set_step(*member.step);
     out.set_waits_for(clean(member.waits_for));
     out.set_seconds(member.seconds);
+    out.set_stage(clean(member.stage));
   }
   for (const HostStatus& host : status.hosts) {
     v1::Host& out = *reply.add_hosts();
@@ -127,6 +132,7 @@ JobStatus from_wire(const v1::StatusReply& reply) {
     if (member.has_step()) out.step = member.step();
     out.waits_for = member.waits_for();
     out.seconds = member.seconds();
+    out.stage = member.stage();
   }
   for (const v1::Host& host : reply.hosts()) {
     HostStatus& out =

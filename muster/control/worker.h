@@ -39,6 +39,7 @@ struct Worker {
   std::optional<std::uint64_t> step{};
   std::string waits_for{};  // in words; empty: it computes
   double seconds = 0;       // for which it has been at that
+  std::string stage{};      // of a pipeline: its row and stage, as "0.1"; empty: it has none
   // What decisions go by; known to its supervisor alone.
   Clock::Instant started{};  // its process
   Clock::Instant entered{};  // as a member

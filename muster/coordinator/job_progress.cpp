@@ -41,8 +41,11 @@ void JobProgress::describe(control::JobStatus& status) const {
   status.servers = report_.servers.serving;
   status.leaving_servers = report_.servers.leaving;
   status.members = report_.workers;
+  std::size_t rank = 0;  // of the generation: seats may be empty
   for (control::Worker& worker : status.members) {
     if (!worker.member()) continue;
+    if (rank < leader_.stages.size()) worker.stage = leader_.stages[rank];
+    ++rank;
     worker.state = control::state_of_member(state_of(worker.process));
     worker.step = step_ + 1;
   }

@@ -366,6 +366,8 @@ JobService::JobService(const RecordedJob& recorded, Tell tell, const Clock& cloc
   } else {
     state_->take_over(state_->run_folder, recorded.moves);
   }
+  // Where no worker is left to be taken over the run stays what it was.
+  state_->before = state_->record->standing();
   if (recorded.moves) state_->move_here(recorded.store);
   if (const auto launch = state_->record->launch()) {
     state_->written_launch = *launch;

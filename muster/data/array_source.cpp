@@ -87,14 +87,15 @@ std::int64_t classes_of(const ArrayTargets& targets) {
 
 }  // namespace
 
-Alike alike_arrays(const DataForm& form, const std::filesystem::path& path) {
+Alike alike_arrays(const DataForm& form, const std::filesystem::path& path, bool train) {
   Arrays arrays;
   if (path.extension() == ".npy") {
     arrays.emplace("x", NpyArray(path));
   } else {
     arrays = read_arrays(path);
   }
-  const std::string suffix = arrays.contains("x_test") ? "_test" : "";
+  const std::string own = train ? "_train" : "_test";
+  const std::string suffix = arrays.contains("x" + own) ? own : "";
   const bool regression = form.spec.target == TargetKind::kValues;
   Alike alike;
   alike.labelled = arrays.contains("y" + suffix);

@@ -254,6 +254,9 @@ Finding inspect_file(const fs::path& path, const InspectOptions& wishes) {
     refuse_labels_alone(path, *columns, wishes);
     return inspect_table(path, *columns, wishes);
   }
+  if (called_table && std::string_view(front).substr(0, front.find_last_not_of("\r\n") + 1).find('\n') == front.npos)
+    throw Error(ErrorKind::kInvalidInput, "has one line alone: a table has a line for each sample", path.string(),
+                "Look at what has written it.");
   if (called_table)
     throw Error(ErrorKind::kInvalidInput, "is called a table and has no columns: nothing cuts its lines alike",
                 path.string(), "Columns are separated by a comma, a tab, a semicolon, a bar or a space.");

@@ -246,8 +246,10 @@ Finding inspect_table(const std::filesystem::path& path, const TableOptions& fou
                                         table.latin1 ? ", in Latin-1" : ""));
   const std::string target = table.targets.empty() ? fmt::format("\"{}\"", excerpt(table.target, 60))
                                                    : excerpt(join_words(table.targets), 200);
-  finding.reasons.push_back(
-      fmt::format("to predict: {}, {}", target, table.regression ? "as a number" : "whose values are classes"));
+  const char* const as = !table.regression       ? "whose values are classes"
+                         : table.targets.empty() ? "as a number"
+                                                 : "as numbers";
+  finding.reasons.push_back(fmt::format("to predict: {}, {}", target, as));
   table.ignore = wishes.ignore;
   for (std::size_t c = 0; c < names.size(); ++c) {
     const std::string& name = names[c];

@@ -80,8 +80,10 @@ Alike alike_images(const DataForm& form, Images images, bool labelled) {
   return alike;
 }
 
-Alike alike_idx(const DataForm& form, const fs::path& path) {
-  if (fs::is_directory(path)) return alike_images(form, read_idx_test(path, form.spec.classes), true);
+Alike alike_idx(const DataForm& form, const fs::path& path, bool train) {
+  if (fs::is_directory(path))
+    return alike_images(form, train ? read_idx_train(path, form.spec.classes) : read_idx_test(path, form.spec.classes),
+                        true);
   IdxArray array = read_idx(path);
   if (array.extents.size() != 3)
     throw Error(ErrorKind::kMismatch, fmt::format("has {} dimensions; images have 3", array.extents.size()),
@@ -95,9 +97,9 @@ Alike alike_idx(const DataForm& form, const fs::path& path) {
   return alike_images(form, std::move(images), false);
 }
 
-Alike alike_packed(const fs::path& path) {
+Alike alike_packed(const fs::path& path, bool train) {
   Alike alike;
-  const bool test = PackedDataset::exists(path, "test");
+  const bool test = !train && PackedDataset::exists(path, "test");
   alike.samples = std::make_shared<PackedDataset>(path, test ? "test" : "train");
   return alike;
 }
@@ -105,11 +107,12 @@ Alike alike_packed(const fs::path& path) {
 Alike open(const SourceOptions& options, const DataForm& form, const fs::path& path, const AlikeOptions& wanted) {
   const std::string& source = options.source;
   if (source == "csv") return alike_table(options, form, path, wanted);
-  if (source == "numpy") return alike_arrays(form, path);
+  if (source == "numpy") return alike_arrays(form, path, wanted.train);
   if (source == "pictures") return alike_pictures(options, form, path, *wanted.bad_samples);
-  if (source == "idx" || source == "fashion-mnist") return alike_idx(form, path);
-  if (source == "cifar10") return alike_images(form, read_cifar10_test(path), true);
-  if (source == "packed") return alike_packed(path);
+  if (source == "idx" || source == "fashion-mnist") return alike_idx(form, path, wanted.train);
+  if (source == "cifar10")
+    return alike_images(form, wanted.train ? read_cifar10_train(path) : read_cifar10_test(path), true);
+  if (source == "packed") return alike_packed(path, wanted.train);
   if (source == "text") return alike_text(options, form, path);
   throw Error(ErrorKind::kUnsupported, fmt::format("models of the source \"{}\" cannot be given other files", source),
               path.string());

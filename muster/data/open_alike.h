@@ -25,6 +25,7 @@ struct Alike {
 };
 
 struct AlikeOptions {
+  bool train = false;   // true: to be trained on; sources that keep training and test data apart give the former
   bool targets = true;  // false: targets are not wanted, and those that a table has are not read
   std::shared_ptr<BadSamples> bad_samples = {};  // the account of bad samples; empty: one of its own, by the options
 };

@@ -20,7 +20,7 @@ Data open_packed(const SourceOptions& options);
 
 // Of open_alike.h, for one source each; its checks are still to come.
 struct Alike;
-Alike alike_arrays(const DataForm& form, const std::filesystem::path& path);
+Alike alike_arrays(const DataForm& form, const std::filesystem::path& path, bool train);
 Alike alike_text(const SourceOptions& options, const DataForm& form, const std::filesystem::path& path);
 // What an array of targets (y, or y_train) looks like.
 struct ArrayTargetLook {
@@ -28,7 +28,8 @@ struct ArrayTargetLook {
   std::int64_t width = 1;  // numbers of a sample
 };
 ArrayTargetLook look_at_targets(const std::filesystem::path& path);
-// The test images of a folder with MNIST's file names.
+// The images of a folder with MNIST's file names.
+Images read_idx_train(const std::filesystem::path& folder, std::int64_t classes);
 Images read_idx_test(const std::filesystem::path& folder, std::int64_t classes);
 
 // The path of the options. Throws kInvalidInput if it is empty; `what` says what it should name.

@@ -78,6 +78,11 @@ Data open_idx_folder(const SourceOptions& options, const std::filesystem::path& 
 
 }  // namespace
 
+Images read_idx_train(const std::filesystem::path& folder, std::int64_t classes) {
+  return read_idx_images(find_idx(folder, "train-images-idx3-ubyte"), find_idx(folder, "train-labels-idx1-ubyte"),
+                         classes);
+}
+
 Images read_idx_test(const std::filesystem::path& folder, std::int64_t classes) {
   return read_idx_images(find_idx(folder, "t10k-images-idx3-ubyte"), find_idx(folder, "t10k-labels-idx1-ubyte"),
                          classes);

@@ -62,7 +62,10 @@ SplitPlan plan_split(std::uint64_t size, double fraction, std::uint64_t seed) {
   std::uint64_t held_out = 0;
   if (fraction > 0) {
     if (size < 2) {
-      throw Error(ErrorKind::kInvalidInput, fmt::format("cannot split a data set of {} samples in two", size));
+      throw Error(
+          ErrorKind::kInvalidInput,
+          fmt::format("{} cannot be split in two", size == 0 ? "a data set without samples" : "a single sample"), {},
+          "Bring more data, or hold nothing out: data.validation = 0, and a test set of its own (data.test_path).");
     }
     const auto nearest = static_cast<std::uint64_t>(std::round(fraction * static_cast<double>(size)));
     held_out = std::clamp<std::uint64_t>(nearest, 1, size - 1);

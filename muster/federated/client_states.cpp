@@ -40,6 +40,8 @@ std::filesystem::path file_of(const std::filesystem::path& folder, std::uint64_t
 
 ClientStates::ClientStates(std::filesystem::path folder) : folder_(std::move(folder)) {
   make_folder(folder_);
+  // What a client has computed says something of its data.
+  std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);
 }
 
 std::filesystem::path ClientStates::folder_of(std::uint64_t client) const {
@@ -62,6 +64,13 @@ void ClientStates::read(std::uint64_t client, std::uint64_t round, std::span<flo
     throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes, and a client keeps {}", file.size, state.size_bytes()),
                 path.string(), "It is of another model: begin a new run.");
   read_exactly(file, 0, std::as_writable_bytes(state), path);
+}
+
+void ClientStates::forget_from(std::uint64_t client, std::uint64_t round) const {
+  const std::filesystem::path folder = folder_of(client);
+  for (const std::uint64_t written : rounds_in(folder)) {
+    if (written >= round) std::filesystem::remove(file_of(folder, written));
+  }
 }
 
 void ClientStates::write(std::uint64_t client, std::uint64_t round, std::span<const float> state) const {

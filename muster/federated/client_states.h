@@ -19,6 +19,8 @@ class ClientStates {
 
   // What the client had when `round` began; zeros if it had nothing. Throws Error{kDamaged | kIo}.
   void read(std::uint64_t client, std::uint64_t round, std::span<float> state) const;
+  // What it wrote in rounds from `round` on is forgotten: they did not count. Throws Error{kIo}.
+  void forget_from(std::uint64_t client, std::uint64_t round) const;
   // What it has after `round`; what it had earlier than before `round` goes. Throws Error{kResource | kIo}.
   void write(std::uint64_t client, std::uint64_t round, std::span<const float> state) const;
 

@@ -38,6 +38,13 @@ struct Figures {
   std::uint64_t samples = 0;
 };
 
+// Where a tensor of the model stands in the flat array, in floats.
+struct TensorPlace {
+  std::string name{};
+  std::vector<std::int64_t> shape{};
+  std::uint64_t offset = 0;
+};
+
 class LocalTraining {
  public:
   virtual ~LocalTraining() = default;
@@ -45,6 +52,8 @@ class LocalTraining {
   // Numbers of the whole model, and how many of them are parameters: these come first.
   virtual std::size_t size() const = 0;
   virtual std::size_t parameters() const = 0;
+  // What stands where; may be empty where nobody asks.
+  virtual std::vector<TensorPlace> tensors() const { return {}; }
   // The model as the job's seed or model.init gives it.
   virtual void first_values(std::span<float> model) = 0;
   // Trains from `model` on the client's samples; `update` becomes the difference, without what clients do not send. The

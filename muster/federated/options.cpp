@@ -2,6 +2,7 @@
 // beside the others are refused, as in the rest of the job file.
 #include "muster/federated/options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -56,6 +57,12 @@ void Options::add_keys(Section& s) {
   s.field("byzantine", &byzantine, "krum, multi_krum: how many updates of a round may be false.").range(0, 1e6);
   s.field("krum_keep", &krum_keep, "multi_krum: how many updates are averaged.").range(1, 1e6);
   s.field("clip", &clip, "Largest norm of an update; longer ones are shortened to it. Not set: as they are.").above(0);
+  s.field("most_norm", &most_norm,
+          "An update that is longer is refused, counted and named. Not set: only what is not finite is refused.")
+      .above(0);
+  s.field("most_samples", &most_samples,
+          "Nobody weighs more than a client with so many samples, whatever it says it has. Not set: by samples.")
+      .range(1, 1e12);
   s.field(
        "noise", &noise,
        "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
@@ -76,9 +83,10 @@ void Options::add_keys(Section& s) {
           "How much clients differ in speed: deviation of the logarithm, of a client's speed and of a round's.")
       .range(0, 10);
   s.field("drop", &drop, "Part of those asked that begin and never answer.").range(0, 0.999);
-  s.field("deadline_seconds", &deadline_seconds,
-          "Virtual seconds after which a round ends; a client of mean speed trains 1,000 samples a second. Not set: it "
-          "ends with the last update.")
+  s.field(
+       "deadline_seconds", &deadline_seconds,
+       "Seconds after which a round ends; in a simulation virtual ones: a client of mean speed trains 1,000 samples a "
+       "second. Not set: it ends with the last update.")
       .above(0);
   s.field(
        "attack", &attack,
@@ -87,6 +95,18 @@ void Options::add_keys(Section& s) {
   s.field("attackers", &attackers, "Part of the clients that are false.").range(0, 1);
   s.field("evaluate_every", &evaluate_every, "Rounds from evaluation to evaluation; the last round has one.")
       .range(1, 1e9);
+  s.field(
+       "wait_for", &wait_for,
+       "muster federated server: a round begins when so many clients are there. Not set: per_round times over_select.")
+      .range(1, 1e6);
+  s.field("silence_seconds", &silence_seconds,
+          "muster federated server: a client that is not heard of for so long is not there any more.")
+      .range(1, 86400);
+}
+
+double Options::weight(std::uint64_t samples) const {
+  if (noise > 0) return 1;
+  return static_cast<double>(most_samples ? std::min(samples, static_cast<std::uint64_t>(*most_samples)) : samples);
 }
 
 void Options::check(const Schema& schema) const {
@@ -112,6 +132,9 @@ void Options::check(const Schema& schema) const {
   if (least > per_round)
     throw schema.invalid("federated.least", fmt::format("{} updates of the {} of a round", least, per_round),
                          "Set it to per_round at most.");
+  if (wait_for && *wait_for > clients)
+    throw schema.invalid("federated.wait_for", fmt::format("{} of {} clients", *wait_for, clients),
+                         "Wait for at most as many as there are.");
   const bool adaptive = server == "adam" || server == "yogi" || server == "adagrad";
   const Belongs rules[] = {
       {"prox", algorithm == "fedprox", "algorithm = \"fedprox\""},

@@ -35,6 +35,8 @@ struct Options {
   std::int64_t byzantine = 0;
   std::int64_t krum_keep = 1;
   std::optional<double> clip;
+  std::optional<double> most_norm;
+  std::optional<std::int64_t> most_samples;
   double noise = 0;
   double delta = 1e-5;
   std::optional<double> epsilon;
@@ -48,11 +50,15 @@ struct Options {
   std::string attack = "none";
   double attackers = 0;
   std::int64_t evaluate_every = 1;
+  std::optional<std::int64_t> wait_for;
+  double silence_seconds = 60;
 
   bool chosen() const { return clients > 0; }
   bool controls() const { return algorithm == "scaffold"; }
   // Whether every update has to be there at once: the others are summed as they come.
   bool needs_all_updates() const { return aggregate != "mean"; }
+  // In the mean, of a client with so many samples; 1 where noise hides who took part.
+  double weight(std::uint64_t samples) const;
 
   void add_keys(Section& section);
   // Conditions over several keys, where the job is federated; and keys that would do nothing.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -60,13 +61,17 @@ class Chances {
   std::uint64_t round_;
 };
 
+using SamplesOf = std::function<std::uint64_t(std::uint64_t client)>;
+using CanBeAsked = std::function<bool(std::uint64_t client)>;
+
 // The `count` clients with the largest u^(1 / samples), u uniform: without repetition, by size (Efraimidis, Spirakis).
-std::vector<std::uint64_t> ask_by_size(const ClientSplit& split, const Chances& chances, std::uint64_t count) {
+std::vector<std::uint64_t> ask_by_size(std::uint64_t clients, const SamplesOf& samples_of, const CanBeAsked& can,
+                                       const Chances& chances, std::uint64_t count) {
   using Key = std::pair<double, std::uint64_t>;
   std::priority_queue<Key, std::vector<Key>, std::greater<>> best;
-  for (std::uint64_t client = 0; client < split.clients(); ++client) {
-    const std::uint64_t samples = split.size(client);
-    if (samples == 0 || !chances.available(client)) continue;
+  for (std::uint64_t client = 0; client < clients; ++client) {
+    const std::uint64_t samples = samples_of(client);
+    if (samples == 0 || !can(client)) continue;
     const double key = std::log1p(-chances.stream(Draw::kAsked, client).uniform()) / static_cast<double>(samples);
     best.emplace(key, client);
     if (best.size() > count) best.pop();
@@ -78,26 +83,30 @@ std::vector<std::uint64_t> ask_by_size(const ClientSplit& split, const Chances& 
   return asked;
 }
 
-std::vector<std::uint64_t> ask(const Options& options, const ClientSplit& split, const Chances& chances,
-                               std::uint64_t seed, std::uint64_t round) {
+std::vector<std::uint64_t> ask(const Options& options, const SamplesOf& samples_of, const CanBeAsked& can,
+                               const Chances& chances, const StreamKey& order_key) {
+  const auto clients = static_cast<std::uint64_t>(options.clients);
   const auto count =
       static_cast<std::uint64_t>(std::ceil(static_cast<double>(options.per_round) * options.over_select));
   std::vector<std::uint64_t> asked;
   if (options.noise > 0) {
     const double part = static_cast<double>(options.per_round) / static_cast<double>(options.clients);
-    for (std::uint64_t client = 0; client < split.clients(); ++client) {
+    for (std::uint64_t client = 0; client < clients; ++client) {
       if (chances.stream(Draw::kAsked, client).uniform() < part) asked.push_back(client);
     }
     return asked;
   }
-  if (options.sampling == "size") return ask_by_size(split, chances, count);
-  const data::Permutation order(split.clients(),
-                                StreamKey{.seed = seed, .purpose = Purpose::kFederated, .epoch = round + 1});
-  for (std::uint64_t i = 0; i < split.clients() && asked.size() < count; ++i) {
+  if (options.sampling == "size") return ask_by_size(clients, samples_of, can, chances, count);
+  const data::Permutation order(clients, order_key);
+  for (std::uint64_t i = 0; i < clients && asked.size() < count; ++i) {
     const std::uint64_t client = order(i);
-    if (options.sampling == "uniform" || chances.available(client)) asked.push_back(client);
+    if (can(client)) asked.push_back(client);
   }
   return asked;
+}
+
+StreamKey order_of_round(std::uint64_t seed, std::uint64_t round) {
+  return {.seed = seed, .purpose = Purpose::kFederated, .epoch = round + 1};
 }
 
 // The first `most` to answer, in the order in which they were asked; how many came too late.
@@ -121,7 +130,10 @@ std::uint64_t keep_first(std::vector<Participant>& answers, std::uint64_t most) 
 RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round) {
   const Chances chances(options, seed, round);
   RoundPlan plan{.round = round};
-  const std::vector<std::uint64_t> asked = ask(options, split, chances, seed, round);
+  const bool knows = options.sampling != "uniform";  // who is there: by it they are chosen
+  const std::vector<std::uint64_t> asked = ask(
+      options, [&](std::uint64_t client) { return split.size(client); },
+      [&](std::uint64_t client) { return !knows || chances.available(client); }, chances, order_of_round(seed, round));
   plan.asked = asked.size();
   for (const std::uint64_t client : asked) {
     const std::uint64_t samples = split.size(client);
@@ -135,8 +147,7 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
       if (options.deadline_seconds && seconds > *options.deadline_seconds)
         ++plan.late;
       else
-        plan.counts.push_back(
-            {client, samples, options.noise > 0 ? 1 : static_cast<double>(samples), seconds, chances.is_false(client)});
+        plan.counts.push_back({client, samples, options.weight(samples), seconds, chances.is_false(client)});
     }
   }
   // With noise it is chance how many are asked, and leaving out some of them would be no chance any more.
@@ -157,6 +168,14 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
   }
   plan.reason = fmt::format("{} clients asked, {} count", plan.asked, plan.counts.size());
   return plan;
+}
+
+std::vector<std::uint64_t> ask_present(const Options& options, std::uint64_t seed, std::uint64_t round,
+                                       const std::function<std::uint64_t(std::uint64_t client)>& samples) {
+  const Chances chances(options, seed, round);
+  return ask(
+      options, samples, [&](std::uint64_t client) { return samples(client) > 0; }, chances,
+      order_of_round(seed, round));
 }
 
 }  // namespace muster::federated

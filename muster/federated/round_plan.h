@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,10 @@ struct RoundPlan {
 // accountant of privacy counts on; else as many as per_round and over_select say are asked.
 // REQUIRES: options that passed Options::check().
 RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round);
+
+// Who is asked in a round of real clients: as a simulation asks, but only who is there. `samples` of a client; 0: it is
+// not there. With noise whoever is drawn is asked, there or not, and `seed` must be a secret.
+std::vector<std::uint64_t> ask_present(const Options& options, std::uint64_t seed, std::uint64_t round,
+                                       const std::function<std::uint64_t(std::uint64_t client)>& samples);
 
 }  // namespace muster::federated

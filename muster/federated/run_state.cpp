@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/model/safetensors.h"
 
 namespace muster::federated {
@@ -32,6 +33,16 @@ Number number_in(const model::Metadata& metadata, const char* key, const std::st
   throw Error(ErrorKind::kDamaged, fmt::format("says no {}", key), where, "Begin a new run.");
 }
 
+std::map<std::uint64_t, std::uint64_t> counted_in(const model::Metadata& metadata, const std::string& where) {
+  std::map<std::uint64_t, std::uint64_t> counted;
+  const auto found = metadata.find("counted");
+  if (found == metadata.end()) return counted;
+  const Json json = parse_json(found->second, where);
+  for (const auto& [client, rounds] : json.items())
+    counted[number_in<std::uint64_t>({{client, client}}, client.c_str(), where)] = rounds.get<std::uint64_t>();
+  return counted;
+}
+
 }  // namespace
 
 void StateFile::write(const State& state) const {
@@ -45,9 +56,16 @@ void StateFile::write(const State& state) const {
   add("momentum", state.momentum);
   add("squares", state.squares);
   add("control", state.control);
-  model::write_safetensors(
-      path_, tensors,
-      {{"rounds", std::to_string(state.rounds)}, {"virtual_seconds", fmt::format("{}", state.virtual_seconds)}});
+  model::Metadata metadata{{"rounds", std::to_string(state.rounds)},
+                           {"virtual_seconds", fmt::format("{}", state.virtual_seconds)}};
+  if (!state.row.empty()) metadata["row"] = state.row;
+  if (!state.counted.empty()) {
+    Json counted = Json::object();
+    for (const auto& [client, rounds] : state.counted)
+      counted[std::to_string(client)] = rounds;
+    metadata["counted"] = counted.dump();
+  }
+  model::write_safetensors(path_, tensors, metadata);
 }
 
 std::optional<State> StateFile::read() const {
@@ -70,12 +88,15 @@ std::optional<State> StateFile::read() const {
   const auto rounds = number_in<std::uint64_t>(metadata, "rounds", path_.string());
   if (rounds > kMostRounds)
     throw Error(ErrorKind::kDamaged, fmt::format("says {} rounds", rounds), path_.string(), "Begin a new run.");
+  const auto row = metadata.find("row");
   return State{.rounds = rounds,
                .virtual_seconds = number_in<double>(metadata, "virtual_seconds", path_.string()),
                .model = values_of("model"),
                .momentum = values_of("momentum"),
                .squares = values_of("squares"),
-               .control = values_of("control")};
+               .control = values_of("control"),
+               .counted = counted_in(metadata, path_.string()),
+               .row = row == metadata.end() ? "" : row->second};
 }
 
 }  // namespace muster::federated

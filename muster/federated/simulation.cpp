@@ -14,10 +14,10 @@
 #include "muster/base/json.h"
 #include "muster/base/random.h"
 #include "muster/compute/reduce.h"
-#include "muster/federated/accountant.h"
 #include "muster/federated/aggregate.h"
 #include "muster/federated/client_states.h"
 #include "muster/federated/noise.h"
+#include "muster/federated/round_change.h"
 
 namespace muster::federated {
 namespace {
@@ -58,10 +58,6 @@ Figures figures_from(const Json& json) {
   return figures;
 }
 
-Mechanism mechanism_of(const Options& options) {
-  return {options.noise, static_cast<double>(options.per_round) / static_cast<double>(options.clients)};
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -85,9 +81,7 @@ void falsify(const std::string& attack, RandomStream draws, std::span<float> upd
 struct Simulation::Memory {
   Memory(const Options& options, const Sizes& given)
       : sizes(given),
-        pieces(options.needs_all_updates()
-                   ? static_cast<std::size_t>(options.per_round)
-                   : std::min<std::size_t>(compute::kMaxLanes, static_cast<std::size_t>(options.per_round))),
+        pieces(pieces_of_round(options)),
         controls(options.controls() ? given.parameters : 0),
         region(make_region()) {}
 
@@ -187,7 +181,8 @@ class Simulation::Worker {
                             .step = 1,
                             .sample = who.client}),
               update_);
-    if (!std::isfinite(norm(update_))) {
+    const double length = norm(update_);
+    if (!std::isfinite(length) || (federated_.most_norm && length > *federated_.most_norm)) {
       if (answer.refused++ == 0) answer.refused_client = who.client;
       return;
     }
@@ -326,9 +321,7 @@ State Simulation::state() {
 }
 
 bool Simulation::may_go_on() const {
-  const Options& o = options_.federated;
-  if (!o.epsilon) return true;
-  return spent_after(mechanism_of(o), rounds_ + 1, o.delta).epsilon <= *o.epsilon;
+  return budget_allows(options_.federated, rounds_);
 }
 
 RoundReport Simulation::round(const std::function<bool()>& keep_on) {
@@ -344,18 +337,14 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   }
   // From here on nothing asks whether to go on: the round counts whole.
   if (!plan.counts.empty() || o.noise > 0) {
-    if (const auto change = aggregate(plan, report, answers)) {
-      const std::size_t parameters = memory_->sizes.parameters;
-      report.change_norm = norm(change->first(parameters));
-      server_->apply(change->first(parameters), memory_->model().first(parameters));
-      const std::span<float> buffers = memory_->model().subspan(parameters);
-      for (std::size_t i = 0; i < buffers.size(); ++i)
-        buffers[i] += (*change)[parameters + i];
+    if (const auto change = aggregate(report, answers)) {
+      report.change_norm = norm(change->first(memory_->sizes.parameters));
+      apply_change(*server_, memory_->sizes.parameters, *change, memory_->model());
     }
   }
   ++rounds_;
   virtual_seconds_ += plan.seconds;
-  if (o.noise > 0) report.epsilon = spent_after(mechanism_of(o), rounds_, o.delta).epsilon;
+  report.epsilon = epsilon_after(o, rounds_);
   const bool last = rounds_ == static_cast<std::uint64_t>(o.rounds) || !may_go_on();
   if (rounds_ % static_cast<std::uint64_t>(o.evaluate_every) == 0 || last) {
     try {
@@ -370,8 +359,7 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   return report;
 }
 
-std::optional<std::span<float>> Simulation::aggregate(const RoundPlan& plan, RoundReport& report,
-                                                      const std::vector<Answer>& answers) {
+std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const std::vector<Answer>& answers) {
   double samples = 0;
   for (const Answer& answer : answers) {
     report.refused += answer.refused;
@@ -380,10 +368,10 @@ std::optional<std::span<float>> Simulation::aggregate(const RoundPlan& plan, Rou
     samples += static_cast<double>(answer.samples);
   }
   if (samples > 0) report.client_loss /= samples;
-  return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(plan, answers);
+  return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(answers);
 }
 
-std::optional<std::span<float>> Simulation::mean_of_pieces(const RoundPlan& plan, const std::vector<Answer>& answers) {
+std::optional<std::span<float>> Simulation::mean_of_pieces(const std::vector<Answer>& answers) {
   const Options& o = options_.federated;
   double weight = 0;
   std::vector<const float*> sums(memory_->pieces, nullptr);
@@ -402,42 +390,22 @@ std::optional<std::span<float>> Simulation::mean_of_pieces(const RoundPlan& plan
     std::ranges::fill(change, 0.0F);
   else if (sum.data() != change.data())
     std::ranges::copy(sum, change.begin());
-  if (o.noise > 0) add_noise(simulated_key(options_.seed, rounds_), o.noise * *o.clip, change);
-  // What was refused does not count; with noise the number of clients that is expected does, whoever came.
-  const auto factor = static_cast<float>(1 / (o.noise > 0 ? plan.denominator : weight));
-  for (float& value : change)
-    value *= factor;
+  finish_mean(o, simulated_key(options_.seed, rounds_), weight, change);
   if (o.controls()) {
     std::vector<float> room(memory_->controls);
     const std::span<const float> all = compute::reduce_lanes(controls, 0, room);
-    const auto part = static_cast<float>(1.0 / static_cast<double>(o.clients));
-    const std::span<float> control = memory_->control();
-    for (std::size_t i = 0; i < all.size(); ++i)
-      control[i] += part * all[i];
+    add_controls(o, all, memory_->control());
   }
   return change;
 }
 
 std::optional<std::span<float>> Simulation::robust_change(const std::vector<Answer>& answers) {
-  const Options& o = options_.federated;
   std::vector<std::span<const float>> updates;
   for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
     if (answers[piece].count > 0) updates.emplace_back(memory_->update(piece));
   }
-  if (updates.empty()) return std::nullopt;
   std::vector<float> change(memory_->sizes.model);
-  if (o.aggregate == "median") {
-    coordinate_median(updates, change, options_.workers);
-  } else if (o.aggregate == "trimmed_mean") {
-    trimmed_mean(updates, o.trim, change, options_.workers);
-  } else {
-    const auto false_ones = static_cast<std::size_t>(o.byzantine);
-    // With too few to tell true from false the round changes nothing.
-    if (updates.size() < 2 * false_ones + 3) return std::nullopt;
-    const std::size_t keep =
-        o.aggregate == "krum" ? 1 : std::min(static_cast<std::size_t>(o.krum_keep), updates.size() - false_ones);
-    mean_of(updates, choose_by_krum(updates, false_ones, keep, options_.workers), change);
-  }
+  if (!robust_mean(options_.federated, updates, change, options_.workers)) return std::nullopt;
   std::ranges::copy(change, memory_->update(0).begin());
   return memory_->update(0);
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,9 +30,11 @@ namespace muster::federated {
 struct RoundReport {
   std::uint64_t round = 0;  // counted from 1
   RoundPlan plan{};
-  std::uint64_t refused = 0;  // updates that were not finite
+  std::uint64_t refused = 0;  // updates that were not finite, or too long
   std::optional<std::uint64_t> refused_client{};
-  double client_loss = 0;  // mean over the samples of the clients that took part
+  std::uint64_t repeated = 0;      // of a server: updates that came again, and counted once
+  std::uint64_t late_updates = 0;  // of a server: that came after their round
+  double client_loss = 0;          // mean over the samples of the clients that took part
   double change_norm = 0;
   std::optional<Figures> test{};
   std::optional<double> epsilon{};     // spent so far
@@ -47,7 +50,9 @@ struct State {
   std::vector<float> model{};
   std::vector<float> momentum{};
   std::vector<float> squares{};
-  std::vector<float> control{};  // scaffold's c
+  std::vector<float> control{};                      // scaffold's c
+  std::map<std::uint64_t, std::uint64_t> counted{};  // scaffold with real clients: rounds up to their last that counted
+  std::string row{};  // of metrics.jsonl, of the last round: a run that is killed before it stands there adds it later
 };
 
 struct SimulationOptions {
@@ -85,9 +90,8 @@ class Simulation {
 
   Figures evaluate(const std::function<bool()>& keep_on);
   // The mean change of the round's clients, in the first piece's memory; nothing when there was none.
-  std::optional<std::span<float>> aggregate(const RoundPlan& plan, RoundReport& report,
-                                            const std::vector<Answer>& answers);
-  std::optional<std::span<float>> mean_of_pieces(const RoundPlan& plan, const std::vector<Answer>& answers);
+  std::optional<std::span<float>> aggregate(RoundReport& report, const std::vector<Answer>& answers);
+  std::optional<std::span<float>> mean_of_pieces(const std::vector<Answer>& answers);
   std::optional<std::span<float>> robust_change(const std::vector<Answer>& answers);
 
   const SimulationOptions options_;

@@ -69,6 +69,10 @@ bool become_child(const Command& command, pid_t parent) {
   if (command.own_group) ::setpgid(0, 0);
   if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
   if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
+  if (!command.log.empty()) {
+    const int log = ::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log < 0 || ::dup2(log, STDOUT_FILENO) < 0 || ::dup2(log, STDERR_FILENO) < 0) return false;
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const bool there = command.folder.empty() || ::chdir(command.folder.c_str()) == 0;
   return there && ::getppid() == parent;

@@ -24,6 +24,7 @@ struct Command {
   std::string folder{};                            // in which it is started; empty: this process's own
   int input = -1;                                  // descriptor that becomes its standard input; -1: this process's own
   int output = -1;                                 // likewise its standard output
+  std::string log{};  // a file, behind whose end its standard output and error go; empty: where this process's own do
   bool own_group = false;  // a process group of its own: signals of the terminal do not reach it
   // Instead of the program: what a copy of this process does; gives its exit code. It saves what the program does
   // before main, which with LibTorch is half a second. REQUIRES: no thread of this process holds a lock, and nothing

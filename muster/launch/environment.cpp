@@ -76,6 +76,7 @@ World detect_world(const Lookup& lookup) {
     world.arena = lookup("MUSTER_ARENA").value_or("");
     world.attempt = read_number(lookup, "MUSTER_ATTEMPT", 0).value_or(0);
     world.threads = threads;
+    world.run = lookup("MUSTER_RUN").value_or("");
     world.cluster = lookup("MUSTER_CLUSTER").value_or("");
     if (!world.cluster.empty()) read_host(lookup, world);
     world.data = lookup("MUSTER_DATA").value_or("");

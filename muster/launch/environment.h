@@ -16,6 +16,10 @@ constexpr const char* kFixedKey = "fixed";
 // asked.
 constexpr const char* kRefusedKey = "refused";
 
+// In a worker's command: what workers print goes into files whose names begin with this, LOGS.txt of the first one,
+// LOGS.1.txt, ...
+constexpr const char* kLogsVariable = "MUSTER_LOGS";
+
 struct World {
   int rank = 0;
   int size = 1;
@@ -24,7 +28,8 @@ struct World {
   // Of a worker that a supervisor watches and replaces (MUSTER_ARENA): "found", "join", or where the arena is to be
   // had.
   std::string arena{};
-  int attempt = 0;  // how many processes had this rank before (MUSTER_ATTEMPT)
+  int attempt = 0;    // how many processes had this rank before (MUSTER_ATTEMPT)
+  std::string run{};  // the folder of the job's run, where this host has it (MUSTER_RUN); empty: there is none
   // Of a worker on one of several hosts, set by the agent that has started it:
   std::string cluster{};     // where the store of all hosts is to be had (MUSTER_CLUSTER); empty: there is one host
   std::uint64_t host = 0;    // the number of this one (MUSTER_HOST)

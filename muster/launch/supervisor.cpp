@@ -14,6 +14,7 @@
 #include "muster/base/temporary_folder.h"
 #include "muster/control/membership.h"
 #include "muster/launch/death_reason.h"
+#include "muster/launch/environment.h"
 #include "muster/launch/job_ending.h"
 #include "muster/launch/supervised_arena.h"
 #include "muster/launch/worker_process.h"
@@ -92,6 +93,9 @@ struct Supervisor::State {
     own.environment["MUSTER_ARENA"] = invitation.arena;
     own.environment["MUSTER_ATTEMPT"] = std::to_string(seat.processes);
     own.environment.merge(options.gate->environment());
+    // The beginning of their names; a job that is taken over keeps them.
+    if (const auto logs = own.environment.find(kLogsVariable); logs != own.environment.end())
+      own.log = logs->second + (index == 0 ? "" : "." + std::to_string(index)) + ".txt";
     // Those who come later come when this process has threads.
     if (reported != Clock::Instant()) own.copy = nullptr;
     seat.joins = invitation.joins;

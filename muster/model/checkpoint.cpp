@@ -3,12 +3,8 @@
 // name.
 #include "muster/model/checkpoint.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -42,17 +38,14 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-// Whether `name` is a temporary file that AtomicFile made for best.json in a process that is no more.
-bool is_abandoned_best(std::string_view name) {
+// Whether `name` is a temporary file that AtomicFile made for best.json.
+bool is_draft_of_best(std::string_view name) {
   const std::string prefix = fmt::format(".{}.", kBestFile);
   constexpr std::string_view kSuffix = ".tmp";
   if (!name.starts_with(prefix) || !name.ends_with(kSuffix) || name.size() <= prefix.size() + kSuffix.size())
     return false;
   const std::string_view digits = name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size());
-  pid_t process = 0;
-  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), process);
-  if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size() || process <= 0) return false;
-  return process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH);
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // One listed file, verified: length before anything is allocated, then hash, then header.
@@ -85,10 +78,7 @@ void CheckpointStore::at(std::string_view when, std::string_view what) const {
 void CheckpointStore::remove_leftovers() const {
   for (const std::string& name : names_in(folder_)) {
     if (is_hidden_name(name)) remove_if_abandoned(folder_ / name);
-    if (is_abandoned_best(name)) {
-      std::error_code ignored;
-      std::filesystem::remove(folder_ / name, ignored);
-    }
+    if (is_draft_of_best(name)) remove_draft_if_abandoned(folder_ / name);
   }
 }
 

@@ -1,4 +1,4 @@
-// Hidden names carry the process that writes; the lock on the folder, not the name, says whether that process lives.
+// Hidden names are random; the lock on the folder says whether the process that writes lives.
 // Renaming is the one moment at which a checkpoint becomes visible, and where there is an old one the kernel swaps the
 // two.
 #include "muster/model/checkpoint_folder.h"
@@ -15,13 +15,14 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/draft_name.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 
 namespace muster::model {
 namespace {
 
-// No process has the id 0.
+// No hidden name of a writer has the number 0 (draft_name).
 constexpr std::string_view kAsideEnd = ".0.tmp";
 
 // Whether to try: false where a test wants a file system that cannot.
@@ -79,7 +80,7 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
 }
 
 std::filesystem::path hidden_path(const std::filesystem::path& folder, std::uint64_t step) {
-  return folder / fmt::format(".{}.{}.tmp", checkpoint_name(step), ::getpid());
+  return folder / draft_name(checkpoint_name(step));
 }
 
 bool is_hidden_name(std::string_view name) {
@@ -110,17 +111,21 @@ void remove_if_abandoned(const std::filesystem::path& hidden) {
   std::filesystem::remove_all(hidden, ignored);
 }
 
-HiddenFolder::HiddenFolder(const std::filesystem::path& folder, std::uint64_t step, const PointHook& at)
-    : path_(hidden_path(folder, step)), at_(at) {
+void remove_draft_if_abandoned(const std::filesystem::path& draft) {
+  // Opened for writing: over a network a lock that excludes others needs it.
+  const FileDescriptor descriptor(::open(draft.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  if (!descriptor.valid() || ::fstat(descriptor.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) == 0 && is_same(descriptor, draft)) ::unlink(draft.c_str());
+}
+
+HiddenFolder::HiddenFolder(const std::filesystem::path& folder, std::uint64_t step, const PointHook& at) : at_(at) {
   at_("before create", "folder");
-  // Between creation and lock somebody who cleans up may take the folder away: then once more.
+  // Between creation and lock somebody who cleans up may take the folder away: then once more, under another name.
   constexpr int kTries = 10;
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    if (::mkdir(path_.c_str(), 0755) != 0) {
-      if (errno != EEXIST) throw_system_error("cannot be created", path_);
-      remove_if_abandoned(path_);  // a dead process that had our id
-      continue;
-    }
+    path_ = hidden_path(folder, step);
+    if (::mkdir(path_.c_str(), 0755) != 0) throw_system_error("cannot be created", path_);
     lock_ = open_folder(path_);
     // A file system without locks is no obstacle to writing; it only keeps others from cleaning up.
     if (lock_.valid()) ::flock(lock_.get(), LOCK_EX | LOCK_NB);
@@ -129,7 +134,7 @@ HiddenFolder::HiddenFolder(const std::filesystem::path& folder, std::uint64_t st
       return;
     }
   }
-  throw Error(ErrorKind::kIo, "is being written by somebody else", path_.string());
+  throw Error(ErrorKind::kIo, "is taken away again and again while it is written", path_.string());
 }
 
 HiddenFolder::~HiddenFolder() {

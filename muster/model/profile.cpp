@@ -134,6 +134,13 @@ class LayerCounter final : public c10::MemoryReportingInfoBase {
     if (layer) last_ = *layer;
   }
 
+  std::int64_t multiply_adds() const {
+    std::int64_t all = 0;
+    for (const LayerProfile& layer : layers_)
+      all += layer.multiply_adds;
+    return all;
+  }
+
   std::vector<LayerProfile> table() const {
     std::vector<LayerProfile> rows;
     for (const std::size_t row : used_)
@@ -231,6 +238,33 @@ std::int64_t most_held_forward(Net& net, const torch::Tensor& batch, std::int64_
   return watch->most();
 }
 
+// Calls `work` while operations are counted.
+template <typename Work>
+void counted(const std::shared_ptr<LayerCounter>& counter, const Work& work) {
+  const torch::NoGradGuard no_grad;
+  const c10::DebugInfoGuard guard(profiler_slot(), counter);
+  const at::CallbackHandle handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).needsOutputs(true));
+  try {
+    work();
+  } catch (...) {
+    at::removeCallback(handle);
+    throw;
+  }
+  at::removeCallback(handle);
+}
+
+// How many of `pieces` use the tensor of that name; the first of them in `first`.
+std::size_t users_of(const std::string& name, const std::vector<Piece>& pieces, std::size_t& first) {
+  std::size_t users = 0;
+  for (std::size_t i = pieces.size(); i-- > 0;) {
+    if (!holds_tensor(pieces[i].holds, name)) continue;
+    ++users;
+    first = i;
+  }
+  return users;
+}
+
 using MostHeld = std::int64_t (*)(Net&, const torch::Tensor&, std::int64_t);
 
 StepMemory measure(Net& net, const ModelOptions& options, MostHeld most, std::int64_t limit) {
@@ -249,20 +283,8 @@ ModelProfile profile_model(const ModelOptions& options) {
   const std::shared_ptr<Net> net = make_model(options, 1);
   net->eval();
   const auto counter = std::make_shared<LayerCounter>(*net);
-  {
-    const torch::NoGradGuard no_grad;
-    const torch::Tensor batch = batch_of(options, 1);
-    const c10::DebugInfoGuard guard(profiler_slot(), counter);
-    const at::CallbackHandle handle =
-        at::addThreadLocalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).needsOutputs(true));
-    try {
-      net->forward(batch);
-    } catch (...) {
-      at::removeCallback(handle);
-      throw;
-    }
-    at::removeCallback(handle);
-  }
+  const torch::Tensor batch = batch_of(options, 1);
+  counted(counter, [&] { net->forward(batch); });
   ModelProfile profile;
   profile.layers = counter->table();
   for (const LayerProfile& layer : profile.layers) {
@@ -273,6 +295,47 @@ ModelProfile profile_model(const ModelOptions& options) {
   for (const torch::Tensor& buffer : net->buffers())
     profile.buffer_bytes += buffer.nbytes();
   return profile;
+}
+
+bool holds_tensor(const std::vector<std::string>& holds, const std::string& name) {
+  return std::any_of(holds.begin(), holds.end(), [&](const std::string& held) {
+    return name.starts_with(held) && (name.size() == held.size() || name[held.size()] == '.');
+  });
+}
+
+std::vector<PieceProfile> profile_pieces(Net& net, const ModelOptions& options) {
+  const std::vector<Piece> pieces = net.pieces();
+  std::vector<PieceProfile> rows;
+  for (const Piece& piece : pieces)
+    rows.push_back({.name = piece.name});
+  if (pieces.empty()) return rows;
+  std::size_t first = 0;
+  for (const auto& item : net.named_parameters()) {
+    if (users_of(item.key(), pieces, first) == 0)
+      throw Error(ErrorKind::kUnsupported, fmt::format("parameter {} belongs to no piece of the model", item.key()));
+    rows[first].parameter_bytes += item.value().nbytes();
+  }
+  for (const auto& item : net.named_buffers()) {
+    if (users_of(item.key(), pieces, first) != 1)
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("buffer {} belongs to no piece of the model, or to several", item.key()));
+    rows[first].buffer_bytes += item.value().nbytes();
+  }
+  const KeptRandomNumbers kept;
+  net.eval();
+  const auto counter = std::make_shared<LayerCounter>(net);
+  constexpr std::int64_t kSamples = 2;
+  torch::Tensor x = batch_of(options, kSamples);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::int64_t before = counter->multiply_adds();
+    counted(counter, [&] { x = pieces[i].forward(x); });
+    if (x.dim() == 0 || x.size(0) != kSamples || x.scalar_type() != torch::kFloat32 || x.numel() % kSamples != 0)
+      throw Error(ErrorKind::kUnsupported, fmt::format("piece {} does not give a batch of fp32 rows", pieces[i].name));
+    rows[i].multiply_adds = (counter->multiply_adds() - before) / kSamples;
+    rows[i].output_bytes = x.nbytes() / kSamples;
+  }
+  net.train();
+  return rows;
 }
 
 StepMemory measure_step_memory(const ModelOptions& options) {

@@ -14,6 +14,8 @@
 
 namespace muster::model {
 
+class Net;
+
 struct LayerProfile {
   std::string name =
       {};  // "layer1.0.conv1"; with a "*" at its end: products of what the layers in it compute (attention)
@@ -30,6 +32,15 @@ struct ModelProfile {
   std::uint64_t parameter_bytes = 0;  // and so much again for gradients
   std::uint64_t buffer_bytes = 0;
   std::vector<LayerProfile> layers;  // in the order in which they are first used; parameters used by none at the end
+};
+
+// What a piece of a model (net.h) costs, for those who cut it.
+struct PieceProfile {
+  std::string name = {};
+  std::int64_t multiply_adds = 0;     // of one sample
+  std::uint64_t parameter_bytes = 0;  // tied weights count at the first piece that uses them
+  std::uint64_t buffer_bytes = 0;
+  std::uint64_t output_bytes = 0;  // of one sample
 };
 
 // What forward and backward hold beside parameters, gradients and buffers when they hold most.
@@ -49,6 +60,13 @@ struct ModelMemory {
 
 // All build the model by itself and leave torch's random numbers as they were. All throw as make_model().
 ModelProfile profile_model(const ModelOptions& options);
+// Of the pieces of `net`, which was made from `options`, by sending a sample through them; empty for models that cannot
+// be cut. The model trains afterwards, as before. Throws kUnsupported, naming what cannot be cut: parameters and
+// buffers of no piece, buffers of several, activations that are no batch of fp32 rows.
+std::vector<PieceProfile> profile_pieces(Net& net, const ModelOptions& options);
+// Whether a piece that `holds` these (net.h) uses the parameter or buffer of this name.
+bool holds_tensor(const std::vector<std::string>& holds, const std::string& name);
+
 // Takes about the time of training on five samples. What torch's allocator gives out is counted, not the scratch memory
 // of the libraries below it.
 StepMemory measure_step_memory(const ModelOptions& options);

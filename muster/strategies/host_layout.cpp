@@ -44,6 +44,7 @@ HostLane carve_lane(const StrategyOptions& options, Carver& carver) {
   lane.area.present = carver.take<std::uint8_t>(options.layout.tensors().size());
   lane.area.buffers = carver.take<std::byte>(options.buffers.bytes);
   lane.result = carver.take<LaneResult>(1).data();
+  lane.passage = carver.take<std::byte>(options.passage_bytes);
   return lane;
 }
 

@@ -3,7 +3,8 @@
 //   version   parameters, optimizer state, updates per tensor, buffers; and the step's records and norms per block,
 //   which
 //             every worker writes for its own blocks and reads of all
-//   lane      gradient, marks of tensors that have one, buffers, and what the lane reports beside them
+//   lane      gradient, marks of tensors that have one, buffers, what the lane reports beside them, and the passage:
+//             what workers that compute the lane together hand to each other
 // Every part is aligned to 64 bytes. Pure: the same options give the same places in every process.
 #pragma once
 
@@ -28,6 +29,7 @@ struct HostVersion {
 struct HostLane {
   compute::LaneArea area;
   LaneResult* result = nullptr;
+  std::span<std::byte> passage{};
 };
 
 // REQUIRES, of all: `memory` is as long as the sizes say, and aligned to 64 bytes.

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +28,7 @@
 #include "muster/model/flat_layout.h"
 #include "muster/strategies/host_records.h"
 #include "muster/strategies/lane_result.h"
+#include "muster/strategies/lane_share.h"
 #include "muster/strategies/membership.h"
 #include "muster/strategies/step_outcome.h"
 #include "muster/strategies/strategy_choice.h"
@@ -70,6 +72,10 @@ struct StrategyOptions {
   Claims claims = Claims::kStatic;         // where lanes belong to nobody before they are claimed
   std::optional<Supervised> supervised{};  // then `group` is not used
   std::chrono::seconds step_timeout{300};  // for the other workers' part of a step, in threads that wait by themselves
+  // With Traits::passes_lanes, where several workers compute a lane together: which lanes are this worker's among the
+  // present members; empty: each worker has lanes of its own. `passage_bytes` of each lane are for what they pass on.
+  std::function<LaneShare(const Members&)> share{};
+  std::size_t passage_bytes = 0;
   // For strategies whose updates are made elsewhere: what the rules given to commit() are made of.
   compute::OptimizerOptions optimizer{};
   std::vector<compute::TensorRule> rules{};
@@ -114,6 +120,8 @@ class Strategy {
   // The next lane this worker computes; nothing when no lane is left for it.
   virtual std::optional<std::size_t> claim() = 0;
   virtual compute::LaneArea area(std::size_t lane) = 0;
+  // With Traits::passes_lanes: memory of the lane that all workers of the host see, between begin_step() and commit().
+  virtual std::span<std::byte> passage(std::size_t /*lane*/) { return {}; }
   virtual void finish(std::size_t lane, const LaneResult& result) = 0;
 
   // Whether the gradients of `lane` are used before it is finished: its worker then tells of each tensor as soon as

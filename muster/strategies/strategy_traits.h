@@ -20,6 +20,7 @@ struct Traits {
   bool lanes_meet = false;          // all workers compute at the same time: a lane may wait for those of the others
   bool goes_apart = false;          // between steps the workers' states may differ
   bool needs_servers = false;       // the state is with servers; ServerProcesses says which
+  bool passes_lanes = false;        // several workers may compute a lane together: pipelines
   bool takes_own_rules = false;     // updates by several optimizers, by the program's own, and writes after them
 };
 
@@ -30,6 +31,7 @@ struct StateFigures {
   std::uint64_t slots = 0;  // of the optimizer
   std::uint64_t parameter_bytes = 0;
   std::uint64_t buffer_bytes = 0;
+  std::uint64_t passage_bytes = 0;  // of a lane, between the workers that compute it together
 
   // Parameters, optimizer state and buffers, once.
   std::uint64_t version_bytes() const { return parameter_bytes * (1 + slots) + buffer_bytes; }

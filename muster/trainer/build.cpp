@@ -11,6 +11,8 @@
 #include "muster/base/error.h"
 #include "muster/data/augment/augmentation.h"
 #include "muster/model/make_model.h"
+#include "muster/model/profile.h"
+#include "muster/trainer/job_fit.h"
 
 namespace muster::trainer {
 
@@ -43,6 +45,23 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
   } catch (const std::bad_alloc&) {
     throw refuse("the system has not so much memory");
   }
+}
+
+std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, const data::SampleSpec& spec,
+                                                const std::shared_ptr<model::Net>& net) {
+  const Job& job = resolved.job;
+  const pipeline::Mesh mesh = job.parallel.pipeline_mesh();
+  if (mesh.pipeline == 1) return nullptr;
+  // Of a short last batch a lane may have one more than usual.
+  const std::uint64_t lane_samples = (resolved.batch + resolved.lanes - 1) / resolved.lanes + 1;
+  return about_key(resolved, job.parallel.cut.empty() ? "parallel.mesh" : "parallel.cut", [&] {
+    std::vector<model::PieceProfile> pieces = model::profile_pieces(*net, model_options(job, spec));
+    if (pieces.empty())
+      throw Error(ErrorKind::kUnsupported, "this model cannot be cut into stages", {},
+                  "Models of the zoo that can are transformer, resnet18 and the like, wrn-D-K, lstm and gru.");
+    return std::make_shared<const StagedModel>(
+        StagedModel{Stages(mesh, std::move(pieces), job.parallel.cut, lane_samples), net->pieces()});
+  });
 }
 
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,

@@ -9,6 +9,7 @@
 #include "muster/model/net.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/session.h"
+#include "muster/trainer/staged_lanes.h"
 #include "muster/trainer/task.h"
 #include "muster/trainer/trainer.h"
 
@@ -22,6 +23,10 @@ std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& s
 model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec);
 // With the weights of the job's seed. Throws Error{kInvalidInput}.
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec);
+// How the job's model is computed in stages; empty for a job without a pipeline. Throws Error{kInvalidInput,
+// kUnsupported} with the key.
+std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, const data::SampleSpec& spec,
+                                                const std::shared_ptr<model::Net>& net);
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
                                std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training);
 

@@ -2,7 +2,6 @@
 // while that is left behind with all it uses, and nobody is told anything more.
 #include "muster/trainer/checkpoint_writer.h"
 
-#include <linux/ioprio.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,10 +24,11 @@ namespace {
 void give_way_to_training() {
   const auto thread = static_cast<id_t>(::gettid());
   constexpr int kLowest = 19;
-  // Not constexpr: newer kernel headers have a function behind the macro.
-  const int last_of_best_effort = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7);
+  // By number (ioprio_set(2)): <linux/ioprio.h> of newer kernels, Debian 12's 6.1.192 among them, is no C++.
+  constexpr int kWhoProcess = 1;
+  constexpr int kLastOfBestEffort = (2 << 13) | 7;
   static_cast<void>(::setpriority(PRIO_PROCESS, thread, kLowest));
-  static_cast<void>(::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread, last_of_best_effort));
+  static_cast<void>(::syscall(SYS_ioprio_set, kWhoProcess, thread, kLastOfBestEffort));
 }
 
 struct Work {

@@ -94,6 +94,19 @@ class ClientTraining final : public federated::LocalTraining {
   std::size_t parameters() const override { return binding_.layout().size(); }
   std::size_t size() const override { return parameters() + buffer_floats_; }
 
+  std::vector<federated::TensorPlace> tensors() const override {
+    std::vector<federated::TensorPlace> places;
+    for (const model::TensorSlot& slot : binding_.layout().tensors())
+      places.push_back({slot.name, slot.shape, slot.offset});
+    std::uint64_t offset = parameters();
+    for (const compute::BufferSlot& slot : binding_.buffer_layout().slots) {
+      if (slot.dtype != model::Dtype::kF32 || slot.bytes == 0) continue;
+      places.push_back({slot.name, slot.shape, offset});
+      offset += slot.bytes / sizeof(float);
+    }
+    return places;
+  }
+
   void first_values(std::span<float> model) override {
     std::ranges::copy(first_, model.begin());
     gather_buffers(first_buffers_, model.subspan(parameters()));

@@ -1,7 +1,12 @@
 // Worker's part for loops of one's own: parameters sent once, gradients averaged in one call for all of them. Whether a
 // worker has a gradient travels as one float more, so that all make the same calls whatever each has.
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
+#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
@@ -31,7 +36,62 @@ std::span<std::uint8_t> bytes_of(torch::Tensor& tensor) {
   return {static_cast<std::uint8_t*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-void require_equal_parameters(comm::Group& group,
+comm::View tensor_view(torch::Tensor& tensor) {
+  using comm::ElementType;
+  static const std::map<torch::ScalarType, ElementType> kTypes{
+      {torch::kFloat32, ElementType::kFloat}, {torch::kFloat64, ElementType::kDouble},
+      {torch::kFloat16, ElementType::kHalf},  {torch::kBFloat16, ElementType::kBfloat16},
+      {torch::kInt32, ElementType::kInt32},   {torch::kInt64, ElementType::kInt64},
+      {torch::kUInt8, ElementType::kUint8}};
+  const auto type = kTypes.find(tensor.scalar_type());
+  if (type == kTypes.end() || !tensor.device().is_cpu() || tensor.is_sparse())
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("a tensor of {} on {}{}", torch::toString(tensor.scalar_type()), tensor.device().str(),
+                            tensor.is_sparse() ? ", sparse" : ""),
+                {}, "Use a dense tensor of float, double, half, bfloat16, int32, int64 or uint8 on the CPU.");
+  return {type->second, tensor.data_ptr(), static_cast<std::size_t>(tensor.numel())};
+}
+
+// `work` on memory without gaps, where the tensor is no such.
+template <typename Work>
+void in_place_of(torch::Tensor& tensor, const Work& work) {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor dense = tensor.contiguous();
+  work(tensor_view(dense));
+  if (!dense.is_same(tensor)) tensor.copy_(dense);
+}
+
+// State and options: older releases of LibTorch save options as well, and do not load them.
+std::string saved_optimizer(torch::optim::Optimizer& optimizer) {
+  torch::serialize::OutputArchive all;
+  torch::serialize::OutputArchive state(all.compilation_unit());
+  optimizer.save(state);
+  all.write("state", state);
+  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    torch::serialize::OutputArchive options(all.compilation_unit());
+    optimizer.param_groups()[i].options().serialize(options);
+    all.write(fmt::format("options{}", i), options);
+  }
+  std::ostringstream stream;
+  all.save_to(stream);
+  return stream.str();
+}
+
+void load_optimizer(torch::optim::Optimizer& optimizer, const std::string& text) {
+  std::istringstream stream(text);
+  torch::serialize::InputArchive all;
+  all.load_from(stream);
+  torch::serialize::InputArchive state;
+  all.read("state", state);
+  optimizer.load(state);
+  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    torch::serialize::InputArchive options;
+    all.read(fmt::format("options{}", i), options);
+    optimizer.param_groups()[i].options().serialize(options);
+  }
+}
+
+void require_equal_parameters(comm::Group& group, const Deadline& deadline,
                               const std::vector<std::pair<std::string, torch::Tensor>>& parameters) {
   Sha256 hash;
   for (const auto& [name, parameter] : parameters) {
@@ -40,7 +100,7 @@ void require_equal_parameters(comm::Group& group,
   }
   const std::string own = hash.finish();
   std::vector<std::uint8_t> all(own.size() * static_cast<std::size_t>(group.size()));
-  group.all_gather(std::span(reinterpret_cast<const std::uint8_t*>(own.data()), own.size()), std::span(all));
+  group.all_gather(std::span(reinterpret_cast<const std::uint8_t*>(own.data()), own.size()), std::span(all), deadline);
   for (int rank = 1; rank < group.size(); ++rank) {
     const auto place = all.begin() + static_cast<std::ptrdiff_t>(own.size()) * rank;
     if (!std::equal(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(own.size()), place))
@@ -54,6 +114,8 @@ void require_equal_parameters(comm::Group& group,
 struct Worker::Fusion {
   comm::SharedArray array;
   bool checked = false;  // that all workers start from the same parameters
+  // Workers that have a batch in this turn, where they say so; else all have.
+  std::optional<std::int64_t> with_batch{};
 };
 
 Worker::Worker() : Worker(std::make_shared<WorkerPlace>(launch::World{}, comm::Group())) {
@@ -86,9 +148,42 @@ void Worker::broadcast_parameters(torch::nn::Module& module) const {
     tensors.emplace_back(item.key(), item.value());
   for (auto& [name, tensor] : tensors) {
     torch::Tensor dense = tensor.contiguous();
-    group.broadcast(bytes_of(dense), 0);
+    group.broadcast(bytes_of(dense), 0, place_->deadline());
     if (!dense.is_same(tensor)) tensor.copy_(dense);
   }
+}
+
+void Worker::broadcast_optimizer(torch::optim::Optimizer& optimizer) const {
+  comm::Group group = this->group();
+  std::string text = group.rank() == 0 ? saved_optimizer(optimizer) : std::string();
+  auto bytes = static_cast<std::int64_t>(text.size());
+  group.broadcast(std::span(&bytes, 1), 0, place_->deadline());
+  text.resize(static_cast<std::size_t>(bytes));
+  group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), 0, place_->deadline());
+  if (group.rank() == 0) return;
+  try {
+    load_optimizer(optimizer, text);
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::kMismatch,
+                fmt::format("the optimizer of worker 0 does not fit that of worker {}: {}", group.rank(),
+                            error.what_without_backtrace()),
+                {}, "Make the same optimizer, of the same model, on all workers.");
+  }
+}
+
+bool Worker::uneven(bool has_batch) const {
+  std::int64_t count = has_batch ? 1 : 0;
+  group().all_reduce(std::span(&count, 1), comm::Reduction::kSum, place_->deadline());
+  fusion_->with_batch = count;
+  return count > 0;
+}
+
+void Worker::all_reduce(torch::Tensor& tensor, comm::Reduction reduction) const {
+  in_place_of(tensor, [&](const comm::View& view) { group().all_reduce(view, reduction, place_->deadline()); });
+}
+
+void Worker::broadcast(torch::Tensor& tensor, int root) const {
+  in_place_of(tensor, [&](const comm::View& view) { group().broadcast(view, root, place_->deadline()); });
 }
 
 void Worker::all_reduce_gradients(torch::nn::Module& module) const {
@@ -104,9 +199,10 @@ void Worker::all_reduce_gradients(torch::nn::Module& module) const {
     floats += static_cast<std::size_t>(parameter.numel()) + 1;
   }
   comm::Group group = this->group();
-  if (!fusion_->checked) require_equal_parameters(group, parameters);
+  const Deadline deadline = place_->deadline();
+  if (!fusion_->checked) require_equal_parameters(group, deadline, parameters);
   fusion_->checked = true;
-  if (fusion_->array.as<float>().size() < floats) fusion_->array = group.share(floats * sizeof(float));
+  if (fusion_->array.as<float>().size() < floats) fusion_->array = group.share(floats * sizeof(float), deadline);
   const std::span<float> fused = fusion_->array.as<float>().first(floats);
   float* place = fused.data();
   for (const auto& [name, parameter] : parameters) {
@@ -120,7 +216,12 @@ void Worker::all_reduce_gradients(torch::nn::Module& module) const {
     place += parameter.numel();
     *place++ = gradient.defined() ? 1.0F : 0.0F;
   }
-  group.all_reduce(fused, comm::Reduction::kAverage);
+  group.all_reduce(fused, comm::Reduction::kAverage, deadline);
+  const std::int64_t with_batch = std::exchange(fusion_->with_batch, std::nullopt).value_or(group.size());
+  if (with_batch > 0 && with_batch < group.size()) {
+    for (float& value : fused)
+      value *= static_cast<float>(group.size()) / static_cast<float>(with_batch);
+  }
   place = fused.data();
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.requires_grad()) continue;

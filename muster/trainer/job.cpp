@@ -103,6 +103,20 @@ void refuse_unused(const Schema& schema, const std::vector<OptimizerKey>& keys, 
   }
 }
 
+// The workers are those of the mesh.
+void resolve_mesh(const Schema& schema, Job& job) {
+  if (job.parallel.mesh.empty()) return;
+  const auto workers = static_cast<std::int64_t>(job.parallel.pipeline_mesh().workers());
+  const IntegerRange given = job.parallel.workers;
+  if (schema.chosen("parallel.workers") && (given.least != workers || given.most != workers)) {
+    throw schema.invalid("parallel.workers", fmt::format("the mesh has {} workers", workers),
+                         "Remove the key, or change parallel.mesh: workers are data x pipeline.");
+  }
+  if (workers > 64)
+    throw schema.invalid("parallel.mesh", fmt::format("has {} workers", workers), "There are up to 64.");
+  job.parallel.workers = {workers, workers};
+}
+
 void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
   Job& job = resolved.job;
   if (job.data.batch && job.data.lane_batch) {
@@ -136,6 +150,13 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
         fmt::format("{} hosts of {} workers cannot share {} lanes", job.parallel.hosts.most, job.parallel.workers.most,
                     resolved.lanes),
         fmt::format("Lower parallel.hosts or parallel.workers, or set job.lanes to {} or more.", all_workers));
+  }
+  // Workers of a pipeline compute lanes together.
+  if (job.parallel.pipeline_mesh().pipeline > 1) {
+    const std::size_t rows = job.parallel.pipeline_mesh().data;
+    if (rows <= resolved.lanes) return;
+    throw schema.invalid("parallel.mesh", fmt::format("{} rows cannot share {} lanes", rows, resolved.lanes),
+                         fmt::format("Lower data, or set job.lanes to {} or more.", rows));
   }
   if (static_cast<std::uint64_t>(job.parallel.workers.most) > resolved.lanes) {
     throw schema.invalid(
@@ -377,6 +398,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   check_task(schema, job);
   resolve_model(schema, job);
   check_tuning(schema, job);
+  resolve_mesh(schema, job);
   resolve_lanes(schema, resolved);
   check_batch_norm(schema, resolved);
   check_strategy(schema, resolved);
@@ -483,6 +505,10 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "model.library",
                                            "model.recompute",
                                            "parallel.workers",
+                                           "parallel.mesh",
+                                           "parallel.schedule",
+                                           "parallel.chunks",
+                                           "parallel.cut",
                                            "parallel.claims",
                                            "parallel.liveness_seconds",
                                            "parallel.hang_seconds",

@@ -22,6 +22,7 @@
 #include "muster/data/sources.h"
 #include "muster/federated/options.h"
 #include "muster/model/registry.h"
+#include "muster/pipeline/mesh.h"
 #include "muster/strategies/registry.h"
 
 namespace muster::trainer {
@@ -146,11 +147,17 @@ struct Job {
     std::string interface;
     double host_seconds = 5;
     bool sync_batch_norm = false;
+    NamedIntegers mesh{};
+    std::string schedule = "1f1b";
+    std::optional<std::int64_t> chunks;
+    std::vector<std::string> cut;
     std::vector<strategies::StrategyChoice> strategies =
         strategies::all_strategies();  // with what the file says of each
 
     // The one that `strategy` names. REQUIRES: there is one.
     const strategies::StrategyChoice& chosen() const;
+    // What the keys of the mesh say; without one all workers are data parallel.
+    pipeline::Mesh pipeline_mesh() const;
   } parallel;
 
   struct {

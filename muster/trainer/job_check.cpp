@@ -46,7 +46,7 @@ std::vector<std::string> all_doubts(const ResolvedJob& resolved, const data::Dat
   return found;
 }
 
-std::vector<std::string> check_job(const ResolvedJob& resolved, const Datasets& sets) {
+JobCheck check_job(const ResolvedJob& resolved, const Datasets& sets) {
   const Job& job = resolved.job;
   const data::SampleSpec& spec = sets.train->spec();
   lane_order(resolved, *sets.train);
@@ -59,7 +59,9 @@ std::vector<std::string> check_job(const ResolvedJob& resolved, const Datasets& 
   check_optimizer_file(resolved, *net);
   if (job.parallel.sync_batch_norm && model::synchronize_batch_norm(*net, comm::Group()) == 0)
     throw resolved.invalid("parallel.sync_batch_norm", "the model has no batch norm");
-  return all_doubts(resolved, *sets.train, *net);
+  JobCheck found{all_doubts(resolved, *sets.train, *net)};
+  if (const auto staged = build_stages(resolved, spec, net)) found.stages = staged->stages.describe();
+  return found;
 }
 
 }  // namespace muster::trainer

@@ -26,8 +26,13 @@ void check_optimizer_file(const ResolvedJob& resolved, const model::Net& net);
 // What can be trained and is hardly meant: of job and data (job_fit.h) and of the model.
 std::vector<std::string> all_doubts(const ResolvedJob& resolved, const data::Dataset& train, const model::Net& net);
 
+struct JobCheck {
+  std::vector<std::string> doubts{};  // what deserves a warning
+  std::vector<std::string> stages{};  // of a pipeline: who holds what (stages.h)
+};
+
 // Tries the job on its data, as the start of a run would. Throws what that would throw, memory and the run's folder
-// aside. Gives what deserves a warning.
-std::vector<std::string> check_job(const ResolvedJob& resolved, const Datasets& sets);
+// aside.
+JobCheck check_job(const ResolvedJob& resolved, const Datasets& sets);
 
 }  // namespace muster::trainer

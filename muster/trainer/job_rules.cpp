@@ -80,6 +80,30 @@ void check_strategy(const Schema& schema, const Job& job) {
     refuse(key, strategies::strategies_with(&strategies::Traits::replaces_workers));
 }
 
+// Keys of a pipeline, and what a pipeline cannot be with.
+void check_mesh(const Schema& schema, const Job& job) {
+  const auto& p = job.parallel;
+  const bool pipeline = p.pipeline_mesh().pipeline > 1;
+  for (const char* key : {"parallel.schedule", "parallel.chunks", "parallel.cut"}) {
+    if (!pipeline && schema.chosen(key))
+      throw schema.invalid(key, "has no effect without a pipeline",
+                           "Set parallel.mesh = { pipeline = 2 }, or remove it.");
+  }
+  if (p.chunks && p.schedule != "interleaved")
+    throw schema.invalid("parallel.chunks", fmt::format("has no effect with schedule \"{}\"", p.schedule),
+                         "Set parallel.schedule = \"interleaved\", or remove it.");
+  if (!pipeline) return;
+  if (!p.chosen().traits().passes_lanes)
+    throw schema.invalid(
+        "parallel.mesh", fmt::format("{} has no pipelines", p.chosen().name()),
+        fmt::format("Use the strategy {}.", strategies::strategies_with(&strategies::Traits::passes_lanes)));
+  if (p.hosts.most > 1)
+    throw schema.invalid("parallel.mesh", "a pipeline is on one host, and parallel.hosts allows several",
+                         "Set parallel.hosts = 1, or leave the pipeline out.");
+  if (p.claims == "dynamic" && schema.chosen("parallel.claims"))
+    throw schema.invalid("parallel.claims", "lanes of a pipeline belong to its rows", "Remove the key.");
+}
+
 // A column stands in one list at most, and the target in none that contradicts it.
 void check_columns(const Schema& schema, const Job& job) {
   const auto& d = job.data;
@@ -161,7 +185,7 @@ void check_federated(const Schema& schema, const Job& job) {
   for (const char* key : {"job.epochs", "job.steps"})
     refuse(key, "Use federated.rounds and federated.local_epochs.");
   for (const char* key : {"job.ledger", "job.patience", "data.validation", "data.validation_path", "data.placement",
-                          "model.unfreeze", "optimizer.init", "parallel.hosts", "parallel.strategy"})
+                          "model.unfreeze", "optimizer.init", "parallel.hosts", "parallel.mesh", "parallel.strategy"})
     refuse(key, "Remove it.");
 }
 
@@ -170,6 +194,7 @@ void check_federated(const Schema& schema, const Job& job) {
 void check_rules(const Schema& schema, const Job& job) {
   check_model(schema, job);
   check_strategy(schema, job);
+  check_mesh(schema, job);
   check_columns(schema, job);
   check_samples(schema, job);
   check_optimizer(schema, job);

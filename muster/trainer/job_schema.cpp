@@ -18,6 +18,21 @@ const strategies::StrategyChoice& Job::Parallel::chosen() const {
   return *found;
 }
 
+pipeline::Mesh Job::Parallel::pipeline_mesh() const {
+  pipeline::Mesh made;
+  if (mesh.empty()) return made;
+  const auto size = [&](const char* name) {
+    const auto found = mesh.find(name);
+    return found == mesh.end() ? std::size_t{1} : static_cast<std::size_t>(found->second);
+  };
+  made.data = size("data");
+  made.pipeline = size("pipeline");
+  made.schedule = pipeline::parse_schedule(schedule);
+  if (made.schedule == pipeline::Schedule::kInterleaved && made.pipeline > 1)
+    made.chunks = static_cast<std::size_t>(chunks.value_or(2));
+  return made;
+}
+
 Schema job_schema(Job& job) {
   constexpr double kMostLanes = 64;
   constexpr double kMany = 1e15;  // far beyond any run, far below where integers stop being exact as numbers
@@ -282,6 +297,22 @@ Schema job_schema(Job& job) {
   p.field("sync_batch_norm", &job.parallel.sync_batch_norm,
           fmt::format("{}, one lane a worker: batch norms of zoo models use the samples of all workers.",
                       strategies::strategies_with(&strategies::Traits::lanes_meet)));
+  p.field(
+       "mesh", &job.parallel.mesh,
+       fmt::format("{}, one host: {{ data = 2, pipeline = 2 }} cuts the model into 2 stages, which 2 rows of workers "
+                   "compute; the same result. parallel.workers is their product.",
+                   strategies::strategies_with(&strategies::Traits::passes_lanes)))
+      .one_of({"data", "pipeline"})
+      .range(1, 64);
+  p.field("schedule", &job.parallel.schedule,
+          "Of a pipeline: gpipe (all lanes forward, then all back), 1f1b (keeps fewer lanes in memory), interleaved "
+          "(several chunks of the model a stage, which waits less).")
+      .one_of(pipeline::schedule_names());
+  p.field("chunks", &job.parallel.chunks, "interleaved: parts of the model that each stage has. Not set: 2.")
+      .range(2, 16);
+  p.field("cut", &job.parallel.cut,
+          "Of a pipeline: the pieces of the model (muster check shows them) that parts begin with, all but the first. "
+          "Empty: about the same work for each.");
   for (strategies::StrategyChoice& strategy : job.parallel.strategies)
     strategy.add_keys(p);
 

@@ -38,6 +38,7 @@ class Lane {
 
   torch::Tensor data;
   torch::Tensor target;
+  std::vector<torch::Tensor> tensors;  // its rows of those that Session::step() was given
   std::size_t index = 0;
   std::uint64_t epoch = 0;
   std::uint64_t step = 0;

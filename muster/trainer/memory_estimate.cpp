@@ -50,16 +50,18 @@ Json MemoryEstimate::to_json() const {
 }
 
 MemoryEstimate estimate_memory(const MemoryFigures& figures) {
-  const strategies::StateMemory state = figures.strategy.memory(
-      {figures.workers, figures.lanes, figures.slots, figures.model.parameter_bytes, figures.model.buffer_bytes});
+  const strategies::StateMemory state =
+      figures.strategy.memory({figures.workers, figures.lanes, figures.slots, figures.model.parameter_bytes,
+                               figures.model.buffer_bytes, figures.passage_bytes});
   const auto servers = static_cast<std::uint64_t>(figures.strategy.server_processes().count);
   const std::uint64_t workers = figures.workers;
   const std::uint64_t parameters = figures.model.parameter_bytes;
   const std::uint64_t lane_samples = divide_up(figures.batch, figures.lanes);
   const std::uint64_t evaluation_samples =
       std::min(figures.evaluation_samples, evaluation_batch(figures.batch, figures.lanes));
-  const std::uint64_t activations =
-      std::max(figures.model.step.of(lane_samples), figures.model.forward.of(evaluation_samples));
+  const auto kept =
+      static_cast<std::uint64_t>(figures.lanes_kept * static_cast<double>(figures.model.step.of(lane_samples)));
+  const std::uint64_t activations = std::max(kept, figures.model.forward.of(evaluation_samples));
   const std::uint64_t loaded =
       (figures.prefetch + kLanesInWork) * lane_samples + kEvaluationBatches * evaluation_samples;
   const std::uint64_t snapshot = parameters * (1 + figures.slots) + figures.model.buffer_bytes;

@@ -23,6 +23,8 @@ struct MemoryFigures {
   std::uint64_t batch = 1;
   std::uint64_t lanes = 1;
   std::uint64_t slots = 0;               // of the optimizer's state
+  double lanes_kept = 1;                 // whose activations a worker keeps at a time (stages.h)
+  std::uint64_t passage_bytes = 0;       // of a lane, between the stages of a pipeline
   model::ModelMemory model = {};         // steps are 0 where they could not be measured
   std::string unmeasured = {};           // why they could not; empty: they were
   bool may_recompute = false;            // the model has model.recompute and does not use it

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 
 namespace muster::trainer {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 
 namespace muster::trainer {
 

@@ -79,6 +79,11 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   figures.data_bytes = difference(opened.anonymous_bytes, before.anonymous_bytes);
   compute::set_threads(static_cast<int>(job.threads));
   measure_model(resolved, spec, usable, figures);
+  if (job.parallel.pipeline_mesh().pipeline > 1) {
+    const auto staged = build_stages(resolved, spec, build_model(job, spec));
+    figures.lanes_kept = staged->stages.lanes_kept(resolved.lanes);
+    figures.passage_bytes = staged->stages.passage_bytes();
+  }
   ::malloc_trim(0);
   const ProcessMemory computed = process_memory();
   figures.process_bytes = difference(computed.anonymous_bytes, figures.data_bytes);

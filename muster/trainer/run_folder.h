@@ -38,9 +38,8 @@ class RunFolder {
   std::filesystem::path job_file() const { return path_ / "job.toml"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   // log.txt for the first worker, log.1.txt, log.2.txt, ... for others.
-  std::filesystem::path log_file(int rank = 0) const {
-    return path_ / (rank == 0 ? "log.txt" : "log." + std::to_string(rank) + ".txt");
-  }
+  std::filesystem::path log_file(int rank = 0) const { return path_ / log_name(rank); }
+  static std::string log_name(int rank) { return rank == 0 ? "log.txt" : "log." + std::to_string(rank) + ".txt"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path ledger() const { return path_ / "ledger"; }
   // The job as it was resolved when the run began.

@@ -120,6 +120,7 @@ std::string RunLeader::knowledge_text() {
   known_.steps_per_epoch = data::steps_per_epoch(parts_.shape);
   known_.batch = parts_.resolved.batch;
   known_.alarm = alarm_.standing();
+  if (parts_.staged) known_.stages = parts_.staged->stages.places(parts_.session.members().count());
   return known_.to_text();
 }
 

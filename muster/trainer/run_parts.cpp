@@ -40,9 +40,14 @@ RunParts::RunParts(const ResolvedJob& of_run, const TrainingOptions& training, T
                                          class_weights(parse_class_weights(job.loss.class_weights), *sets.train));
                      })),
       net(build_net()),
+      staged(build_stages(resolved, sets.train->spec(), net)),
       records(make_records()),
       session(net, optimizer_options(resolved), session_options(resolved, shape, order, options),
-              {.note = options.note, .met = options.met, .supervised = options.supervised, .records = records}) {
+              {.note = options.note,
+               .met = options.met,
+               .supervised = options.supervised,
+               .records = records,
+               .staged = staged}) {
 }
 
 std::shared_ptr<LedgerExchange> RunParts::make_records() const {

@@ -1,45 +1,24 @@
-// Rows for programs are thinned to about a hundred an epoch, and what lies between two is summed up in the next;
-// observers hear of every step.
+// Rows for programs are thinned (step_rows.h); observers hear of every step. What a row has is here and nowhere else:
+// docs/operations.md names its members.
 #include "muster/trainer/run_report.h"
 
-#include <algorithm>
-
 namespace muster::trainer {
-namespace {
-
-constexpr std::uint64_t kRowsPerEpoch = 100;
-
-}  // namespace
-
-void RunReport::Untold::add(const strategies::StepOutcome& outcome, double its_seconds) {
-  const auto count = static_cast<double>(outcome.samples);
-  samples += count;
-  score += outcome.score;
-  seconds += its_seconds;
-  loss += (outcome.loss - loss) * (count / std::max(samples, 1.0));
-  if (outcome.gradient_norm != 0) gradient_norm = outcome.gradient_norm;
-}
 
 void RunReport::step(const data::Cursor& at, double lr, double seconds, const strategies::StepOutcome& outcome,
                      const Progress& progress, TrainingObserver& observer) {
   const std::uint64_t per_epoch = data::steps_per_epoch(shape_);
   const std::uint64_t in_epoch = at.position / shape_.batch + 1;
-  const std::uint64_t interval = (per_epoch + kRowsPerEpoch - 1) / kRowsPerEpoch;
-  if (outcome.synchronized) untold_ = {};
-  untold_.add(outcome, seconds);
-  const bool due = in_epoch % interval == 0 || in_epoch == per_epoch;
-  if ((due && untold_.samples > 0) || !outcome.applied) {
+  if (const std::optional<StepsTold> told = rows_.add(in_epoch, per_epoch, outcome, seconds)) {
     write({{"event", "step"},
            {"epoch", at.epoch},
            {"step", at.step + 1},
-           {"loss", untold_.loss},
-           {score_, untold_.score / std::max(untold_.samples, 1.0)},
+           {"loss", told->loss},
+           {score_, told->mean_score()},
            {"lr", lr},
-           {"gradient_norm", untold_.gradient_norm},
-           {"samples", static_cast<std::uint64_t>(untold_.samples)},
-           {"samples_per_s", untold_.samples / std::max(untold_.seconds, 1e-9)},
+           {"gradient_norm", told->gradient_norm},
+           {"samples", static_cast<std::uint64_t>(told->samples)},
+           {"samples_per_s", told->samples_per_second()},
            {"skipped", progress.skipped}});
-    untold_ = {};
   }
   TrainingObserver::Step event;
   event.epoch = at.epoch;

@@ -15,6 +15,7 @@
 #include "muster/observe/metrics_log.h"
 #include "muster/strategies/strategy.h"
 #include "muster/trainer/progress.h"
+#include "muster/trainer/step_rows.h"
 #include "muster/trainer/trainer.h"
 
 namespace muster::trainer {
@@ -42,22 +43,10 @@ class RunReport {
   void finished(const TrainingResult& result, std::uint64_t bad_samples);
 
  private:
-  // What the next row of steps tells: of its step alone where workers go together, else of all that was heard since the
-  // row before, because what others have done is heard of in any step, and in some of nothing.
-  struct Untold {
-    double loss = 0;  // mean
-    double score = 0;
-    double samples = 0;
-    double seconds = 0;
-    double gradient_norm = 0;
-
-    void add(const strategies::StepOutcome& outcome, double its_seconds);
-  };
-
   const std::string score_;
   const data::BatchShape shape_;
   std::optional<observe::MetricsLog> metrics_;
-  Untold untold_;
+  StepRows rows_;
 };
 
 }  // namespace muster::trainer

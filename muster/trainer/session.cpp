@@ -42,6 +42,10 @@ strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>
   return core_->step(dataset, compute);
 }
 
+strategies::StepOutcome Session::step(const std::vector<torch::Tensor>& tensors, const LaneFunction& compute) {
+  return core_->step(tensors, compute);
+}
+
 void Session::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                           const LaneFunction& compute) {
   core_->train_until(step, dataset, compute);
@@ -49,6 +53,9 @@ void Session::train_until(std::uint64_t step, const std::shared_ptr<const data::
 
 void Session::meet(const std::shared_ptr<const data::Dataset>& dataset) {
   core_->meet(dataset);
+}
+void Session::meet() {
+  core_->meet_for_tensors();
 }
 strategies::Members Session::members() const {
   return core_->members();

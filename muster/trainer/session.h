@@ -62,6 +62,13 @@ class Session {
   // worker ends it with Error{kPeerLost}.
   using LaneFunction = std::function<void(Lane&)>;
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const LaneFunction& compute);
+  // One whole step on tensors that the program has made (games, draws from a memory): SessionOptions::batch rows each,
+  // of which Lane::tensors are the lane's, in order. All workers give equal ones, so they are made of cursor() and the
+  // committed tensors alone; then bits are those of one worker. An epoch is a step. Lost workers are replaced, as in
+  // lanes(); the step is then computed again from the same tensors. Throws Error{kInvalidInput} for other numbers of
+  // rows, where the session trains on a data set, with SessionOptions::sampling, and on a worker that comes later than
+  // others and has not called meet() before.
+  strategies::StepOutcome step(const std::vector<torch::Tensor>& tensors, const LaneFunction& compute);
 
   // Steps until `step` of them are committed, since the beginning and by whomever: lost workers are replaced meanwhile,
   // as in lanes(). Fewer only when stop_requested().
@@ -71,6 +78,7 @@ class Session {
   // Becomes one of the workers that train: done by the first step if nobody calls it before. A worker that comes later
   // than others has their committed state after it. All workers use the same data set.
   void meet(const std::shared_ptr<const data::Dataset>& dataset);
+  void meet();  // of a session that trains on tensors
   // Those who train together now.
   strategies::Members members() const;
   // evaluate() (evaluation.h) of the session's model, shared among the workers; all of them call it, between steps, and

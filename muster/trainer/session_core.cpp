@@ -3,6 +3,7 @@
 #include "muster/trainer/session_core.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <utility>
 
@@ -10,18 +11,15 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
-#include "muster/base/hash.h"
 #include "muster/base/heap.h"
 #include "muster/base/random.h"
 #include "muster/compute/threads.h"
-#include "muster/model/checkpoint.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
 #include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/compute_error.h"
 #include "muster/trainer/recovery.h"
 #include "muster/trainer/session_note.h"
-#include "muster/trainer/training_state.h"
 
 namespace muster::trainer {
 namespace {
@@ -31,30 +29,14 @@ constexpr std::chrono::seconds kSignalsApart{2};
 // Of a fixed group, whose ranks may load for very different times; one that dies is noticed at once.
 constexpr std::chrono::hours kMeetingTimeout{1};
 constexpr std::chrono::minutes kSavingTimeout{10};
-constexpr std::chrono::seconds kFolderPatience{5};  // for a leader before this one that is just dying
 
 std::unique_ptr<LaneExecutor> make_executor(const SessionParts& parts, const LaneModel& model) {
   return parts.executor ? parts.executor(model) : make_local_executor(model);
 }
 
-// Nothing where there is none. Throws when none is whole, or it is of another session.
-std::optional<model::LoadedCheckpoint> newest_checkpoint_of(const std::filesystem::path& folder,
-                                                            const SessionOptions& options, std::size_t lanes) {
-  std::vector<model::RejectedCheckpoint> rejected;
-  std::optional<model::LoadedCheckpoint> loaded = model::CheckpointStore(folder).load_newest(rejected);
-  if (!loaded) {
-    if (rejected.empty()) return std::nullopt;
-    throw Error(ErrorKind::kDamaged, rejected.front().reason, rejected.front().path.string(),
-                "No other checkpoint in this folder is whole.");
-  }
-  const std::string where = loaded->path.string();
-  const auto agree = [&](const char* what, std::uint64_t was, std::uint64_t is) {
-    if (was != is) throw Error(ErrorKind::kMismatch, fmt::format("{} was {} and is {} now", what, was, is), where);
-  };
-  agree("batch", json_get<std::uint64_t>(loaded->manifest.progress, "batch", where), options.batch);
-  agree("lanes", json_get<std::uint64_t>(loaded->manifest.progress, "lanes", where), lanes);
-  agree("seed", loaded->manifest.seed, options.seed);
-  return loaded;
+std::unique_ptr<StagedLanes> make_staged(const SessionParts& parts, const LaneModel& model,
+                                         strategies::Strategy& strategy, std::chrono::seconds step_timeout) {
+  return parts.staged ? std::make_unique<StagedLanes>(model, parts.staged, strategy, step_timeout) : nullptr;
 }
 
 }  // namespace
@@ -101,7 +83,10 @@ SessionCore::SessionCore(ModelParts model, const SessionOptions& options, Sessio
       strategy_(make_agreed_strategy()),
       executor_(make_executor(
           parts_, {binding_, frozen_, rules_, options_.seed, &model_, !options_.strategy.traits().needs_servers})),
-      driver_(driver_parts()) {
+      driver_(driver_parts()),
+      staged_(make_staged(
+          parts_, {binding_, frozen_, rules_, options_.seed, &model_, !options_.strategy.traits().needs_servers},
+          *strategy_, options_.step_timeout)) {
   if (options_.stop_on_signals) stop_signal_.emplace();
   if (options_.after_commit) {
     after_ = [this](std::span<float> parameters, std::span<std::byte> buffers) {
@@ -115,8 +100,11 @@ SessionCore::SessionCore(ModelParts model, const SessionOptions& options, Sessio
 }
 
 SessionCore::~SessionCore() {
+  if (!met_ || std::uncaught_exceptions() > 0) return;
+  if (SessionReport* const to = report())
+    to->ended(cursor_, stop_requested_ ? "interrupted" : "finished", driver_.skipped());
   // Of a worker that is told by nobody else: whoever watches it may not be its parent.
-  if (met_ && std::uncaught_exceptions() == 0) begin(comm::Activity::kDone);
+  begin(comm::Activity::kDone);
 }
 
 StepDriver::Parts SessionCore::driver_parts() {
@@ -136,6 +124,11 @@ void SessionCore::check_strategy() {
     throw Error(
         ErrorKind::kUnsupported, fmt::format("lanes cannot be verified with {}", options_.strategy.name()), {},
         fmt::format("Use {}, or do not verify.", strategies::strategies_with(&strategies::Traits::shares_lanes)));
+  if (parts_.staged && !traits.passes_lanes)
+    throw Error(ErrorKind::kUnsupported, fmt::format("{} has no pipelines", options_.strategy.name()), {},
+                fmt::format("Use {}.", strategies::strategies_with(&strategies::Traits::passes_lanes)));
+  if (parts_.staged && options_.verify_rate > 0)
+    throw Error(ErrorKind::kUnsupported, "lanes of a pipeline cannot be verified", {}, "Verify a run without one.");
   meets_in_lanes_ = model::has_synchronized_batch_norm(binding_.module());
   if (meets_in_lanes_ && (!traits.lanes_meet || lanes_ != static_cast<std::size_t>(options_.group.size()))) {
     throw Error(ErrorKind::kUnsupported, "a synchronized batch norm needs all workers to compute one lane each", {},
@@ -215,6 +208,10 @@ strategies::StrategyOptions SessionCore::strategy_options() const {
   made.supervised = parts_.supervised;
   made.step_timeout = options_.step_timeout;
   made.records = parts_.records;
+  if (parts_.staged) {
+    made.share = [staged = parts_.staged](const strategies::Members& members) { return staged->stages.share(members); };
+    made.passage_bytes = parts_.staged->stages.passage_bytes();
+  }
   if (made.supervised) {
     // Before the first step there is nothing to finish.
     made.supervised->interruption = [this] {
@@ -279,6 +276,9 @@ void SessionCore::show_committed() {
 
 void SessionCore::use(const std::shared_ptr<const data::Dataset>& dataset) {
   if (feed_ && feed_->dataset() == dataset) return;
+  if (rows_)
+    throw Error(ErrorKind::kInvalidInput, "the session trains on tensors, and not on a data set", "session",
+                "Make a session for each.");
   if (!dataset) throw Error(ErrorKind::kInvalidInput, "there is no data set", "session", "Give one that is not null.");
   if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
   std::shared_ptr<const data::LaneOrder> order = options_.order;
@@ -288,6 +288,11 @@ void SessionCore::use(const std::shared_ptr<const data::Dataset>& dataset) {
     const data::BatchShape shape{dataset->size(), options_.batch, lanes_};
     order = std::make_shared<data::GlobalOrder>(shape, options_.seed);
   }
+  feed_from(dataset, std::move(order));
+}
+
+void SessionCore::feed_from(const std::shared_ptr<const data::Dataset>& dataset,
+                            std::shared_ptr<const data::LaneOrder> order) {
   // The last step of an epoch may have the fewest.
   const std::size_t fewest = order->plan(order->cursor_at_step(order->steps_per_epoch() - 1)).lanes.size();
   if (meets_in_lanes_ && fewest < lanes_) {
@@ -336,7 +341,10 @@ std::optional<strategies::StepOutcome> SessionCore::rejoin() {
   abandon();
   membership().rejoin();
   std::optional<strategies::StepOutcome> committed = strategy_->enter_generation();
-  if (committed) driver_.count(*committed);
+  if (committed) {
+    driver_.count(*committed);
+    report_step();
+  }
   show_committed();
   entered_at_ = cursor_.step;
   return committed;
@@ -353,10 +361,21 @@ std::optional<strategies::StepOutcome> SessionCore::settle_step() {
 // Of the step in work; null when it has been committed.
 Lane* SessionCore::next_lane_of_step() {
   if (Lane* const lane = driver_.next(*feed_, cursor_)) return lane;
+  end_step();
+  return nullptr;
+}
+
+// After a commit.
+void SessionCore::end_step() {
+  report_step();
   show_committed();
   stop_if_asked();
   throw_if_diverged();
-  return nullptr;
+}
+
+void SessionCore::abandon() {
+  driver_.abandon();
+  if (staged_) staged_->abandon();
 }
 
 Lane* SessionCore::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
@@ -387,6 +406,21 @@ strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Data
   return last_outcome();
 }
 
+strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code) {
+  meet(dataset);
+  abandon();
+  const auto give_back = [&](data::Batch batch) { feed_->recycle(std::move(batch)); };
+  try {
+    driver_.run(*feed_, cursor_, [&](const data::StepPlan& plan, const StepDriver::Take& take, PhaseTimes& times) {
+      staged_->compute(plan, take, give_back, code, times);
+    });
+  } catch (const c10::Error& error) {
+    throw Error(ErrorKind::kCompute, error.what_without_backtrace(), fmt::format("step {}", cursor_.step));
+  }
+  end_step();
+  return last_outcome();
+}
+
 void SessionCore::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                               const std::function<void(Lane&)>& compute) {
   meet(dataset);
@@ -396,6 +430,26 @@ void SessionCore::train_until(std::uint64_t step, const std::shared_ptr<const da
         while (cursor_.step < step && !stop_requested_)
           this->step(dataset, compute);
       });
+}
+
+SessionReport* SessionCore::report() {
+  if (options_.metrics.empty() || !members().leads()) return nullptr;
+  if (!report_) {
+    report_ = std::make_unique<SessionReport>(options_.metrics, [](const std::string& why) {
+      std::fprintf(stderr, "muster: warning: figures are not written down: %s\n", why.c_str());
+    });
+  }
+  return report_.get();
+}
+
+// Of the step that began at the cursor and is committed.
+void SessionCore::report_step() {
+  if (options_.metrics.empty()) return;
+  const PhaseTimes& times = driver_.times();
+  const double seconds = times.load + times.compute + times.update + times.wait;
+  const double its = seconds - std::exchange(reported_seconds_, seconds);
+  if (SessionReport* const to = report())
+    to->step({cursor_, feed_->order().steps_per_epoch(), learning_rate(0), its, driver_.skipped()}, last_outcome());
 }
 
 // After a commit: what `muster stop` asks for.
@@ -414,6 +468,7 @@ void SessionCore::stop_if_asked() {
     checkpoint(std::filesystem::path(*checkpoint_folder_));
     kept = fmt::format("a checkpoint is in {}", checkpoint_folder_->string());
   }
+  if (SessionReport* const to = report()) to->ended(cursor_, "interrupted", driver_.skipped());
   begin(comm::Activity::kDone);
   throw Error(ErrorKind::kInterrupted, fmt::format("stopped after step {}; {}", cursor_.step, kept));
 }
@@ -443,7 +498,9 @@ std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
         options.group = together();
-        return trainer::evaluate(binding_.module(), forward, dataset, options);
+        const std::optional<Evaluation> result = trainer::evaluate(binding_.module(), forward, dataset, options);
+        if (SessionReport* const to = result ? report() : nullptr) to->evaluation(cursor_, *result);
+        return result;
       });
 }
 
@@ -453,7 +510,9 @@ compute::Figures SessionCore::measure(const MeasureFunction& function,
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
         options.group = together();
-        return trainer::measure(binding_.module(), function, dataset, options_.seed, options);
+        const compute::Figures figures = trainer::measure(binding_.module(), function, dataset, options_.seed, options);
+        if (SessionReport* const to = report()) to->measured(cursor_, figures);
+        return figures;
       });
 }
 
@@ -480,70 +539,6 @@ void SessionCore::change_optimizer(const compute::OptimizerOptions& optimizer, c
   updates_.front() = std::move(made);
   clip_norm_ = clip_norm;
   rules_ = tensor_rules();
-}
-
-void SessionCore::restore(const strategies::CommittedState& state) {
-  abandon();
-  feed_.reset();
-  strategy_->restore(state);
-  show_committed();
-}
-
-void SessionCore::receive_state() {
-  const std::vector<float> parameters(binding_.layout().size());
-  const std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
-  const std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
-  strategies::CommittedState blank{parameters, {}, updates, buffers, {}};
-  for (int slot = 0; slot < slots(); ++slot)
-    blank.state[static_cast<std::size_t>(slot)] = parameters;
-  restore(blank);
-}
-
-void SessionCore::save(const std::filesystem::path& path) const {
-  const std::vector<model::TensorView> tensors = model_tensors(*this, committed());
-  model::write_safetensors(path, tensors, {{"format", "pt"}});
-}
-
-void SessionCore::checkpoint(const std::filesystem::path& folder) {
-  checkpoint_folder_ = folder;
-  if (!members().leads()) return;
-  if (!checkpoint_lock_ || checkpoint_lock_->folder() != folder) {
-    checkpoint_lock_.reset();
-    checkpoint_lock_ = std::make_unique<CheckpointFolderLock>(folder, Deadline::after(kFolderPatience));
-  }
-  TrainingState snapshot = capture(*this);
-  snapshot.manifest.seed = options_.seed;
-  snapshot.manifest.progress["batch"] = options_.batch;
-  snapshot.manifest.progress["lanes"] = lanes_;
-  model::CheckpointStore(folder).save(snapshot.content());
-}
-
-bool SessionCore::resume(const std::filesystem::path& folder) {
-  checkpoint_folder_ = folder;
-  // Of a fixed group on several hosts the first one has what was written; all of it get that.
-  const bool hosts = parts_.met != nullptr;
-  std::optional<model::LoadedCheckpoint> loaded;
-  if (!hosts || members().leads()) loaded = newest_checkpoint_of(folder, options_, lanes_);
-  std::int64_t found = loaded ? 1 : 0;
-  comm::Group group = options_.group;
-  if (hosts) group.broadcast(std::span(&found, 1), members().leader, Deadline::after(kMeetingTimeout));
-  if (found == 0) return false;
-  if (loaded)
-    trainer::restore(*this, *loaded);
-  else
-    receive_state();
-  return true;
-}
-
-std::string SessionCore::weights_hash() const {
-  std::vector<model::TensorView> tensors = model_tensors(*this, committed());
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  Sha256 hash;
-  for (const model::TensorView& tensor : tensors) {
-    hash.update(std::as_bytes(std::span(tensor.name)));
-    hash.update(tensor.data);
-  }
-  return hash.finish();
 }
 
 }  // namespace muster::trainer

@@ -31,6 +31,8 @@
 #include "muster/trainer/session_agreement.h"
 #include "muster/trainer/session_options.h"
 #include "muster/trainer/session_parts.h"
+#include "muster/trainer/session_report.h"
+#include "muster/trainer/staged_lanes.h"
 #include "muster/trainer/step_driver.h"
 
 namespace muster::trainer {
@@ -47,10 +49,13 @@ class SessionCore {
   // --- Steps: session.h.
   void use(const std::shared_ptr<const data::Dataset>& dataset);
   const std::optional<LaneFeed>& feed() const { return feed_; }
-  void abandon() { driver_.abandon(); }
+  void abandon();
   Lane* next_lane(const std::shared_ptr<const data::Dataset>& dataset);
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset,
                                const std::function<void(Lane&)>& compute);
+  strategies::StepOutcome step(const std::vector<torch::Tensor>& tensors, const std::function<void(Lane&)>& compute);
+  // The same where SessionParts::staged is given.
+  strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code);
   void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                    const std::function<void(Lane&)>& compute);
   // Other constants for the steps to come; every worker does it before the same step. Throws Error{kInvalidInput}.
@@ -59,6 +64,7 @@ class SessionCore {
 
   // --- Members.
   void meet(const std::shared_ptr<const data::Dataset>& dataset);
+  void meet_for_tensors();
   strategies::Membership& membership() const { return strategy_->membership(); }
   const strategies::Members& members() const { return membership().members(); }
   // After kPeerLost, where lost workers are replaced: goes on with those who are left or have come. The step in work is
@@ -127,9 +133,16 @@ class SessionCore {
   void adopt_module();
   void show_committed();
   void leave_note();
+  void feed_from(const std::shared_ptr<const data::Dataset>& dataset, std::shared_ptr<const data::LaneOrder> order);
+  void use_rows();
+  void check_rows(const std::vector<torch::Tensor>& tensors) const;
   void meet();
+  // That of the worker that leads; null for others, and where no file was named.
+  SessionReport* report();
+  void report_step();
   comm::Group together() const;
   Lane* next_lane_of_step();
+  void end_step();
   void stop_if_asked();
   void throw_if_diverged() const;
 
@@ -150,7 +163,8 @@ class SessionCore {
   std::unique_ptr<strategies::Strategy> strategy_;
   const std::unique_ptr<LaneExecutor> executor_;
   StepDriver driver_;
-  bool meets_in_lanes_ = false;  // a lane of one worker waits for the lanes of all others
+  const std::unique_ptr<StagedLanes> staged_;  // null: lanes have one worker each
+  bool meets_in_lanes_ = false;                // a lane of one worker waits for the lanes of all others
   data::Cursor cursor_;
   bool met_ = false;              // one of those who train
   std::uint64_t entered_at_ = 0;  // committed steps when this worker met those who train with it now
@@ -160,6 +174,9 @@ class SessionCore {
   std::optional<std::filesystem::path> checkpoint_folder_;       // that the program has named last
   std::unique_ptr<const CheckpointFolderLock> checkpoint_lock_;  // of the worker that leads, from its first one on
   std::optional<LaneFeed> feed_;
+  std::shared_ptr<const data::Dataset> rows_;  // of the tensors that the program gives; null: it trains on a data set
+  std::unique_ptr<SessionReport> report_;
+  double reported_seconds_ = 0;  // of the steps up to the last that was told
 };
 
 }  // namespace muster::trainer

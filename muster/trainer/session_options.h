@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,6 +62,10 @@ struct SessionOptions {
   // once whoever is lost. One worker of each host calls it: it goes by the tensors and the cursor alone, waits for
   // nobody, and draws from LibTorch's default generator. For shared_sync and all_reduce.
   std::function<void(const data::Cursor& after)> after_commit{};
+  // A file for rows of figures, one JSON object a line, as the metrics.jsonl of `muster train`: about a hundred steps
+  // of an epoch with loss, rate and what lanes report, each evaluation and measuring. The worker that leads writes,
+  // behind what is there. Empty: metrics.jsonl of the run's folder under `muster run`, else none.
+  std::filesystem::path metrics{};
 };
 
 // The lanes of a step. Throws Error{kInvalidInput} that names the option when one has no meaning: a batch without

@@ -12,6 +12,7 @@
 namespace muster::trainer {
 
 class LaneExecutor;  // lane_executor.h
+struct StagedModel;  // staged_lanes.h
 struct LaneModel;
 
 struct SessionParts {
@@ -24,6 +25,9 @@ struct SessionParts {
   std::shared_ptr<strategies::HostRecords> records{};
   // What computes a lane, of the model that is given. Empty: the program's own code, here.
   std::function<std::unique_ptr<LaneExecutor>(const LaneModel&)> executor{};
+  // The model in stages, which several workers compute together: step() with StagedCode. None: each lane has one
+  // worker.
+  std::shared_ptr<const StagedModel> staged{};
 };
 
 }  // namespace muster::trainer

@@ -39,6 +39,14 @@ Lane* StepDriver::next(LaneFeed& feed, const data::Cursor& cursor) {
   return nullptr;
 }
 
+void StepDriver::run(LaneFeed& feed, const data::Cursor& cursor,
+                     const std::function<void(const data::StepPlan&, const Take&, PhaseTimes&)>& compute) {
+  if (!plan_) begin(feed, cursor);
+  compute(
+      *plan_, [&](std::size_t lane) { return take(feed, lane); }, times_);
+  commit();
+}
+
 void StepDriver::abandon() {
   parts_.executor.abandon();
   plan_.reset();
@@ -95,16 +103,19 @@ std::optional<std::size_t> StepDriver::next_verification() {
   return std::nullopt;
 }
 
+data::Batch StepDriver::take(LaneFeed& feed, std::size_t index) {
+  const Stopwatch watch(times_.load);
+  parts_.strategy.membership().begin(comm::Activity::kLoading);
+  data::Batch batch = feed.take(*plan_, index);
+  done_.push_back(index);
+  read_ahead(feed);
+  return batch;
+}
+
 Lane& StepDriver::prepare(LaneFeed& feed, std::size_t index, bool repeated) {
   strategies::Strategy& strategy = parts_.strategy;
   LaneTask task{.plan = *plan_, .index = index, .repeated = repeated};
-  {
-    const Stopwatch watch(times_.load);
-    strategy.membership().begin(comm::Activity::kLoading);
-    task.batch = feed.take(*plan_, index);
-    done_.push_back(index);
-    read_ahead(feed);
-  }
+  task.batch = take(feed, index);
   compute_start_ = system_clock().now();
   strategy.membership().begin(comm::Activity::kComputing);
   task.buffers = strategy.committed().buffers;

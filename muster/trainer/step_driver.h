@@ -37,6 +37,11 @@ class StepDriver {
   // before is finished. Null when the step has been committed: outcome() tells how. Throws what the strategy, the feed
   // and the executor throw; then abandon() it, or go on.
   Lane* next(LaneFeed& feed, const data::Cursor& cursor);
+  // Instead of next(), for lanes that several workers compute together: begins the step at `cursor`, has `compute`
+  // compute what is this worker's of all lanes, and commits. `take` gives the samples of a lane. Throws as next().
+  using Take = std::function<data::Batch(std::size_t lane)>;
+  void run(LaneFeed& feed, const data::Cursor& cursor,
+           const std::function<void(const data::StepPlan& plan, const Take& take, PhaseTimes& times)>& compute);
   // Forgets the step in work.
   void abandon();
 
@@ -51,6 +56,7 @@ class StepDriver {
   void begin(LaneFeed& feed, const data::Cursor& cursor);
   void read_ahead(LaneFeed& feed);
   std::optional<std::size_t> next_verification();
+  data::Batch take(LaneFeed& feed, std::size_t index);
   Lane& prepare(LaneFeed& feed, std::size_t index, bool repeated);
   void complete(LaneFeed& feed);
   void compare_with_first(const Lane& lane) const;

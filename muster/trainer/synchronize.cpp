@@ -23,6 +23,8 @@ Session synchronize(const Worker& worker, ModelParts model, SessionOptions optio
     parts.met = place.met();
   }
   if (place.supervised()) options.stop_on_signals = true;
+  if (options.metrics.empty() && !place.run().empty())
+    options.metrics = std::filesystem::path(place.run()) / "metrics.jsonl";
   return Session(std::make_unique<SessionCore>(std::move(model), options, std::move(parts)));
 }
 

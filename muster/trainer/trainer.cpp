@@ -296,20 +296,35 @@ class Training {
     const bool wants_checkpoint = parts_.leads() && session_.members().hosts() > 1 && automatic() && pace_is_due();
     begun_ = Begun{session_.cursor(), session_.learning_rate(), system_clock().now()};
     if (begun_->at.position == 0) progress().loss_sum = progress().score_sum = progress().samples = 0;
-    const strategies::StepOutcome outcome = session_.step(parts_.sets.train, [&](Lane& lane) {
-      if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
+    StagedCode code;
+    code.begin = [&](Lane& lane) {
       if (stop_requested()) lane.request_stop();
       lane.propose_change(proposal);
       if (wants_checkpoint) lane.request_checkpoint();
-      const torch::Tensor answer = parts_.net->forward(lane.data);
+    };
+    code.loaded = [&](Lane& lane) {
+      if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
+    };
+    code.end = [&](Lane& lane, const torch::Tensor& answer) {
       lane.backward(parts_.task->loss(answer, lane.target));
       lane.add_score(parts_.task->score(answer.detach(), lane.target));
-    });
+    };
+    const strategies::StepOutcome outcome = compute_step(code);
     if (ledger_ && outcome.synchronized) ledger_->steps_committed(session_.cursor().step);
     account(outcome);
     begun_.reset();
     leader_.leave_note();
     if (checkpoint_due(checkpoint_every_steps_, outcome)) save(std::nullopt);
+  }
+
+  // Through the stages of a pipeline, or lane by lane here.
+  strategies::StepOutcome compute_step(const StagedCode& code) {
+    if (parts_.staged) return session_.step(parts_.sets.train, code);
+    return session_.step(parts_.sets.train, [&](Lane& lane) {
+      code.begin(lane);
+      code.loaded(lane);
+      code.end(lane, parts_.net->forward(lane.data));
+    });
   }
 
   bool checkpoint_due(const std::optional<AutoInteger>& every, const strategies::StepOutcome& outcome) {

@@ -2,16 +2,23 @@
 // in worker_place.cpp (how it comes to the others) and gradients.cpp (loops of one's own).
 #include "muster/trainer/worker.h"
 
+#include <utility>
+
+#include "muster/base/error.h"
 #include "muster/compute/threads.h"
 #include "muster/trainer/worker_place.h"
 
 namespace muster::trainer {
 
-Worker join(int /*argc*/, char** /*argv*/) {
+Worker join(int /*argc*/, char** /*argv*/, const JoinOptions& options) {
+  if (options.timeout <= std::chrono::nanoseconds::zero())
+    throw Error(ErrorKind::kInvalidInput, "workers cannot wait for each other for no time", "JoinOptions::timeout");
   const launch::World world = launch::detect_world();
   // Libraries count cores by themselves, and see fewer under some launchers: bits would depend on who started us.
   compute::set_threads(world.threads);
-  return Worker(connect_worker(world));
+  std::shared_ptr<WorkerPlace> place = connect_worker(world);
+  place->set_timeout(options.timeout);
+  return Worker(std::move(place));
 }
 
 }  // namespace muster::trainer

@@ -1,12 +1,19 @@
 // This process as a worker. The first line of a distributed program; started alone it is a world of one.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "muster/comm/group.h"
 
+namespace at {
+class Tensor;
+}
 namespace torch::nn {
 class Module;
+}
+namespace torch::optim {
+class Optimizer;
 }
 
 namespace muster::trainer {
@@ -30,18 +37,32 @@ class Worker {
   comm::Group group() const;
 
   // For programs that keep their own optimizer and their own DataLoader: every worker trains its own copy of the model,
-  // and these two lines keep the copies equal. All workers call them, with the same model. The promises are weaker than
-  // a session's (synchronize.h): every worker must make the same number of steps, the result depends on the number of
-  // workers, and nothing is recovered.
+  // and these lines keep the copies equal. All workers call them, in the same order, with the same model; they wait for
+  // each other for JoinOptions::timeout. The promises are weaker than a session's (synchronize.h): every worker must
+  // make the same number of steps, the result depends on the number of workers, and nothing is recovered.
 
   // Gives the first worker's parameters and buffers to all, in place. Once, before training; not needed where all
   // workers seed LibTorch alike before they make the model.
   void broadcast_parameters(torch::nn::Module& module) const;
+  // Gives the state of the first worker's optimizer (momentum, moments, counts of steps, options of the groups) to all:
+  // where only that one has loaded a checkpoint. Throws kMismatch when another worker's is of other parameters.
+  void broadcast_optimizer(torch::optim::Optimizer& optimizer) const;
   // Replaces every gradient by its mean over the workers, in place; between backward() and step(). A gradient that only
   // some workers have counts as zero on the others; one that nobody has stays undefined. Throws kMismatch when
   // the workers' parameters differ at the first call, kUnsupported naming a gradient that is not float32 on the CPU,
   // else as Group::all_reduce.
   void all_reduce_gradients(torch::nn::Module& module) const;
+  // For workers with different numbers of batches: each says at the start of every turn whether it has one more, and
+  // goes on for as long as this is true, that is as long as any worker has one. In a turn without a batch it calls
+  // all_reduce_gradients() and its optimizer's step() all the same; the mean of that turn is over the workers that have
+  // one. So all of them make the same steps, as many as the one with the most batches has.
+  bool uneven(bool has_batch) const;
+  // Combines a tensor of all workers, of equal shape and type, in place: a figure, a count. Not for gradients one by
+  // one, which is slow. Throws kUnsupported for other types than float, double, half, bfloat16, int32, int64 and uint8,
+  // and for tensors that are not on the CPU; else as Group::all_reduce.
+  void all_reduce(at::Tensor& tensor, comm::Reduction reduction = comm::Reduction::kAverage) const;
+  // Gives worker `root`'s tensor to all, in place; shapes and types are equal. Throws as Group::broadcast.
+  void broadcast(at::Tensor& tensor, int root = 0) const;
 
   // For the parts of Muster: not for programs, and not installed.
   WorkerPlace& place() const { return *place_; }
@@ -53,6 +74,13 @@ class Worker {
   std::shared_ptr<Fusion> fusion_;
 };
 
+struct JoinOptions {
+  // How long the calls of a Worker wait for other workers: longer than anything that one of them does meanwhile, an
+  // evaluation on the first one for example. One that dies under `muster run` or mpirun is noticed at once. A session
+  // has SessionOptions::step_timeout.
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+};
+
 // Makes this process a worker and connects it to the others. By `muster run` and `muster train` through the folder they
 // name; by mpirun through MPI; by others through a folder that MUSTER_STORE names and all processes share. Throws
 // kTimeout and kPeerLost naming a rank; kUnsupported when a launcher started several processes and there is no way to
@@ -61,6 +89,6 @@ class Worker {
 // Gives LibTorch and the BLAS the threads that `muster run --threads` or MUSTER_THREADS says, 1 if neither does: by
 // themselves they take what they find, and the bits change with it. A session sets its own (SessionOptions::threads).
 // `argc` and `argv` are main's own.
-Worker join(int argc, char** argv);
+Worker join(int argc, char** argv, const JoinOptions& options = {});
 
 }  // namespace muster::trainer

@@ -4,8 +4,10 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "muster/comm/group.h"
 #include "muster/launch/environment.h"
@@ -35,6 +37,11 @@ class WorkerPlace {
   int size();
   bool is_first() const { return world_.rank == 0 && (world_.cluster.empty() || world_.host == control::kFirstHost); }
   comm::Group group();
+  // For what workers do together without a session.
+  void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  Deadline deadline() const { return Deadline::after(timeout_); }
+  // The folder of the job's run; empty: there is none.
+  const std::string& run() const { return world_.run; }
 
   // How they have met, where they are on several hosts; null elsewhere. As group(), it fixes who they are.
   std::shared_ptr<strategies::Membership> met();
@@ -47,6 +54,7 @@ class WorkerPlace {
  private:
   const launch::World world_;
   const std::optional<strategies::Supervised> supervised_;
+  std::chrono::nanoseconds timeout_ = comm::Group::kDefaultTimeout;
   std::optional<FixedWorkers> workers_;  // as soon as somebody wanted the group
   bool in_session_ = false;  // on several hosts a host's workers have one arena: that of the session or of the group
 };

@@ -241,6 +241,10 @@ TEST_F(Coordinator, WorkersThatNobodyTakesOverWriteACheckpointAndEnd) {
   const Finished late = run_program(folder_ / "other", {"attach", run_folder().string()});
   EXPECT_EQ(late.exit_code, 1);
   EXPECT_THAT(late.err, HasSubstr("no worker of this job lives any more"));
+  // Nothing has failed: the run is as its workers left it.
+  const Json after = status();
+  EXPECT_EQ(after.at("state"), "abandoned");
+  EXPECT_EQ(after.at("step"), end.at("step"));
   expect_nothing_left();
 }
 
@@ -354,6 +358,18 @@ TEST_F(Coordinator, OneThatIsKilledWhileItsWorkersLoadLeavesARunThatNobodyRuns) 
   const Finished attached = run_program(folder_ / "other", {"attach", run_folder().string()});
   EXPECT_EQ(attached.exit_code, 1);
   EXPECT_THAT(attached.err, HasSubstr("no worker of this job lives any more"));
+}
+
+TEST_F(Coordinator, AFinishedRunStaysFinishedWhenSomebodyAttaches) {
+  const Finished result = run_program(folder_.path(), train_arguments(1, {"job.epochs=1"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json before = status();
+  ASSERT_EQ(before.at("state"), "finished");
+  const Finished late = run_program(folder_ / "other", {"attach", run_folder().string()});
+  EXPECT_EQ(late.exit_code, 1);
+  const Json after = status();
+  EXPECT_EQ(after.at("state"), "finished");
+  EXPECT_EQ(after.at("step"), before.at("step"));
 }
 
 // What was trained before does not become a failure because it could not be loaded.

@@ -60,6 +60,25 @@ TEST_F(HostsBenchTest, SaysWhatGoesBetweenHosts) {
   EXPECT_LT(table[1].at("bytes_between_hosts"), 1.1 * table[0].at("bytes_between_hosts").get<double>());
 }
 
+TEST_F(HostsBenchTest, AHostJoinsAndTheOthersGoOn) {
+  require_hosts();
+  if (IsSkipped()) return;
+  const Finished done = Program(folder_.path(), {"bench", "join", "--mb", "4", "--link", "1gbit", "--sleep", "20",
+                                                 "--steps", "4", "--rounds", "1", "--json"})
+                            .wait(std::chrono::seconds(300));
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const std::vector<Json> table = rows(done.out);
+  ASSERT_THAT(table, SizeIs(1)) << done.out;
+  const Json& row = table[0];
+  // It cannot take part before it has the state, and lanes sleep for so long at least.
+  EXPECT_GT(row.at("received_mb"), row.at("state_mb").get<double>());
+  EXPECT_EQ(row.at("state_mb"), 8.0);
+  EXPECT_GE(row.at("usual_ms"), 20.0);
+  EXPECT_GE(row.at("after_ms"), 20.0);
+  EXPECT_GE(row.at("steps_meanwhile"), 1);
+  EXPECT_GT(row.at("takes_part_s"), row.at("state_at_line_rate_s").get<double>());
+}
+
 TEST_F(HostsBenchTest, WithoutPythonsTorchSaysHowToGetIt) {
   require_hosts();
   if (IsSkipped()) return;

@@ -183,7 +183,8 @@ def mpi_hosts():
     with tempfile.TemporaryDirectory(prefix="muster-mpi-") as folder:
         agent = os.path.join(folder, "here")
         with open(agent, "w") as file:
-            file.write('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+            # Each with a /tmp of its own: two of Open MPI's daemons on one machine get in each other's way there.
+            file.write(f'#!/bin/sh\nhost=$1; shift\nmkdir -p {folder}/$host\nTMPDIR={folder}/$host exec sh -c "$*"\n')
         os.chmod(agent, 0o700)
         yield ["mpirun", "--allow-run-as-root", "--host", "one,two", "-N", "1", "--bind-to", "none",
                "--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include", "lo"]

@@ -23,6 +23,7 @@ struct Ended {
   Finished finished;
   std::string saved;  // what save_together() left
   std::string log;    // of the supervisor
+  std::vector<Json> metrics;
 };
 
 std::vector<std::string> arguments(int workers, const std::string& mode) {
@@ -31,12 +32,14 @@ std::vector<std::string> arguments(int workers, const std::string& mode) {
 
 Ended run(int workers, const std::string& mode) {
   const TemporaryFolder folder;
-  Ended ended{run_program(folder.path(), arguments(workers, mode)), {}, {}};
+  Ended ended{run_program(folder.path(), arguments(workers, mode)), {}, {}, {}};
   EXPECT_EQ(ended.finished.exit_code, 0) << mode << ": " << ended.finished.err;
   if (std::filesystem::exists(folder / "all.safetensors")) ended.saved = testing::slurp(folder / "all.safetensors");
   for (const auto& entry : std::filesystem::directory_iterator(folder / "runs")) {
     if (std::filesystem::exists(entry.path() / "log.supervisor.txt"))
       ended.log += testing::slurp(entry.path() / "log.supervisor.txt");
+    if (std::filesystem::exists(entry.path() / "metrics.jsonl"))
+      ended.metrics = testing::rows(testing::slurp(entry.path() / "metrics.jsonl"));
   }
   return ended;
 }
@@ -47,13 +50,34 @@ std::string without_last_again(const std::string& lines) {
   return last == std::string::npos ? lines : lines.substr(0, lines.find('\n', last) + 1);
 }
 
+// But for how fast it went.
+std::vector<Json> figures_of(const Ended& ended) {
+  std::vector<Json> rows = ended.metrics;
+  for (Json& row : rows)
+    row.erase("samples_per_s");
+  return rows;
+}
+
+void expect_figures(const Ended& ended) {
+  ASSERT_EQ(ended.metrics.size(), 64U) << "60 steps, 3 measurings, the end";
+  EXPECT_EQ(ended.metrics.front().at("event"), "step");
+  EXPECT_TRUE(ended.metrics.front().at("reports").contains("distance"));
+  EXPECT_GT(ended.metrics.front().at("samples_per_s"), 0);
+  EXPECT_EQ(ended.metrics[20].at("event"), "measured");
+  EXPECT_TRUE(ended.metrics[20].at("reports").contains("score"));
+  EXPECT_EQ(ended.metrics.back().at("event"), "finished");
+  EXPECT_EQ(ended.metrics.back().at("step"), 60);
+}
+
 TEST(OwnParts, HaveTheSameBitsForAnyWorkersAndThroughLosses) {
   const Ended alone = run(1, "train");
+  expect_figures(alone);
   ASSERT_THAT(alone.finished.out, HasSubstr("weights "));
   ASSERT_FALSE(alone.saved.empty());
   const Ended two = run(2, "train");
   EXPECT_EQ(two.finished.out, alone.finished.out);
   EXPECT_EQ(two.saved, alone.saved);
+  EXPECT_EQ(figures_of(two), figures_of(alone));
   // The worker that wrote half of what belongs to step 30 is gone, and the step is done again as a whole.
   for (const char* const mode : {"commit-killed", "measure-killed"}) {
     const Ended hurt = run(2, mode);
@@ -61,6 +85,22 @@ TEST(OwnParts, HaveTheSameBitsForAnyWorkersAndThroughLosses) {
     EXPECT_EQ(without_last_again(hurt.finished.out), alone.finished.out) << mode;
     EXPECT_EQ(hurt.saved, alone.saved) << mode;
   }
+}
+
+TEST(OwnParts, WhatWorkersPrintIsKeptAndShownWithTheirRanks) {
+  const TemporaryFolder folder;
+  const Finished result = run_program(folder.path(), {"run", "-n", "2", "--prefix", OWN_PARTS, "train"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("\\[[01]\\] step 20: "));
+  EXPECT_THAT(result.out, ::testing::ContainsRegex("\\[[01]\\] weights "));
+  std::string logs;
+  for (const char* const rank : {"0", "1"}) {
+    const Finished log = run_program(folder.path(), {"logs", "own_parts", rank});
+    EXPECT_EQ(log.exit_code, 0) << log.err;
+    logs += log.out;
+  }
+  EXPECT_THAT(logs, HasSubstr("step 20: "));
+  EXPECT_THAT(run_program(folder.path(), {"logs", "own_parts", "2"}).err, HasSubstr("Ranks with a log: 0"));
 }
 
 TEST(OwnParts, AWorkerWithoutTheFunctionIsRefused) {
@@ -78,7 +118,8 @@ TEST(OwnParts, AProgramThatAsksIsToldToStopAndKeepsWhatItHas) {
   ASSERT_TRUE(testing::eventually(
       [&] {
         const Finished status = run_program(elsewhere.path(), {"status", "own_parts", runs[0], runs[1], "--json"});
-        return status.exit_code == 0 && testing::rows(status.out).back().at("step") > 0;
+        return status.exit_code == 0 && testing::rows(status.out).back().at("step") > 0 &&
+               testing::rows(status.out).back().contains("figures");
       },
       Deadline::after(std::chrono::seconds(100))))
       << program.err();

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """An example program with a session alone, as two workers, and as two of which the leader is killed: the same weights.
 
-usage: program_examples_test.py MUSTER PROGRAM LEARNS [ARGUMENT...]
+usage: program_examples_test.py MUSTER PROGRAM LEARNS [--resumes] [ARGUMENT...]
     LEARNS is a pattern whose group is a number in what the program prints, and < or >: "step \\d+: loss (\\S+)<" wants
     the last of these numbers below the first; empty: nothing is looked at. The argument "data" is a folder with the
-    files of Fashion-MNIST, unpacked.
+    files of Fashion-MNIST, unpacked. With --resumes the program keeps checkpoints: it is also stopped by `muster stop`
+    and started again.
 """
 import glob
 import gzip
@@ -19,6 +20,7 @@ import time
 
 SOURCE = "/usr/share/datasets/fashion-mnist"
 PATIENCE = 240
+HURT_TRIES = 5
 
 
 def unpack(folder):
@@ -53,19 +55,47 @@ def trains(muster, name, folder):
     return shown.returncode == 0 and json.loads(shown.stdout)["step"] > 0
 
 
-def run_hurt(muster, program, folder):
-    """Gives what is printed; the first worker is killed as soon as the job trains."""
+def start(muster, program, folder):
+    """Returns when the job trains. None: it was over before that was seen."""
     process = subprocess.Popen([muster, "run", "-n", "2"] + program, cwd=folder, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE
-    name = os.path.basename(program[0])
-    while not trains(muster, name, folder):
+    while not trains(muster, os.path.basename(program[0]), folder):
+        if process.poll() == 0:
+            process.communicate()
+            return None
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)  # sleeps: polls, with a deadline
-    victim = workers_of(process.pid)[0]
+    return process
+
+
+def run_stopped(muster, program, folder):
+    """Stopped as soon as it trains, and started again: gives what is printed then."""
+    process = start(muster, program, folder)
+    assert process is not None, "it was over before anybody saw it train"
+    run([muster, "stop", os.path.basename(program[0])], folder)
+    text, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0 and "weights" not in text, (process.returncode, text, errors)
+    assert "a checkpoint is in" in errors, errors
+    return run([muster, "run", "-n", "2"] + program, folder)
+
+
+def run_hurt(muster, program, folder):
+    """Gives what is printed; the first worker is killed as soon as the job trains. None: it was over before that was seen."""
+    process = start(muster, program, folder)
+    if process is None:
+        return None
+    name = os.path.basename(program[0])
+    workers = workers_of(process.pid)
+    if not workers:
+        process.communicate(timeout=PATIENCE)
+        return None
+    victim = workers[0]
     os.kill(victim, signal.SIGKILL)
     text, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, (process.returncode, text, errors)
+    if "weights" not in text:
+        return None  # who would have printed them was killed after the last step
     log = "".join(open(path).read() for path in glob.glob(os.path.join(folder, "runs", f"{name}-*", "log.supervisor.txt")))
     assert f"(pid {victim}) is lost" in log + errors, (log, errors)
     return text
@@ -83,7 +113,8 @@ def main():
     learns = sys.argv[3]
     with tempfile.TemporaryDirectory(prefix="muster-example-") as folder:
         data = os.path.join(folder, "data")
-        arguments = [data if word == "data" else word for word in sys.argv[4:]]
+        resumes = "--resumes" in sys.argv[4:]
+        arguments = [data if word == "data" else word for word in sys.argv[4:] if word != "--resumes"]
         if data in arguments:
             unpack(data)
         texts = []
@@ -95,10 +126,22 @@ def main():
         if learns:
             check_learning(learns, texts[0])
         assert texts[0] == texts[1], texts
-        place = os.path.join(folder, "hurt")
-        os.mkdir(place)
-        hurt = run_hurt(muster, [program] + arguments, place)
+        # Some train for a fraction of a second, in which a busy machine may not have asked for their status.
+        hurt = None
+        for attempt in range(HURT_TRIES):
+            place = os.path.join(folder, f"hurt-{attempt}")
+            os.mkdir(place)
+            hurt = run_hurt(muster, [program] + arguments, place)
+            if hurt is not None:
+                break
+        assert hurt is not None, "it was over each time before anybody saw it train"
         assert weights_in(hurt) == weights_in(texts[0]), hurt
+        if resumes:
+            place = os.path.join(folder, "stopped")
+            os.mkdir(place)
+            stopped = run_stopped(muster, [program] + arguments, place)
+            assert weights_in(stopped) == weights_in(texts[0]), stopped
+            assert stopped.count("\n") < texts[0].count("\n") or stopped == texts[0], stopped
 
 
 main()

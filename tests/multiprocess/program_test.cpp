@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/process.h"
+#include "muster/comm/gloo_transport.h"
 
 #include "support/eventually.h"
 #include "support/program.h"
@@ -520,11 +521,14 @@ TEST_F(ProgramTest, AKilledLauncherLeavesNoWorkerOfAFixedGroupBehind) {
 }
 
 TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFrom) {
-  const Finished straight = muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--json"});
+  // Few checkpoints: each waits for the disk, which may be busy with other tests.
+  const std::string rarely = "checkpoint.every_epochs=100";
+  const Finished straight =
+      muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--set", rarely, "--json"});
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
   std::optional<testing::Failpoints> slow("arena.commit.before_flip=delay=5");  // else it ends before it is told to
   Program program(folder_.path(), {"train", "job.toml", "--set", "parallel.workers=2", "--set", "job.lanes=2", "--set",
-                                   "job.epochs=400", "--set", "job.name=stopped", "--json"});
+                                   "job.epochs=400", "--set", "job.name=stopped", "--set", rarely, "--json"});
   wait_until_printed(program, "runs/stopped");  // the file still has what the run before printed
   wait_until_printed(program, "\"validation\"");
   program.signal(SIGINT);
@@ -532,7 +536,7 @@ TEST_F(ProgramTest, StoppingSeveralWorkersWritesACheckpointThatAnyNumberGoesOnFr
   slow.reset();
   ASSERT_EQ(stopped.exit_code, 130) << stopped.err;
   const Finished resumed = muster({"train", "job.toml", "--set", "job.lanes=2", "--set", "job.epochs=400", "--set",
-                                   "job.name=stopped", "--resume", "--json"});
+                                   "job.name=stopped", "--set", rarely, "--resume", "--json"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(rows(resumed.out).back().at("weights"), rows(straight.out).back().at("weights"));
 }
@@ -585,7 +589,9 @@ TEST_F(ProgramTest, BenchesBetweenProcessesPrintRowsAndLeaveNothing) {
   const Finished collectives = muster({"bench", "collectives", "--ranks", "2", "--sizes", "4K", "--backends",
                                        "shm,shm-shared,gloo", "--rounds", "2", "--json"});
   ASSERT_EQ(collectives.exit_code, 0) << collectives.err;
-  ASSERT_EQ(rows(collectives.out).size(), 4U) << collectives.out;
+  // A build without Gloo says so, and measures the rest.
+  ASSERT_EQ(rows(collectives.out).size(), comm::gloo_available() ? 4U : 3U) << collectives.out;
+  EXPECT_EQ(collectives.err.find("no gloo here") == std::string::npos, comm::gloo_available()) << collectives.err;
   EXPECT_TRUE(rows(collectives.out)[0].contains("memory_gb_per_s"));
   for (const char* key : {"bench", "op", "backend", "ranks", "bytes", "median_us", "alg_gb_per_s"})
     EXPECT_TRUE(rows(collectives.out)[1].contains(key)) << key;

@@ -52,6 +52,7 @@ GOOD_TREE = {
     "muster/coordinator/CMakeLists.txt": "muster_layer(coordinator SOURCES job.cpp)\n",
     "muster/coordinator/job.cpp": SOURCE,
     "muster/federated/round.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/pipeline/cut.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/tuning/space.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/launch/CMakeLists.txt": "muster_layer(launch SOURCES environment.cpp)\n",
     "muster/launch/environment.cpp": SOURCE + '#include <cstdlib>\nconst char* rank = getenv("RANK");\n',

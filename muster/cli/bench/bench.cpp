@@ -1,6 +1,7 @@
 // The flags of all benchmarks, and what their rows have in common.
 // Each benchmark is a file of its own and a line here.
 #include "muster/cli/bench/bench.h"
+#include "muster/cli/bench/join.h"
 
 #include <time.h>
 
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "muster/cli/bench/memory.h"
+#include "muster/cli/bench/pipeline.h"
 #include "muster/cli/bench/ps.h"
 #include "muster/cli/bench/search.h"
 #include "muster/cli/bench/tune.h"
@@ -71,6 +73,40 @@ void add_ps(CLI::App& bench) {
   ps->callback([o] { bench_ps(*o); });
 }
 
+void add_pipeline(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand("pipeline", "How long the stages of a pipeline wait for each other.");
+  auto o = std::make_shared<PipelineBench>();
+  command->add_option("--stages", o->stages, "Stages, a process each")->capture_default_str()->check(CLI::Range(2, 64));
+  command->add_option("--lanes", o->lanes, "Numbers of lanes in a step")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  command->add_option("--schedule", o->schedules, "Schedules (gpipe, 1f1b, interleaved)")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--chunks", o->chunks, "Of a stage, with interleaved")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 16));
+  command->add_option("--sleep", o->sleep, "Milliseconds of a stage's forward; backward takes twice that")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 10000.0));
+  command->add_option("--steps", o->steps, "Steps that are measured")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--width", o->width, "Floats of a sample that stages pass on; a lane has two samples")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_flag("--json", o->json, "One JSON object a line");
+  command->add_option("--rank-folder", o->rank_folder)->group("");
+  command->add_option("--rank", o->rank)->group("");
+  command->footer(
+      "Stages sleep instead of computing, so that there may be more than cores; all else is what a job does. bubble "
+      "is\n"
+      "the share of all stages' time in which they do not compute, commits of steps included; bubble_theory is\n"
+      "(p-1)/(m+p-1), with v chunks (p-1)/(v m+p-1). docs/model-parallel.md tells of schedules.");
+  command->callback([o] { bench_pipeline(*o); });
+}
+
 void add_search(CLI::App& bench) {
   CLI::App* search = bench.add_subcommand("search", "Searchers of trials on functions whose minimum is known.");
   auto o = std::make_shared<SearchBench>();
@@ -110,9 +146,11 @@ void add_bench(CLI::App& app) {
       "  muster bench collectives --ranks 2 --sizes 64K,1M --json\n"
       "  muster bench ps --servers 1 --workers 1 --mb 46 --json\n"
       "  muster bench search --searchers tpe,gp --functions branin --trials 50\n"
-      "  muster bench tune --trials 10000 --slots 2 --json");
+      "  muster bench tune --trials 10000 --slots 2 --json\n"
+      "  muster bench pipeline --stages 4 --lanes 8 --json");
 
   add_search(*bench);
+  add_pipeline(*bench);
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
   step->add_option("--model", s->model,
@@ -161,6 +199,8 @@ void add_bench(CLI::App& app) {
   step->add_option("--rank-folder", s->rank_folder)->group("");
   step->add_option("--rank", s->rank)->group("");
   step->add_flag("--overlap", s->overlap)->group("");
+  step->add_flag("--joins", s->joins)->group("");
+  step->add_option("--width", s->width)->group("");
   step->add_flag("--json", s->json, "One JSON object a line");
   step->footer(
       "Times are milliseconds a step: compute is forward and backward, update is reduce, optimizer and commit, load is "
@@ -354,6 +394,7 @@ void add_bench(CLI::App& app) {
 
   add_ps(*bench);
   add_tune_bench(*bench);
+  add_join_bench(*bench);
 }
 
 }  // namespace muster::cli

@@ -64,6 +64,9 @@ struct StepBench {
   std::string address;  // of the first host
   std::string certs;    // by which hosts know each other; empty: they do not
   std::string turns;    // where a team is told to take its turn
+  // Of bench join: one host more may come, and workers write down each step instead of taking turns.
+  bool joins = false;
+  std::int64_t width = 0;  // of the mlp's two layers; 0: as it is
 };
 void bench_step(const StepBench& options);
 // bench_step with workers: processes of this program, and of PyTorch DDP, in turns.
@@ -95,6 +98,8 @@ class StepContender {
   std::size_t state_bytes() const;
   // One untimed step, which brings the side's own memory back into the caches, and then as many as the options say.
   void turn(StepTimes& times);
+  // One step.
+  void step(StepTimes& times);
 
  private:
   struct State;

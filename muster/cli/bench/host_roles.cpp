@@ -2,6 +2,7 @@
 // waits before each turn until it is told to begin, and the others wait for it in the step.
 #include "muster/cli/bench/host_roles.h"
 
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/clock.h"
 #include "muster/base/cores.h"
 #include "muster/base/error.h"
 #include "muster/base/host_name.h"
@@ -30,8 +32,12 @@ namespace {
 // Nobody is to be given up because the machine has others to serve.
 constexpr double kPatienceSeconds = 120;
 
+std::int64_t most_hosts(const StepBench& options) {
+  return options.hosts + (options.joins ? 1 : 0);
+}
+
 std::int64_t workers_of_all(const StepBench& options) {
-  return options.hosts * options.workers.front();
+  return most_hosts(options) * options.workers.front();
 }
 
 coordinator::CoordinatedJob bench_job(const StepBench& options) {
@@ -56,7 +62,8 @@ void require_good_end(int code) {
 void coordinate_bench(const StepBench& options) {
   coordinator::CoordinatedJob job = bench_job(options);
   coordinator::JobHosts hosts;
-  hosts.least = hosts.most = static_cast<std::size_t>(options.hosts);
+  hosts.least = static_cast<std::size_t>(options.hosts);
+  hosts.most = static_cast<std::size_t>(most_hosts(options));
   hosts.lanes = static_cast<std::size_t>(workers_of_all(options));
   hosts.patience = std::chrono::seconds(static_cast<int>(kPatienceSeconds));
   hosts.interface = kHostInterface;
@@ -105,12 +112,27 @@ void work_in_turns(const StepBench& options) {
   }
 }
 
+// Until it is killed: how long each step took, and when it was over.
+void write_down_steps(const StepBench& options) {
+  const strategies::Supervised supervised = trainer::supervised_worker(launch::detect_world());
+  const std::int64_t workers = workers_of_all(options);
+  std::ofstream steps(options.turns + ".steps", std::ios::trunc);
+  StepContender contender(options, options.batch * workers, workers, options.strategies.front(), {{}, supervised});
+  for (;;) {
+    StepTimes times;
+    contender.step(times);
+    const std::chrono::duration<double> now = system_clock().wall().time_since_epoch();
+    const Json line{{"at", now.count()}, {"ms", times.total.front()}};
+    steps << line.dump() << std::endl;
+  }
+}
+
 }  // namespace
 
 void run_host_role(const StepBench& options) {
   if (options.role == "coordinator") return coordinate_bench(options);
   if (options.role == "agent") return take_part_in_bench(options);
-  if (options.role == "worker") return work_in_turns(options);
+  if (options.role == "worker") return options.joins ? write_down_steps(options) : work_in_turns(options);
   const std::uint64_t bytes = probe_bytes(options.link);
   const double seconds =
       options.role == "link-listens" ? probe_link_from(options.address, bytes) : probe_link_to(options.address, bytes);

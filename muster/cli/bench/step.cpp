@@ -80,6 +80,7 @@ std::shared_ptr<model::Net> make_net(const StepBench& options, const std::vector
   model.name = options.model;
   model.input_shape = shape;
   model.classes = kClasses;
+  if (options.width > 0) model.hidden = {options.width, options.width};
   if (reads_text(options.model)) {
     model.input_shape = {kContext};
     model.vocabulary = kVocabulary;
@@ -207,7 +208,12 @@ struct StepContender::State {
   void step(StepTimes* times) {
     const trainer::PhaseTimes before = session.times();
     const auto start = system_clock().now();
-    session.step(dataset, [&](trainer::Lane& lane) { compute(lane, times); });
+    const auto own = [&](trainer::Lane& lane) { compute(lane, times); };
+    // Who may be joined makes a step as programs do, whoever comes or goes meanwhile.
+    if (options.joins)
+      session.train_until(session.cursor().step + 1, dataset, own);
+    else
+      session.step(dataset, own);
     const double total = milliseconds_since(start);
     if (times == nullptr) return;
     const trainer::PhaseTimes after = session.times();
@@ -242,6 +248,10 @@ void StepContender::turn(StepTimes& times) {
   state_->step(nullptr);
   for (std::int64_t i = 0; i < state_->options.steps; ++i)
     state_->step(&times);
+}
+
+void StepContender::step(StepTimes& times) {
+  state_->step(&times);
 }
 
 Json step_row(const StepBench& options, const std::string& strategy, std::int64_t workers, std::int64_t lanes,

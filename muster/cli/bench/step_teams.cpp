@@ -44,6 +44,7 @@ std::vector<std::string> step_words(const StepBench& options, const std::string&
   add("--backend", options.backend);
   add("--slow", fmt::format("{}", options.slow));
   add("--sleep", fmt::format("{}", options.sleep));
+  if (options.joins) words.insert(words.end(), {"--joins", "--width", std::to_string(options.width)});
   if (strategy == kOverlapped || strategy == kEarly) words.emplace_back("--overlap");
   return words;
 }

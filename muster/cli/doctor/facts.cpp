@@ -91,7 +91,7 @@ void look_at_job(const std::filesystem::path& file, MachineFacts& facts) {
     const trainer::Datasets sets = trainer::open_data(resolved);
     for (const trainer::PrintedInput& input : trainer::print_data(resolved.job, sets))
       facts.data[input.place.empty() ? input.what : fmt::format("{} ({})", input.what, input.place)] = input.print;
-    facts.job_doubts = trainer::check_job(resolved, sets);
+    facts.job_doubts = trainer::check_job(resolved, sets).doubts;
   } catch (const Error& error) {
     facts.job_wrong = error.message() + (error.where().empty() ? "" : " (" + error.where() + ")");
     facts.job_remedy = error.remedy();

@@ -1,5 +1,6 @@
-// torch's own LSTM and GRU, with first weights of our own and the scores on top. All positions go through the layer in
-// one call; the classifier reads the last one.
+// torch's own LSTM and GRU, with first weights of our own and the scores on top. All positions go through a layer in
+// one call; the classifier reads the last one. Layers are called one by one, each a block (model/block.h), so that the
+// model can be cut between them.
 #include "muster/model/zoo/recurrent.h"
 
 #include <tuple>
@@ -8,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
+#include "muster/model/block.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -46,14 +48,70 @@ class Recurrent final : public model::Net {
                   fmt::format("model {}: takes samples x positions{}; the batch is {}", name_of(options_.cell),
                               embedding_ ? " of tokens" : " x features", fmt::join(x.sizes(), "x")));
     }
-    if (embedding_) x = embedding_(x.to(torch::kInt64));
-    x = lstm_ ? std::get<0>(lstm_(x)) : std::get<0>(gru_(x));
-    if (!options_.each_position) x = x.select(1, -1);
-    if (options_.dropout > 0) x = torch::dropout(x, options_.dropout, is_training());
-    return fc_(x);
+    for (std::int64_t layer = 0; layer < options_.depth; ++layer)
+      x = run(layer, x);
+    return score(x);
+  }
+
+  std::vector<model::Piece> pieces() override {
+    std::vector<model::Piece> all;
+    for (std::int64_t layer = 0; layer < options_.depth; ++layer) {
+      std::vector<std::string> holds;
+      for (const std::string& name : names_of(layer))
+        holds.push_back("rnn." + name);
+      if (layer == 0 && embedding_) holds.emplace_back("embedding");
+      all.push_back({fmt::format("rnn.{}", layer), std::move(holds),
+                     [this, layer](const torch::Tensor& x) { return run(layer, x); }, cells()});
+    }
+    all.push_back({"head", {"fc"}, [this](const torch::Tensor& x) { return score(x); }, cells()});
+    return all;
   }
 
  private:
+  std::shared_ptr<torch::nn::Module> cells() const {
+    return lstm_ ? std::shared_ptr<torch::nn::Module>(lstm_.ptr()) : gru_.ptr();
+  }
+
+  // As torch names them.
+  static std::vector<std::string> names_of(std::int64_t layer) {
+    std::vector<std::string> names;
+    for (const char* const name : {"weight_ih", "weight_hh", "bias_ih", "bias_hh"})
+      names.push_back(fmt::format("{}_l{}", name, layer));
+    return names;
+  }
+
+  torch::Tensor dropped(const torch::Tensor& x) const {
+    return options_.dropout > 0 ? torch::dropout(x, options_.dropout, is_training()) : x;
+  }
+
+  // One layer, with what stands before it: the embedding, or the dropout between layers.
+  torch::Tensor run(std::int64_t layer, const torch::Tensor& x) {
+    return model::run_block(
+        cells(),
+        [this, layer](const torch::Tensor& in) {
+          if (layer > 0) return compute(layer, dropped(in));
+          return compute(layer, embedding_ ? embedding_(in.to(torch::kInt64)) : in);
+        },
+        x, /*recompute=*/false);
+  }
+
+  torch::Tensor compute(std::int64_t layer, const torch::Tensor& x) {
+    std::vector<torch::Tensor> weights;
+    const auto parameters = cells()->named_parameters(/*recurse=*/false);
+    for (const std::string& name : names_of(layer))
+      weights.push_back(parameters[name]);
+    const torch::Tensor start = torch::zeros({1, x.size(0), options_.width}, x.options());
+    if (gru_) return std::get<0>(torch::gru(x, start, weights, true, 1, 0.0, is_training(), false, true));
+    return std::get<0>(torch::lstm(x, {start, start}, weights, true, 1, 0.0, is_training(), false, true));
+  }
+
+  torch::Tensor score(const torch::Tensor& x) {
+    return model::run_block(
+        cells(),
+        [this](const torch::Tensor& in) { return fc_(dropped(options_.each_position ? in : in.select(1, -1))); }, x,
+        /*recompute=*/false);
+  }
+
   void initialise() {
     const torch::NoGradGuard no_grad;
     const std::int64_t width = options_.width;

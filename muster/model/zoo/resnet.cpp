@@ -148,14 +148,25 @@ class Stage final : public torch::nn::Module {
   }
 
   torch::Tensor forward(torch::Tensor x) {
-    for (const auto& block : blocks_) {
-      x = model::run_block(
-          block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);
-    }
+    for (const auto& block : blocks_)
+      x = run(block, x);
     return x;
   }
 
+  // `name` is this stage's in the net.
+  void add_pieces(const std::string& name, std::vector<model::Piece>& all) {
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const std::string block = fmt::format("{}.{}", name, i);
+      all.push_back({block, {block}, [this, i](const torch::Tensor& x) { return run(blocks_[i], x); }, blocks_[i]});
+    }
+  }
+
  private:
+  torch::Tensor run(const std::shared_ptr<Block>& block, const torch::Tensor& x) const {
+    return model::run_block(
+        block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);
+  }
+
   const bool recompute_;
   std::vector<std::shared_ptr<Block>> blocks_;
 };
@@ -183,14 +194,27 @@ class ResNet final : public model::Net {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = activate(bn1_(conv1_(x)), activation_);
-    if (stem_ == Stem::kImageNet) x = torch::max_pool2d(x, 3, 2, 1);
+    x = begin(x);
     for (const auto& stage : stages_)
       x = stage->forward(x);
-    return fc_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+    return score(x);
+  }
+
+  std::vector<model::Piece> pieces() override {
+    std::vector<model::Piece> all{{"stem", {"conv1", "bn1"}, [this](const torch::Tensor& x) { return begin(x); }, {}}};
+    for (std::size_t i = 0; i < stages_.size(); ++i)
+      stages_[i]->add_pieces(fmt::format("layer{}", i + 1), all);
+    all.push_back({"head", {"fc"}, [this](const torch::Tensor& x) { return score(x); }, {}});
+    return all;
   }
 
  private:
+  torch::Tensor begin(const torch::Tensor& x) {
+    const torch::Tensor out = activate(bn1_(conv1_(x)), activation_);
+    return stem_ == Stem::kImageNet ? torch::max_pool2d(out, 3, 2, 1) : out;
+  }
+  torch::Tensor score(const torch::Tensor& x) { return fc_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1)); }
+
   const Stem stem_;
   torch::nn::Conv2d conv1_;
   Norm bn1_;

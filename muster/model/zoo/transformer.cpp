@@ -110,6 +110,27 @@ class Transformer final : public model::Net {
   }
 
   torch::Tensor forward(torch::Tensor tokens) override {
+    torch::Tensor x = embed(tokens);
+    for (const auto& block : blocks_)
+      x = run(block, x);
+    return score(x);
+  }
+
+  std::vector<model::Piece> pieces() override {
+    std::vector<model::Piece> all{{"embed", {"wte", "wpe"}, [this](const torch::Tensor& x) { return embed(x); }, {}}};
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const std::string name = fmt::format("h.{}", i);
+      all.push_back({name, {name}, [this, i](const torch::Tensor& x) { return run(blocks_[i], x); }, blocks_[i]});
+    }
+    all.push_back({"head",
+                   {"ln_f", head_ ? (each_position_ ? "lm_head" : "score") : "wte"},
+                   [this](const torch::Tensor& x) { return score(x); },
+                   {}});
+    return all;
+  }
+
+ private:
+  torch::Tensor embed(const torch::Tensor& tokens) {
     if (tokens.dim() != 2 || tokens.size(1) > context_) {
       throw Error(ErrorKind::kInvalidInput,
                   fmt::format("model transformer: takes samples x at most {} tokens; the batch "
@@ -119,16 +140,23 @@ class Transformer final : public model::Net {
     const std::int64_t positions = tokens.size(1);
     torch::Tensor x = wte_(tokens.to(torch::kInt64)) + wpe_->weight.slice(0, 0, positions);
     if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
-    const torch::Tensor hidden = torch::ones({positions, positions}, torch::kBool).triu(1);
-    for (const auto& block : blocks_) {
-      x = model::run_block(
-          block, [=](const torch::Tensor& in) { return block->forward(in, hidden); }, x, recompute_);
-    }
-    if (!each_position_) x = x.select(1, -1);
-    return torch::nn::functional::linear(ln_f_(x), head_ ? head_->weight : wte_->weight);
+    return x;
   }
 
- private:
+  torch::Tensor run(const std::shared_ptr<TransformerBlock>& block, const torch::Tensor& x) {
+    const std::int64_t positions = x.size(1);
+    if (!hidden_.defined() || hidden_.size(0) != positions)
+      hidden_ = torch::ones({positions, positions}, torch::kBool).triu(1);
+    return model::run_block(
+        block, [block, hidden = hidden_](const torch::Tensor& in) { return block->forward(in, hidden); }, x,
+        recompute_);
+  }
+
+  torch::Tensor score(const torch::Tensor& x) {
+    const torch::Tensor seen = each_position_ ? x : x.select(1, -1);
+    return torch::nn::functional::linear(ln_f_(seen), head_ ? head_->weight : wte_->weight);
+  }
+
   void initialise(std::int64_t layers) {
     const torch::NoGradGuard no_grad;
     const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(layers));
@@ -150,6 +178,7 @@ class Transformer final : public model::Net {
   torch::nn::LayerNorm ln_f_;
   torch::nn::Linear head_{nullptr};
   std::vector<std::shared_ptr<TransformerBlock>> blocks_;
+  torch::Tensor hidden_;  // the mask of the last number of positions
   const std::int64_t context_;
   const bool each_position_;
   const bool recompute_;

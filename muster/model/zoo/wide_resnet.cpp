@@ -73,14 +73,31 @@ class WideResNet final : public model::Net {
 
   torch::Tensor forward(torch::Tensor x) override {
     x = conv1_(x);
-    for (const auto& block : blocks_) {
-      x = model::run_block(
-          block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);
+    for (const auto& block : blocks_)
+      x = run(block, x);
+    return score(x);
+  }
+
+  std::vector<model::Piece> pieces() override {
+    std::vector<model::Piece> all{{"conv1", {"conv1"}, [this](const torch::Tensor& x) { return conv1_(x); }, {}}};
+    const std::size_t each = blocks_.size() / static_cast<std::size_t>(kStages);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const std::string name = fmt::format("layer{}.{}", i / each + 1, i % each);
+      all.push_back({name, {name}, [this, i](const torch::Tensor& x) { return run(blocks_[i], x); }, blocks_[i]});
     }
-    return fc_(torch::adaptive_avg_pool2d(activate(bn1_(x), activation_), {1, 1}).flatten(1));
+    all.push_back({"head", {"bn1", "fc"}, [this](const torch::Tensor& x) { return score(x); }, {}});
+    return all;
   }
 
  private:
+  torch::Tensor run(const std::shared_ptr<WideBlock>& block, const torch::Tensor& x) const {
+    return model::run_block(
+        block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);
+  }
+  torch::Tensor score(const torch::Tensor& x) {
+    return fc_(torch::adaptive_avg_pool2d(activate(bn1_(x), activation_), {1, 1}).flatten(1));
+  }
+
   torch::nn::Conv2d conv1_;
   std::vector<std::shared_ptr<WideBlock>> blocks_;
   Norm bn1_;

@@ -115,7 +115,7 @@ class AllReduceStrategy final : public ReplicaStrategy {
 Gathered AllReduceStrategy::gather(const Deadline& deadline) {
   const std::span<std::byte> mine(sent_);
   const std::vector<model::TensorSlot>& tensors = options().layout.tensors();
-  const LaneShare share = lanes_of(rank());
+  const ReplicaLanes share = lanes_of(rank());
   std::ranges::fill(mine, std::byte{0});
   for (std::size_t lane = share.first; lane < share.last; ++lane) {
     const HostLane& host = own(lane);

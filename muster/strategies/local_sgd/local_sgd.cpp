@@ -118,7 +118,7 @@ void LocalSgdStrategy::restore(const CommittedState& state) {
 // One step of this worker alone, into the next version.
 LocalSgdStrategy::LocalStep LocalSgdStrategy::train(const data::StepPlan& step, const compute::UpdateRule& rule) {
   LocalStep result;
-  const LaneShare lanes = lanes_of(rank());
+  const ReplicaLanes lanes = lanes_of(rank());
   if (lanes.size() == 0) {
     result.verdict.apply = false;
     return result;

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/check.h"
+#include "muster/base/draft_name.h"
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
@@ -210,8 +211,8 @@ void ParameterClient::Core::fill(const Initial& initial) {
 void ParameterClient::Core::save(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder))
     throw Error(ErrorKind::kInvalidInput, "there is something already", folder.string(), "Name a new folder.");
-  std::filesystem::path draft = folder;
-  draft += fmt::format(".{}.tmp", ::getpid());
+  const std::filesystem::path named = folder.has_filename() ? folder : folder.parent_path();
+  const std::filesystem::path draft = named.parent_path() / draft_name(named.filename().string());
   try {
     for (std::uint32_t chunk = 0; chunk < plan_.chunk_count(); ++chunk)
       write_snapshot(draft, 0, {chunk, client_.read_chunk(chunk, most_body_, deadline())});

@@ -23,7 +23,7 @@ comm::View bytes_of(std::span<T> values) {
 
 }  // namespace
 
-LaneShare share_of(std::size_t lanes, std::size_t index, std::size_t members) {
+ReplicaLanes share_of(std::size_t lanes, std::size_t index, std::size_t members) {
   const std::size_t size = lanes / members;
   const std::size_t longer = lanes % members;
   const std::size_t first = index * size + std::min(index, longer);
@@ -145,15 +145,15 @@ const data::StepPlan& ReplicaStrategy::finished_step() const {
   return *step_;
 }
 
-LaneShare ReplicaStrategy::lanes_of(std::size_t worker) const {
-  const LaneShare share = share_of(options_.lanes, worker, workers());
+ReplicaLanes ReplicaStrategy::lanes_of(std::size_t worker) const {
+  const ReplicaLanes share = share_of(options_.lanes, worker, workers());
   const std::size_t count = step_->lanes.size();
   return {std::min(share.first, count), std::min(share.last, count)};
 }
 
 std::vector<compute::LaneGradient> ReplicaStrategy::own_gradients() const {
   std::vector<compute::LaneGradient> gradients;
-  const LaneShare lanes = lanes_of(rank());
+  const ReplicaLanes lanes = lanes_of(rank());
   for (std::size_t lane = lanes.first; lane < lanes.last; ++lane)
     gradients.push_back({own(lane).area.gradient.data(), own(lane).area.present.data()});
   return gradients;

@@ -25,7 +25,7 @@ namespace muster::strategies {
 constexpr std::chrono::hours kStartTimeout{1};  // ranks may load for very different times; a dead one is seen at once
 
 // Lanes first .. last-1.
-struct LaneShare {
+struct ReplicaLanes {
   std::size_t first = 0;
   std::size_t last = 0;
 
@@ -33,7 +33,7 @@ struct LaneShare {
 };
 
 // The share of member `index` of `members` in `lanes` lanes: consecutive, the longer shares first. Pure.
-LaneShare share_of(std::size_t lanes, std::size_t index, std::size_t members);
+ReplicaLanes share_of(std::size_t lanes, std::size_t index, std::size_t members);
 
 // What every worker holds: its versions, its gradients, and a flat array for the sum.
 StateMemory replica_memory(const StateFigures& figures);
@@ -73,7 +73,7 @@ class ReplicaStrategy : public Strategy {
   // The step in work. REQUIRES: every lane of this worker is finished.
   const data::StepPlan& finished_step() const;
   // A worker's lanes of the step in work; fewer than its share, or none, when the step has fewer lanes.
-  LaneShare lanes_of(std::size_t worker) const;
+  ReplicaLanes lanes_of(std::size_t worker) const;
   const HostLane& own(std::size_t lane) const { return lanes_[lane - share_.first]; }
   std::vector<compute::LaneGradient> own_gradients() const;
 
@@ -98,7 +98,7 @@ class ReplicaStrategy : public Strategy {
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
   const std::shared_ptr<Membership> members_;
-  const LaneShare share_;
+  const ReplicaLanes share_;
   const comm::SharedRegion region_;  // of this process alone; a region because it can be mapped twice
   std::array<HostVersion, 2> versions_;
   std::array<std::shared_ptr<comm::ReadOnlyMapping>, 2> views_;

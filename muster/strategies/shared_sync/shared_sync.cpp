@@ -69,10 +69,11 @@ class SharedSyncStrategy final : public Strategy {
   std::vector<std::size_t> expected_lanes(const data::StepPlan& plan) const override;
   std::optional<std::size_t> claim() override;
   compute::LaneArea area(std::size_t lane) override { return lanes_[lane].area; }
+  std::span<std::byte> passage(std::size_t lane) override { return lanes_[lane].passage; }
   void finish(std::size_t lane, const LaneResult& result) override {
     *lanes_[lane].result = result;
     arena_.finish(static_cast<int>(lane));
-    held_.reset();
+    std::erase(held_, lane);
   }
   bool uses_ready_gradients(std::size_t lane) const override {
     return exchange_ && step_ && members_.members().host_count() == 1 && lane + 1 == own_.last &&
@@ -102,6 +103,11 @@ class SharedSyncStrategy final : public Strategy {
     exchange_.reset();
     if (members.hosts() > 1) exchange_.emplace(options_.layout, members, exchange_early_, options_.records.get());
     slice_ = exchange_ ? exchange_->slice() : slice_of(options_.layout, members.host_index(), members.host_count());
+  }
+  // Which lanes of a step are this worker's to begin with.
+  LaneShare share() const {
+    const Members& members = members_.members();
+    return options_.share ? options_.share(members) : LaneShare{members.host_index(), members.host_count()};
   }
   // Of this host.
   void wait_own_lanes(const Deadline& deadline) {
@@ -150,9 +156,10 @@ class SharedSyncStrategy final : public Strategy {
   std::optional<LastStep> last_;       // that it has seen committed
   data::Cursor cursor_;
   std::optional<data::StepPlan> step_;
-  control::LaneRange own_;           // of the step: this host's lanes
-  std::size_t next_lane_ = 0;        // static claims: the next to try
-  std::optional<std::size_t> held_;  // claimed and not finished
+  control::LaneRange own_;         // of the step: this host's lanes
+  std::size_t next_lane_ = 0;      // static claims: the next to try
+  std::vector<std::size_t> held_;  // claimed and not finished
+  std::size_t lane_step_ = 1;      // from one lane of this worker to its next
   double waited_ = 0;
   double exchanged_ = 0;
   std::optional<Clock::Instant> exchange_began_;  // early
@@ -161,7 +168,7 @@ class SharedSyncStrategy final : public Strategy {
 
 std::optional<StepOutcome> SharedSyncStrategy::enter_generation() {
   if (!members_.replaces()) return {};
-  held_.reset();
+  held_.clear();
   step_.reset();
   take_share();
   if (!members_.members().job.hosts.empty()) {
@@ -213,14 +220,17 @@ void SharedSyncStrategy::begin_step(const data::StepPlan& plan) {
     throw Error(ErrorKind::kInvalidInput, "a step was left whose gradients are on their way to other hosts", {},
                 "Do not leave the loop inside a step, or set parallel.exchange_early = false.");
   MUSTER_CHECK(plan.lanes.size() <= options_.lanes, "more lanes than there are areas");
-  // A lane that was begun and given up is anybody's again.
-  if (held_) arena_.release(static_cast<int>(*held_));
-  held_.reset();
+  // Lanes that were begun and given up are anybody's again.
+  for (const std::size_t lane : held_)
+    arena_.release(static_cast<int>(lane));
+  held_.clear();
   members_.enter_step(static_cast<std::int64_t>(plan.at.step));
   cursor_ = plan.at;
   step_ = plan;
   own_ = members_.members().host_lanes(plan.lanes.size());
-  next_lane_ = own_.first + members_.members().host_index();
+  const LaneShare mine = share();
+  next_lane_ = mine.claims ? own_.first + mine.index : own_.last;
+  lane_step_ = mine.count;
   waited_ = 0;
   exchanged_ = 0;
   exchange_began_.reset();
@@ -231,7 +241,9 @@ std::vector<std::size_t> SharedSyncStrategy::expected_lanes(const data::StepPlan
   std::vector<std::size_t> lanes;
   const Members& members = members_.members();
   const control::LaneRange own = members.host_lanes(plan.lanes.size());
-  for (std::size_t lane = own.first + members.host_index(); lane < own.last; lane += members.host_count())
+  const LaneShare mine = share();
+  if (!mine.loads) return lanes;
+  for (std::size_t lane = own.first + mine.index; lane < own.last; lane += mine.count)
     lanes.push_back(lane);
   return lanes;
 }
@@ -239,19 +251,23 @@ std::vector<std::size_t> SharedSyncStrategy::expected_lanes(const data::StepPlan
 std::optional<std::size_t> SharedSyncStrategy::claim() {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before claim()");
   // This worker's own lanes first: they were read ahead. A dynamic step then takes what others have not begun.
-  for (; !held_ && next_lane_ < own_.last; next_lane_ += members_.members().host_count()) {
-    if (arena_.claim(static_cast<int>(next_lane_))) held_ = next_lane_;
+  std::optional<std::size_t> claimed;
+  for (; !claimed && next_lane_ < own_.last; next_lane_ += lane_step_) {
+    if (arena_.claim(static_cast<int>(next_lane_))) claimed = next_lane_;
   }
   // Under a supervisor a lane of a worker that was lost is anybody's as well. From the back: its owner comes to the
   // last lanes last, so what it has read ahead is not read in vain, and a worker that is helped often is helped with
   // the same lanes. Where data is local that is what keeps a helper from reading everybody's shards.
-  if (!held_ && (options_.claims == Claims::kDynamic || arena_.generation() > kFirstGeneration)) {
-    for (std::size_t lane = own_.last; !held_ && lane-- > own_.first;) {
-      if (arena_.claim(static_cast<int>(lane))) held_ = lane;
+  if (!claimed && !options_.share && (options_.claims == Claims::kDynamic || arena_.generation() > kFirstGeneration)) {
+    for (std::size_t lane = own_.last; !claimed && lane-- > own_.first;) {
+      if (arena_.claim(static_cast<int>(lane))) claimed = lane;
     }
   }
-  if (held_) arena_.start(static_cast<int>(*held_));
-  return held_;
+  if (claimed) {
+    arena_.start(static_cast<int>(*claimed));
+    held_.push_back(*claimed);
+  }
+  return claimed;
 }
 
 // Called inside backward, where nothing may be thrown: an error is the group's or the arena's, and commit() meets it.
@@ -275,7 +291,7 @@ void SharedSyncStrategy::gradient_ready(std::size_t lane, std::size_t tensor) {
 
 StepOutcome SharedSyncStrategy::commit(const compute::UpdateRule& rule, Deadline deadline) {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before commit()");
-  MUSTER_CHECK(!held_, "commit() with a lane that is not finished");
+  MUSTER_CHECK(held_.empty(), "commit() with a lane that is not finished");
   const std::size_t count = step_->lanes.size();
   timed([&] { wait_own_lanes(deadline); });
   // From here on other hosts are waited for, and links: at most all lanes go each way.
@@ -392,11 +408,13 @@ Traits SharedSync::traits() const {
           .crosses_hosts = true,
           .shares_lanes = true,
           .claims_lanes = true,
+          .passes_lanes = true,
           .takes_own_rules = true};
 }
 
 StateMemory SharedSync::memory(const StateFigures& figures) const {
-  return {2 * figures.version_bytes(), figures.lanes * (figures.parameter_bytes + figures.buffer_bytes), 0};
+  return {2 * figures.version_bytes(), figures.lanes * (figures.parameter_bytes + figures.buffer_bytes),
+          figures.lanes * figures.passage_bytes};
 }
 
 void SharedSync::add_keys(Section& parallel) {

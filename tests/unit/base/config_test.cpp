@@ -151,6 +151,37 @@ TEST(Config, ReadsDottedKeysAndInlineTables) {
   EXPECT_EQ(bound.options.lr, 2.0);
 }
 
+TEST(Config, ReadsIntegersByName) {
+  NamedIntegers mesh;
+  Schema schema;
+  schema.section("parallel", "Who.").field("mesh", &mesh, "Sizes.").one_of({"data", "pipeline"}).range(1, 64);
+  EXPECT_FALSE(schema.chosen("parallel.mesh"));
+  schema.load_text("[parallel]\nmesh = { data = 2, pipeline = 4 }\n", "j");
+  EXPECT_EQ(mesh, (NamedIntegers{{"data", 2}, {"pipeline", 4}}));
+  EXPECT_TRUE(schema.chosen("parallel.mesh"));
+  const std::string printed = schema.to_toml();
+  EXPECT_THAT(printed, HasSubstr("mesh = { data = 2, pipeline = 4 }"));
+  EXPECT_EQ(schema.to_json()["parallel"]["mesh"]["pipeline"], 4);
+  schema.set("parallel.mesh={pipeline=3}");
+  EXPECT_EQ(mesh, (NamedIntegers{{"pipeline", 3}}));
+  schema.load_text(printed, "again");
+  EXPECT_EQ(mesh.at("data"), 2);
+  const auto refused = [&](const std::string& value) -> std::string {
+    try {
+      schema.load_text("[parallel]\nmesh = " + value + "\n", "j");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused("{ tensor = 2 }"), AllOf(HasSubstr("tensor"), HasSubstr("table of integers: data, pipeline")));
+  EXPECT_THAT(refused("{ data = 65 }"), HasSubstr("data: found 65"));
+  EXPECT_THAT(refused("{ data = 2.5 }"), HasSubstr("found a table"));
+  EXPECT_THAT(refused("4"), HasSubstr("found 4"));
+  EXPECT_EQ(refused("{}"), "");
+  EXPECT_FALSE(schema.chosen("parallel.mesh"));
+}
+
 TEST(Config, RemembersWhereAValueCameFrom) {
   Bound bound;
   EXPECT_EQ(bound.schema.where("job.epochs"), "");

@@ -7,7 +7,12 @@
 
 #include <array>
 #include <cerrno>
+#include <set>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "muster/base/draft_name.h"
 #include "muster/base/error.h"
 #include "support/errors.h"
 #include "support/sandbox.h"
@@ -174,6 +179,25 @@ TEST(AtomicFile, KilledBeforeCommitLeavesTheOldFile) {
     EXPECT_TRUE(name == "out" || (name.starts_with(".out.") && name.ends_with(".tmp"))) << name;
   write_atomically(folder / "out", "new");
   EXPECT_EQ(slurp(folder / "out"), "new");
+}
+
+// What looks like ours may be written at this moment by a process of another host that has our number.
+TEST(AtomicFile, LeavesTheDraftsOfOthersAlone) {
+  const TemporaryFolder folder;
+  const std::string theirs = fmt::format(".out.{}.tmp", ::getpid());
+  spill(folder / theirs, "theirs");
+  write_atomically(folder / "out", "ours");
+  EXPECT_EQ(slurp(folder / "out"), "ours");
+  EXPECT_EQ(slurp(folder / theirs), "theirs");
+}
+
+TEST(DraftName, IsHiddenAndAnotherOneAtEveryCall) {
+  std::set<std::string> names;
+  for (int i = 0; i < 1000; ++i)
+    names.insert(draft_name("step-000000000001"));
+  EXPECT_EQ(names.size(), 1000U);
+  for (const std::string& name : names)
+    EXPECT_THAT(name, ::testing::MatchesRegex("\\.step-000000000001\\.[1-9][0-9]*\\.tmp"));
 }
 
 TEST(AtomicFile, AReaderNeverSeesHalfAFile) {

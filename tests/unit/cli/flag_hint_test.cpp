@@ -15,6 +15,15 @@ TEST(FlagHint, SaysHowToSetAKey) {
             "A key of the job is set with --set parallel.workers=...");
 }
 
+TEST(FlagHint, SaysHowToSetSeveralKeys) {
+  EXPECT_EQ(flag_hint({"train", "job.toml", "--set", "job.epochs=3", "data.batch=8"}),
+            "Every key has a --set of its own: --set data.batch=8");
+  EXPECT_EQ(flag_hint({"check", "job.toml", "--set", "job.epochs", "3"}),
+            "A key and its value are one word: --set job.epochs=3");
+  EXPECT_EQ(flag_hint({"train", "job.toml", "--set", "job.epochs=3", "--set", "data.batch=8"}), "");
+  EXPECT_EQ(flag_hint({"train", "job.toml", "--set", "job.epochs=3", "nothing.known=8"}), "");
+}
+
 TEST(FlagHint, IsSilentOtherwise) {
   EXPECT_EQ(flag_hint({}), "");
   EXPECT_EQ(flag_hint({"train", "job.toml", "--frobnicate", "3"}), "");

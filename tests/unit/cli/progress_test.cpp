@@ -224,6 +224,17 @@ TEST_F(ProgressTest, QuietIsQuietButWarns) {
   EXPECT_EQ(err_.take(), "muster: the disk is full\n");
 }
 
+TEST_F(ProgressTest, AViewThatEndsWithAnErrorLeavesNoHalfALine) {
+  {
+    ProgressView view(
+        ProgressStyle::kLive, out_.file(), err_.file(), [] { return 80; }, clock_);
+    start(view);
+    steps(view, 1, 10, std::chrono::milliseconds(250));
+    ASSERT_THAT(out_.take(), EndsWith("\x1b[K"));
+  }
+  EXPECT_EQ(out_.take(), "\r\x1b[K");
+}
+
 TEST_F(ProgressTest, AnInterruptedRunSaysHowToResume) {
   ProgressView view(
       ProgressStyle::kPlain, out_.file(), err_.file(), [] { return 200; }, clock_);

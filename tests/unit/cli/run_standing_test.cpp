@@ -1,60 +1,42 @@
-// What files of a run tell of a job that nobody can be asked about. The commands as people type them are in
-// tests/multiprocess/job_commands_test.cpp.
+// Where a run stands by its files: the last step and its figures, and what is said of one that nobody runs any more.
 #include "muster/cli/run_standing.h"
+
+#include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
-#include "muster/base/process.h"
 #include "support/sandbox.h"
 
 namespace muster::cli {
 namespace {
 
-constexpr ProcessId kNoProcess{2'000'000'000, 1};
-
-control::JobStatus recorded(const ProcessId& worker) {
-  control::JobStatus status;
-  status.state = "running";
-  status.members = {{.rank = 0, .process = worker}};
-  return status;
-}
-
-TEST(RunStanding, ARunWithoutFilesTellsNothing) {
-  const muster::testing::TemporaryFolder folder;
+TEST(RunStanding, FiguresAreThoseOfTheLastStepThatHasARow) {
+  const testing::TemporaryFolder folder;
+  EXPECT_TRUE(read_standing(folder.path()).figures.is_null());
+  std::ofstream(folder / "metrics.jsonl")
+      << R"({"event": "step", "step": 10, "loss": 2.0})" << '\n'
+      << R"({"event": "step", "step": 20, "loss": 1.5, "reports": {"kl": 0.5}})" << '\n'
+      << R"({"event": "measured", "step": 21, "reports": {"kl": 9}})" << '\n'
+      << R"({"event": "step", "step": 30, "lo)";
   const RunStanding standing = read_standing(folder.path());
-  EXPECT_EQ(standing.step, 0U);
-  EXPECT_FALSE(standing.checkpoint);
+  EXPECT_EQ(standing.step, 21U);
+  EXPECT_EQ(standing.figures.at("step"), 20);
+  EXPECT_EQ(standing.figures.at("reports").at("kl"), 0.5);
 }
 
-TEST(RunStanding, TheLastWholeRowCounts) {
-  const muster::testing::TemporaryFolder folder;
-  std::string text(70'000, 'x');  // more than is read, and no row
-  text += "\n{\"event\":\"step\",\"step\":9}\n{\"event\":\"resumed\",\"step\":4}\n{\"event\":\"step\",\"step\":5";
-  muster::testing::spill(folder / "metrics.jsonl", text);
-  const RunStanding standing = read_standing(folder.path());
-  EXPECT_EQ(standing.step, 4U);
-  EXPECT_EQ(standing.last_event, "resumed");
-}
-
-TEST(RunStanding, WorkersThatLiveAreNotAbandoned) {
-  control::JobStatus status = recorded(this_process());
-  correct_by_files(status, {.step = 7});
-  EXPECT_EQ(status.state, "running");
-  EXPECT_EQ(status.step, 7U);
-}
-
-TEST(RunStanding, WorkersThatCameToTheEndAloneHaveFinished) {
-  control::JobStatus status = recorded(kNoProcess);
-  correct_by_files(status, {.step = 7, .checkpoint = 7, .last_event = "finished"});
-  EXPECT_EQ(status.state, "finished");
-}
-
-TEST(RunStanding, WhatTheRecordSaysOfAnEndHolds) {
-  control::JobStatus status = recorded(kNoProcess);
-  status.state = "failed";
-  correct_by_files(status, {.step = 7, .checkpoint = 7});
-  EXPECT_EQ(status.state, "failed");
-  EXPECT_EQ(status.step, 0U);
+TEST(RunStanding, OfAProgramOnlyItKnowsWhereCheckpointsAre) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "metrics.jsonl") << R"({"event": "step", "step": 10, "loss": 2.0})" << '\n';
+  control::JobStatus own;
+  correct_by_files(own, read_standing(folder.path()));
+  EXPECT_EQ(own.state, "abandoned");
+  ASSERT_EQ(own.alarms.size(), 1U);
+  EXPECT_EQ(own.alarms.front(), "it has no checkpoint of ours");
+  std::ofstream(folder / "job.toml") << "\n";
+  control::JobStatus ours;
+  correct_by_files(ours, read_standing(folder.path()));
+  EXPECT_EQ(ours.alarms.front(), "it has no checkpoint");
 }
 
 }  // namespace

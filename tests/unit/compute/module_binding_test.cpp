@@ -95,6 +95,55 @@ TEST(ModuleBinding, CollectsTheGradientThatPlainLibTorchComputes) {
   EXPECT_FALSE(module->weight.grad().defined()) << "the next lane starts from nothing";
 }
 
+// Two processes compute a part each of y = (x w) w + b: the last product and the bias, then the first product.
+TEST(ModuleBinding, PartsOfAModelLeaveTheRestAlone) {
+  auto module = std::make_shared<Tied>();
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  const torch::Tensor x = torch::randn({4, 3});
+  const std::size_t weight = index_of(binding, "weight");
+  const std::size_t bias = index_of(binding, "bias");
+  const std::size_t unused = index_of(binding, "unused");
+  const auto uses = [&](ModuleBinding::Use of_weight, ModuleBinding::Use of_bias) {
+    ModuleBinding::Uses made{std::vector<ModuleBinding::Use>(3, ModuleBinding::Use::kNone), {0}};
+    made.tensors[weight] = of_weight;
+    made.tensors[bias] = of_bias;
+    return made;
+  };
+  const torch::Tensor first = torch::matmul(x, module->weight);
+  const torch::Tensor passed = first.detach().set_requires_grad(true);
+  const torch::Tensor last = torch::matmul(passed, module->weight) + module->bias;
+
+  binding.set_uses(uses(ModuleBinding::Use::kWhole, ModuleBinding::Use::kWhole));
+  binding.begin_lane(memory.area());
+  last.sum().backward();
+  binding.collect();
+  EXPECT_EQ(memory.present[bias], 1);
+  EXPECT_EQ(memory.present[weight], 1);
+  EXPECT_EQ(memory.present[unused], 9) << "of somebody else";
+  const torch::Tensor half =
+      torch::from_blob(memory.gradient.data() + binding.layout().tensors()[weight].offset, {3, 3}, torch::kFloat32)
+          .clone();
+
+  binding.set_uses(uses(ModuleBinding::Use::kRest, ModuleBinding::Use::kNone));
+  binding.begin_lane(memory.area());
+  first.backward(passed.grad());
+  binding.collect();
+  EXPECT_EQ(memory.present[unused], 9);
+  EXPECT_TRUE(module->count.numel() == 1);
+  std::vector<std::byte> untouched = memory.buffers;
+  binding.read_used_buffers(memory.buffers);
+  EXPECT_EQ(memory.buffers, untouched);
+
+  const torch::Tensor reference = module->weight.detach().clone().set_requires_grad(true);
+  (torch::matmul(torch::matmul(x, reference), reference) + module->bias.detach()).sum().backward();
+  const torch::Tensor sum =
+      torch::from_blob(memory.gradient.data() + binding.layout().tensors()[weight].offset, {3, 3}, torch::kFloat32);
+  EXPECT_TRUE(torch::equal(sum, reference.grad()));
+  EXPECT_FALSE(torch::equal(sum, half));
+}
+
 TEST(ModuleBinding, TwoBackwardsInALaneAddUp) {
   auto module = std::make_shared<Tied>();
   ModuleBinding binding(module);

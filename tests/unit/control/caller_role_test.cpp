@@ -34,6 +34,10 @@ TEST(CallerRole, EveryCallIsForTheRolesOfThisListAlone) {
       {"Catalog", {kCoordinator, kAgent}},
       {"ReadShard", {kCoordinator, kAgent}},
       {"Calls", {kCoordinator, kAgent}},
+      {"Enrol", {kClient}},
+      {"NextTask", {kClient}},
+      {"ReadModel", {kClient}},
+      {"SendUpdate", {kClient}},
   };
   EXPECT_EQ(known_calls().size(), expected.size());
   for (const auto& [call, roles] : expected) {

@@ -62,6 +62,14 @@ TEST_F(Inspect, KnowsTextFromTables) {
   EXPECT_EQ(look("poem", "Roses are red,\nviolets are blue.\nAnd so, on, and on.\n").source, "text");
 }
 
+TEST_F(Inspect, ATableOfItsHeaderAloneIsCalledThat) {
+  for (const char* text : {"a,b,c\n", "a,b,c", "a,b,c\r\n\r\n"}) {
+    const auto error = error_of([&] { look("head.csv", text); });
+    ASSERT_TRUE(error) << text;
+    EXPECT_THAT(error->what(), ::testing::HasSubstr("has one line alone")) << text;
+  }
+}
+
 // A file that is called a table is never taken for text behind the user's back.
 TEST_F(Inspect, ATableWhoseFirstLineIsNoneIsNamedWithTheLine) {
   const std::string rows =

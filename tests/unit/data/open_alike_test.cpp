@@ -162,6 +162,11 @@ TEST_F(OpenAlike, ArraysNeedNoTargets) {
   EXPECT_TRUE(labelled.labelled);
   labelled.samples->read_sample(0, {.features = std::span(&feature, 1), .values = std::span(&value, 1)});
   EXPECT_EQ(value, 0) << "(20 - 20) / 10";
+  EXPECT_EQ(labelled.samples->size(), 1U) << "what a model is judged on";
+  const Alike trained = open_alike(options, form, options.path, {.train = true});
+  EXPECT_EQ(trained.samples->size(), 2U);
+  trained.samples->read_sample(0, {.features = std::span(&feature, 1), .values = std::span(&value, 1)});
+  EXPECT_EQ(value, -1) << "(10 - 20) / 10";
 }
 
 TEST_F(OpenAlike, SamplesOfAnotherShapeAreRefusedWithBoth) {

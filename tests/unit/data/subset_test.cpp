@@ -70,7 +70,9 @@ TEST(Split, RefusesImpossibleFractions) {
     EXPECT_EQ(error->kind(), ErrorKind::kInvalidInput);
   }
   for (const std::uint64_t size : {0, 1}) {
-    EXPECT_TRUE(error_of([&] { split(std::make_shared<Counting>(size), 0.5, 0); }));
+    const auto error = error_of([&] { split(std::make_shared<Counting>(size), 0.5, 0); });
+    ASSERT_TRUE(error);
+    EXPECT_NE(error->remedy().find("data.validation = 0"), std::string::npos) << error->what();
     EXPECT_FALSE(error_of([&] { split(std::make_shared<Counting>(size), 0.0, 0); }));
   }
 }

@@ -116,6 +116,9 @@ TEST(DetectWorld, ThreadsAreOneUnlessSomebodySaysHowMany) {
   EXPECT_EQ(detect_world(environment({{"MUSTER_RANK", "0"}, {"MUSTER_SIZE", "2"}, {"MUSTER_THREADS", "2"}})).threads,
             2);
   EXPECT_THROW(detect_world(environment({{"MUSTER_THREADS", "0"}})), Error);
+  EXPECT_EQ(detect_world(environment({{"MUSTER_RANK", "0"}, {"MUSTER_SIZE", "2"}, {"MUSTER_RUN", "/runs/a"}})).run,
+            "/runs/a");
+  EXPECT_EQ(detect_world(environment({{"MUSTER_RUN", "/runs/a"}})).run, "") << "nobody has started it";
 }
 
 }  // namespace

@@ -83,13 +83,14 @@ TEST(RemoteScript, SaysThatThereIsNoMuster) {
 TEST(RemoteScript, EndsTheAgentWithTheConnection) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path program = folder / "muster";
-  testing::spill(program, "#!/bin/sh\ntrap 'echo told; exit 9' TERM\nwhile :; do sleep 0.05; done\n");
+  testing::spill(program, "#!/bin/sh\ntrap 'echo told; exit 9' TERM\ntouch ready\nwhile :; do sleep 0.05; done\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   RemoteAgent agent;
   agent.program = program.string();
   int code = 0;
-  // Its input is at its end from the beginning.
-  const std::string out = shell(remote_script(agent), "", folder.path(), code);
+  // Before that it could not say that it was told.
+  const std::string out = shell(remote_script(agent), "", folder.path(), code,
+                                "until [ -e ready ]; do sleep 0.01; done | sh script > out 2>&1");
   EXPECT_EQ(code, 9) << out;
   EXPECT_THAT(out, HasSubstr("told"));
 }

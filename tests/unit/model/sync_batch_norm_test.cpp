@@ -113,8 +113,8 @@ void compare(const std::vector<std::int64_t>& shares, const torch::nn::BatchNorm
 TEST(SyncBatchNorm, SeveralWorkersAreOneProcessWithTheWholeBatch) {
   const torch::nn::BatchNormOptions plain(3);
   compare({4, 4}, plain, Network::kShm);
-  compare({3, 1, 2}, plain, Network::kShm);  // unequal shares, and a single sample
-  compare({3, 2}, plain, Network::kGloo);
+  compare({3, 1, 2}, plain, Network::kShm);                            // unequal shares, and a single sample
+  if (comm::gloo_available()) compare({3, 2}, plain, Network::kGloo);  // connect_test says why where it is not
   compare({4, 3}, plain, Network::kShm, /*channels_last=*/true);
   compare({4, 3}, plain, Network::kShm, false, /*in_place=*/true);
 }

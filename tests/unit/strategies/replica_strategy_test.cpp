@@ -11,7 +11,7 @@ TEST(LaneShares, CoverEveryLaneOnceAndDifferByAtMostOne) {
     for (const std::size_t members : {1UL, 2UL, 3UL, 5UL, 64UL}) {
       std::size_t next = 0;
       for (std::size_t index = 0; index < members; ++index) {
-        const LaneShare share = share_of(lanes, index, members);
+        const ReplicaLanes share = share_of(lanes, index, members);
         EXPECT_EQ(share.first, next);
         EXPECT_TRUE(share.size() == lanes / members || share.size() == lanes / members + 1);
         EXPECT_LE(share.size(), share_of(lanes, 0, members).size()) << "the first share is the longest";

@@ -152,5 +152,100 @@ TEST(BroadcastParameters, ReachesTensorsThatAreNotContiguous) {
   });
 }
 
+TEST(AllReduceGradients, WorkersWithFewerBatchesTakePartUntilAllAreDone) {
+  // Rank r has 3 - r batches: what each trains is its own part of inputs(turn).
+  const int ranks = 3;
+  const auto batch_of = [](int turn, int rank) {
+    return inputs(turn, ranks * kShard).narrow(0, rank * kShard, kShard);
+  };
+  const auto theirs = make_net<LinearNet>(1);
+  torch::optim::SGD optimizer(theirs->parameters(), torch::optim::SGDOptions(0.1));
+  for (int turn = 0; turn < ranks; ++turn) {
+    optimizer.zero_grad();
+    const int with_batch = ranks - turn;
+    for (int rank = 0; rank < with_batch; ++rank)
+      (F::cross_entropy(theirs->forward(batch_of(turn, rank)), targets(kShard)) / with_batch).backward();
+    optimizer.step();
+  }
+  const auto nets = nets_of<LinearNet>(ranks, true);
+  std::vector<int> turns(ranks);
+  run_group(ranks, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    LinearNet& net = *nets[static_cast<std::size_t>(rank)];
+    torch::optim::SGD own(net.parameters(), torch::optim::SGDOptions(0.1));
+    int& turn = turns[static_cast<std::size_t>(rank)];
+    for (; worker.uneven(turn < ranks - rank); ++turn) {
+      own.zero_grad();
+      if (turn < ranks - rank) F::cross_entropy(net.forward(batch_of(turn, rank)), targets(kShard)).backward();
+      worker.all_reduce_gradients(net);
+      own.step();
+    }
+  });
+  EXPECT_EQ(turns, (std::vector<int>{3, 3, 3}));
+  for (const auto& net : nets) {
+    for (std::size_t i = 0; i < net->parameters().size(); ++i) {
+      EXPECT_TRUE(torch::equal(net->parameters()[i], nets[0]->parameters()[i]));
+      EXPECT_LT((net->parameters()[i] - theirs->parameters()[i]).abs().max().item<double>(), 1e-6);
+    }
+  }
+}
+
+TEST(WorkerTensors, AreCombinedInPlaceAlsoWhereTheyHaveGaps) {
+  run_group(3, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    torch::Tensor wide = torch::full({2, 3}, rank, torch::kFloat64);
+    torch::Tensor column = wide.select(1, 1);
+    worker.all_reduce(column);
+    EXPECT_TRUE(torch::equal(wide.select(1, 1), torch::full({2}, 1.0, torch::kFloat64)));
+    EXPECT_TRUE(torch::equal(wide.select(1, 0), torch::full({2}, rank, torch::kFloat64))) << "left alone";
+    torch::Tensor count = torch::full({1}, rank + 1, torch::kInt64);
+    worker.all_reduce(count, comm::Reduction::kSum);
+    EXPECT_EQ(count.item<std::int64_t>(), 6);
+    torch::Tensor half = torch::full({4}, rank, torch::kBFloat16);
+    worker.all_reduce(half, comm::Reduction::kMax);
+    EXPECT_TRUE(torch::equal(half, torch::full({4}, 2, torch::kBFloat16)));
+    torch::Tensor given = torch::full({3}, rank, torch::kInt32);
+    worker.broadcast(given, 2);
+    EXPECT_TRUE(torch::equal(given, torch::full({3}, 2, torch::kInt32)));
+    torch::Tensor flag = torch::ones({1}, torch::kBool);
+    try {
+      worker.all_reduce(flag);
+      ADD_FAILURE() << "a type that cannot be combined";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    }
+  });
+}
+
+TEST(WorkerTensors, AnOptimizersStateGoesToAll) {
+  const int ranks = 2;
+  const auto nets = nets_of<LinearNet>(ranks, true);
+  std::vector<std::unique_ptr<torch::optim::Adam>> optimizers;
+  for (const auto& net : nets)
+    optimizers.push_back(std::make_unique<torch::optim::Adam>(net->parameters(), torch::optim::AdamOptions(0.01)));
+  // The first one has trained before: its moments and its rate are others.
+  for (int step = 0; step < 3; ++step) {
+    optimizers[0]->zero_grad();
+    F::cross_entropy(nets[0]->forward(inputs(step, kShard)), targets(kShard)).backward();
+    optimizers[0]->step();
+  }
+  static_cast<torch::optim::AdamOptions&>(optimizers[0]->param_groups()[0].options()).lr(0.5);
+  run_group(ranks, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    const auto place = static_cast<std::size_t>(rank);
+    worker.broadcast_parameters(*nets[place]);
+    worker.broadcast_optimizer(*optimizers[place]);
+  });
+  // The same step from the same state: the same bits.
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto place = static_cast<std::size_t>(rank);
+    optimizers[place]->zero_grad();
+    F::cross_entropy(nets[place]->forward(inputs(9, kShard)), targets(kShard)).backward();
+    optimizers[place]->step();
+  }
+  for (std::size_t i = 0; i < nets[0]->parameters().size(); ++i)
+    EXPECT_TRUE(torch::equal(nets[0]->parameters()[i], nets[1]->parameters()[i])) << i;
+}
+
 }  // namespace
 }  // namespace muster::trainer

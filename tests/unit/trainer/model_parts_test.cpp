@@ -286,6 +286,71 @@ TEST(AfterCommit, WritesBuffersToo) {
   }
 }
 
+// What deep Q-learning needs: a memory that the net itself fills, and a copy of the net of some steps ago.
+struct Replay {
+  struct Memory : torch::nn::Module {
+    torch::Tensor states = register_buffer("states", torch::zeros({64, 6}));
+    torch::Tensor choices = register_buffer("choices", torch::zeros({64}, torch::kInt64));
+    torch::Tensor count = register_buffer("count", torch::zeros({1}, torch::kInt64));
+  };
+
+  Replay() {
+    torch::manual_seed(1);
+    net = torch::nn::Sequential(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 2));
+    target = torch::nn::Sequential(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 2));
+    memory = std::make_shared<Memory>();
+    remember(0);
+  }
+  torch::Tensor loss(std::uint64_t step) {
+    torch::manual_seed(step);
+    const torch::Tensor chosen = torch::randint(std::min<std::int64_t>(memory->count.item<std::int64_t>(), 64), {12});
+    const torch::Tensor states = memory->states.index_select(0, chosen);
+    const torch::Tensor choices = memory->choices.index_select(0, chosen).unsqueeze(1);
+    const torch::Tensor future = std::get<0>(target->forward(states.flip(1)).max(1));
+    return torch::smooth_l1_loss(net->forward(states).gather(1, choices).squeeze(1), (0.5 + 0.5 * future).detach());
+  }
+  void remember(std::uint64_t step) {
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(1000 + step);
+    const std::int64_t at = memory->count.item<std::int64_t>() % 64;
+    const torch::Tensor seen = torch::rand({4, 6});
+    memory->states.narrow(0, at, 4).copy_(seen);
+    memory->choices.narrow(0, at, 4).copy_(net->forward(seen).argmax(1));
+    memory->count.add_(4);
+    if (step % 5 != 0) return;
+    for (std::size_t i = 0; i < net->parameters().size(); ++i)
+      target->parameters()[i].copy_(net->parameters()[i]);
+  }
+  torch::nn::Sequential net{nullptr}, target{nullptr};
+  std::shared_ptr<Memory> memory;
+};
+
+TEST(AfterCommit, AReplayMemoryAndATargetNetFollowAPlainLoopStepByStep) {
+  Replay ours;
+  Replay theirs;
+  SessionOptions o = options(1);
+  o.after_commit = [&](const data::Cursor& after) { ours.remember(after.step); };
+  Session session(
+      {{"net", ours.net.ptr(), compute::Adam{.lr = 0.01}}, {"target", ours.target.ptr()}, {"memory", ours.memory}}, o);
+  torch::optim::Adam adam(theirs.net->parameters(), torch::optim::AdamOptions(0.01));
+  const auto draws = data::numbered(48);
+  for (std::uint64_t step = 0; step < 40; ++step) {
+    session.step(draws, [&](Lane& lane) { lane.backward(ours.loss(lane.step)); });
+    adam.zero_grad();
+    theirs.loss(step).backward();
+    adam.step();
+    theirs.remember(step + 1);
+    for (std::size_t i = 0; i < 4; ++i) {
+      expect_close(ours.net->parameters()[i], theirs.net->parameters()[i], "net");
+      expect_close(ours.target->parameters()[i], theirs.target->parameters()[i], "target");
+    }
+    ASSERT_TRUE(torch::equal(ours.memory->states, theirs.memory->states)) << step;
+    ASSERT_TRUE(torch::equal(ours.memory->choices, theirs.memory->choices)) << step;
+    ASSERT_TRUE(torch::equal(ours.memory->count, theirs.memory->count)) << step;
+    ASSERT_FALSE(HasFailure()) << "first at step " << step;
+  }
+}
+
 TEST(AfterCommit, ReplacingAParameterIsRefusedByName) {
   Models models;
   SessionOptions o = options(2);

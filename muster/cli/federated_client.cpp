@@ -1,0 +1,214 @@
+// muster federated client: trains on the data of this machine for a server elsewhere. The server says which model and
+// how; which files are read is said here, because whoever chooses a file can learn what stands in it.
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/base/version.h"
+#include "muster/cli/command.h"
+#include "muster/cli/federated_run.h"
+#include "muster/control/cluster_server.h"
+#include "muster/control/trust_files.h"
+#include "muster/data/open_alike.h"
+#include "muster/federated/enrolments.h"
+#include "muster/federated/federated_client.h"
+#include "muster/federated/federated_stub.h"
+#include "muster/launch/stop_signal.h"
+#include "muster/trainer/client_training.h"
+#include "muster/trainer/datasets.h"
+#include "muster/trainer/job.h"
+#include "muster/trainer/job_fit.h"
+
+namespace muster::cli {
+namespace {
+
+struct FederatedClientFlags {
+  std::string join;
+  std::string data;
+  std::optional<std::uint64_t> as;
+  std::string name;
+  std::string certs;
+  bool insecure = false;
+  std::vector<std::string> assignments;
+  std::string state = "federated-state";
+  double wait_seconds = 600;
+  bool quiet = false;
+};
+
+// What a client trains on.
+struct OwnData {
+  trainer::Datasets sets;
+  std::vector<std::uint64_t> samples;
+};
+
+control::ClusterTarget server_to_join(const FederatedClientFlags& flags) {
+  if (flags.insecure && !flags.certs.empty())
+    throw Error(ErrorKind::kInvalidInput, "--insecure beside --certs", {}, "Leave --insecure out.");
+  if (!control::is_loopback(flags.join) && flags.certs.empty() && !flags.insecure)
+    throw Error(
+        ErrorKind::kInvalidInput, "nothing would tell who answers there, and others could read what is sent",
+        flags.join,
+        "Give --certs with a folder that `muster certs add CERTS client NAME` makes; or, on a network where you "
+        "trust every machine, type --insecure.");
+  control::ClusterTarget target;
+  target.address = flags.join;
+  target.trust.certs = flags.certs;
+  return target;
+}
+
+std::string name_of_client(const FederatedClientFlags& flags) {
+  if (!flags.certs.empty()) {
+    const control::CertificateFiles files = control::read_certificate_files(flags.certs);
+    const auto identity = control::read_certificate(files.certificate, flags.certs).identity;
+    if (!identity || identity->role != control::CallerRole::kClient)
+      throw Error(ErrorKind::kInvalidInput, "is no certificate of a client", flags.certs,
+                  "`muster certs add CERTS client NAME` makes one.");
+    if (!flags.name.empty() && flags.name != identity->name)
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("--name {} beside the certificate of {}", flags.name, identity->name), {},
+                  "Leave --name out: with certificates a client is who its certificate says.");
+    return identity->name;
+  }
+  if (!flags.name.empty()) return flags.name;
+  if (flags.as) return fmt::format("client-{}", *flags.as);
+  throw Error(ErrorKind::kInvalidInput, "the client needs a name that stays the same", {}, "Give --name.");
+}
+
+// The server's job as this machine runs it. No file of this machine is opened because the server names it.
+trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const FederatedClientFlags& flags) {
+  const std::string name = "the server's job";
+  trainer::ResolvedJob resolved = trainer::parse_job(enrolled.job, name, flags.assignments);
+  std::vector<std::string> assignments = flags.assignments;
+  const auto own = [&](const char* key) {
+    return std::ranges::any_of(flags.assignments,
+                               [&](const std::string& one) { return one.starts_with(fmt::format("{}=", key)); });
+  };
+  // The first values are the server's to send.
+  if (!resolved.job.model.init.empty() && !own("model.init")) assignments.emplace_back("model.init=");
+  if (!resolved.job.optimizer.init.empty() && !own("optimizer.init")) assignments.emplace_back("optimizer.init=");
+  if (assignments.size() != flags.assignments.size()) resolved = trainer::parse_job(enrolled.job, name, assignments);
+  for (const auto& [key, value] :
+       {std::pair<const char*, const std::string&>("model.script", resolved.job.model.script),
+        {"model.library", resolved.job.model.library}}) {
+    if (!value.empty() && !own(key))
+      throw Error(ErrorKind::kInvalidInput, fmt::format("the server's job names code on this machine: {}", value), key,
+                  fmt::format("If you know what it is: --set {}=PATH.", key));
+  }
+  require_federated(resolved);
+  return resolved;
+}
+
+// What a server says, as a folder of this machine: nothing outside of --state is ever touched.
+std::string folder_of_run(const std::string& run) {
+  if (!federated::is_client_name(run))
+    throw Error(ErrorKind::kInvalidInput, fmt::format("the server says its run is called \"{}\"", excerpt(run, 80)),
+                "--join", "That is no name of a run: do not trust it.");
+  return run;
+}
+
+OwnData open_own_data(const FederatedClientFlags& flags, const federated::Enrolled& enrolled,
+                      const trainer::ResolvedJob& resolved) {
+  OwnData own;
+  if (flags.as) {
+    own.sets = trainer::open_data(resolved);
+    own.samples = make_client_split(resolved, *own.sets.train).samples(*flags.as);
+  } else {
+    const std::string where = "the server's form of data";
+    const data::DataForm form = data::DataForm::from_json(parse_json(enrolled.data_form, where), where);
+    data::Alike alike = data::open_alike(trainer::source_options(resolved.job), form, flags.data, {.train = true});
+    if (!alike.labelled)
+      throw Error(ErrorKind::kInvalidInput, "has no targets to train for", flags.data, "Give labelled data.");
+    own.sets.train = alike.samples;
+    own.sets.test = alike.samples;  // the server evaluates
+    own.sets.form = form;
+    own.samples.resize(alike.samples->size());
+    std::iota(own.samples.begin(), own.samples.end(), std::uint64_t{0});
+  }
+  if (own.samples.empty())
+    throw Error(ErrorKind::kInvalidInput, "there are no samples to train on",
+                flags.as ? fmt::format("--as {}", *flags.as) : flags.data);
+  return own;
+}
+
+int run_federated_client(const FederatedClientFlags& flags) {
+  if (!flags.data.empty() && flags.as)
+    throw Error(ErrorKind::kInvalidInput, "--data beside --as", {}, "Give one of them.");
+  if (flags.data.empty() && !flags.as)
+    throw Error(ErrorKind::kInvalidInput, "which data is to be trained on?", {},
+                "Give --data PATH; or, to try it with the job's own data, --as NUMBER.");
+  const launch::StopSignal signal;
+  const auto keep_on = [&] { return signal.number() == 0; };
+  const auto tell = [&](const std::string& line) {
+    if (!flags.quiet) print_line(line);
+  };
+  const std::string name = name_of_client(flags);
+  const std::unique_ptr<federated::FederatedCalls> server = federated::make_federated_stub(server_to_join(flags));
+  federated::ClientOptions options;
+  options.name = name;
+  options.patience =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags.wait_seconds));
+  options.tell = tell;
+  try {
+    const federated::Enrolled enrolled =
+        federated::FederatedClient(*server, options)
+            .enrol({.number = flags.as, .software = fmt::format("muster {}", version())}, keep_on);
+    const trainer::ResolvedJob resolved = job_of_client(enrolled, flags);
+    const OwnData own = open_own_data(flags, enrolled, resolved);
+    const auto training = trainer::make_client_training(resolved, own.sets);
+    tell(
+        fmt::format("{} is client {} of {}, with {} samples", name, enrolled.number, enrolled.run, own.samples.size()));
+    options.states = std::filesystem::path(flags.state) / folder_of_run(enrolled.run) / name;
+    const federated::ClientSummary summary =
+        federated::FederatedClient(*server, options).run(enrolled, *training, own.samples, keep_on);
+    tell(fmt::format("finished: {}; {} updates counted, {} refused, {} late", summary.ending, summary.accepted,
+                     summary.refused, summary.late));
+    return 0;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInterrupted) throw;
+    tell("stopped; the server goes on without it");
+    return 128 + signal.number();
+  }
+}
+
+}  // namespace
+
+void add_federated_client(CLI::App& federated, Outcome& outcome) {
+  CLI::App* command = federated.add_subcommand("client", "Train on the data of this machine for a server.");
+  auto flags = std::make_shared<FederatedClientFlags>();
+  command->add_option("--join", flags->join, "ADDRESS:PORT that muster federated server says")->required();
+  command->add_option("--data", flags->data, "Labelled data of this machine, in files as the server's job has them");
+  command->add_option("--as", flags->as, "To try it: train on what client NUMBER of the simulation has");
+  command->add_option("--name", flags->name, "Who this is, always the same; with --certs the certificate says it");
+  command->add_option("--certs", flags->certs, "This client's folder of muster certs add")
+      ->check(CLI::ExistingDirectory);
+  command->add_flag("--insecure", flags->insecure,
+                    "Join another machine without certificates: others can read and change what is sent");
+  command->add_option("--set", flags->assignments, "section.key=value for this client, over the server's job")
+      ->allow_extra_args(false);
+  command->add_option("--state", flags->state, "Folder for what the client keeps from round to round (scaffold)")
+      ->capture_default_str();
+  command->add_option("--wait", flags->wait_seconds, "Seconds to try again when the server is away")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  command->add_flag("--quiet,-q", flags->quiet, "Errors only");
+  command->footer(
+      "The server sends the job and the model; the data stays here, and no other file is read. It ends when the "
+      "server\n"
+      "says that all rounds are done. A server that is away, or was killed and started again, is tried again by "
+      "itself.\n"
+      "\nExamples:\n"
+      "  muster federated client --join 127.0.0.1:7420 --as 0\n"
+      "  muster federated client --join 10.0.0.1:7420 --certs client-hospital-1 --data patients.csv");
+  command->callback([flags, &outcome] { outcome.exit_code = run_federated_client(*flags); });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,112 @@
+// The state of a run holds its last row, so that a row is written once, whenever the run was killed; simulations and
+// servers write the same rows.
+#include "muster/cli/federated_run.h"
+
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/data/partition/partition.h"
+#include "muster/observe/metrics_log.h"
+#include "muster/trainer/job_fit.h"
+
+namespace muster::cli {
+namespace {
+
+std::uint64_t counted_in(const federated::RoundReport& report) {
+  const std::uint64_t answered = report.plan.counts.size();
+  return answered > report.refused ? answered - report.refused : 0;
+}
+
+}  // namespace
+
+void require_federated(const trainer::ResolvedJob& resolved) {
+  if (resolved.job.federated.chosen()) return;
+  throw resolved.invalid("federated.clients", "the job does not say how many clients there are",
+                         "Set [federated] clients = 100, or give --set federated.clients=100.");
+}
+
+federated::ClientSplit make_client_split(const trainer::ResolvedJob& resolved, const data::Dataset& train) {
+  const federated::Options& options = resolved.job.federated;
+  return trainer::about_key(resolved, "federated.split", [&] {
+    return federated::ClientSplit({.split = federated::parse_split(options.split),
+                                   .clients = static_cast<std::uint64_t>(options.clients),
+                                   .seed = static_cast<std::uint64_t>(resolved.job.seed),
+                                   .drawn = static_cast<std::uint64_t>(options.client_samples.value_or(0))},
+                                  train.size(), [&] { return data::read_labels(train); });
+  });
+}
+
+trainer::RunFolder open_federated_run(bool resume, const std::string& folder, const trainer::ResolvedJob& resolved) {
+  const trainer::Job& job = resolved.job;
+  std::optional<trainer::RunFolder> run;
+  if (!folder.empty())
+    run = trainer::RunFolder::open(folder);
+  else if (resume)
+    run = trainer::RunFolder::newest(job.runs, job.name);
+  else
+    return trainer::RunFolder::create(job.runs, job.name, resolved.text);
+  if (!run)
+    throw Error(ErrorKind::kNotFound, fmt::format("there is no run of {} to go on with", job.name), job.runs,
+                "Start it without --resume.");
+  if (const auto obstacle = trainer::resume_obstacle(run->job(), resolved)) throw *obstacle;
+  return *run;
+}
+
+Json row_of_round(const federated::RoundReport& report) {
+  Json row{{"event", "round"},
+           {"round", report.round},
+           {"asked", report.plan.asked},
+           {"counted", counted_in(report)},
+           {"dropped", report.plan.dropped},
+           {"late", report.plan.late},
+           {"refused", report.refused},
+           {"client_loss", report.client_loss},
+           {"change_norm", report.change_norm},
+           {"seconds", report.seconds},
+           {"virtual_seconds", report.virtual_seconds}};
+  if (report.repeated > 0) row["repeated"] = report.repeated;
+  if (report.late_updates > 0) row["late_updates"] = report.late_updates;
+  if (report.epsilon) row["epsilon"] = *report.epsilon;
+  if (report.test) {
+    row["test_loss"] = report.test->loss;
+    for (const auto& [name, value] : report.test->metrics)
+      row[name] = value;
+  }
+  return row;
+}
+
+std::string line_of_round(const federated::RoundReport& report, std::int64_t rounds) {
+  std::string line = fmt::format("round {}/{}: {} clients, their loss {:.4f}", report.round, rounds, counted_in(report),
+                                 report.client_loss);
+  if (report.plan.counts.empty()) line = fmt::format("round {}/{}: {}", report.round, rounds, report.plan.reason);
+  if (report.refused > 0)
+    line += fmt::format(", {} refused (client {} the first)", report.refused, *report.refused_client);
+  if (report.test) {
+    line += fmt::format("; test loss {:.4f}", report.test->loss);
+    for (const auto& [name, value] : report.test->metrics)
+      line += fmt::format(", {} {:.4f}", name, value);
+  }
+  if (report.epsilon) line += fmt::format("; epsilon {:.3f}", *report.epsilon);
+  return line + fmt::format(" ({:.1f} s)", report.seconds);
+}
+
+void mend_rows(const std::filesystem::path& metrics, const federated::State& state) {
+  if (state.row.empty()) return;
+  std::ifstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    if (line == state.row) return;
+  }
+  observe::MetricsLog(metrics).write(parse_json(state.row, "the state of the run"));
+}
+
+void print_line(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+}  // namespace muster::cli

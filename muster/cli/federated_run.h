@@ -1,0 +1,41 @@
+// What commands of federated training share: the run's folder, a row and a line for each round.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "muster/base/json.h"
+#include "muster/cli/command.h"
+#include "muster/data/dataset.h"
+#include "muster/federated/client_split.h"
+#include "muster/federated/simulation.h"
+#include "muster/trainer/job.h"
+#include "muster/trainer/run_folder.h"
+
+namespace muster::cli {
+
+// Parts of add_federated, in files of their own.
+void add_federated_server(CLI::App& federated, Outcome& outcome);
+void add_federated_client(CLI::App& federated, Outcome& outcome);
+void add_federated_status(CLI::App& federated);
+
+// Throws unless the job has clients.
+void require_federated(const trainer::ResolvedJob& resolved);
+federated::ClientSplit make_client_split(const trainer::ResolvedJob& resolved, const data::Dataset& train);
+
+// A folder to begin in or, with `resume` or a folder, the one of the run to go on with. Throws Error{kNotFound}, and
+// what stands in the way of going on.
+trainer::RunFolder open_federated_run(bool resume, const std::string& folder, const trainer::ResolvedJob& resolved);
+
+Json row_of_round(const federated::RoundReport& report);
+std::string line_of_round(const federated::RoundReport& report, std::int64_t rounds);
+// Adds the last round's row, which the state has, where a run was killed before it stood in the file. To be called
+// before anybody else writes there.
+void mend_rows(const std::filesystem::path& metrics, const federated::State& state);
+
+void print_line(const std::string& line);
+
+}  // namespace muster::cli

@@ -1,0 +1,313 @@
+// muster federated server: rounds with clients on machines of their own. The run's folder is that of a simulation, with
+// the round that is under way and the clients' names beside it, so that a server that was killed goes on.
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "muster/base/error.h"
+#include "muster/base/failpoint.h"
+#include "muster/base/files.h"
+#include "muster/base/json.h"
+#include "muster/base/log.h"
+#include "muster/base/mutex.h"
+#include "muster/cli/command.h"
+#include "muster/cli/federated_run.h"
+#include "muster/control/cluster_server.h"
+#include "muster/federated/federated_listener.h"
+#include "muster/federated/round_server.h"
+#include "muster/federated/run_state.h"
+#include "muster/launch/stop_signal.h"
+#include "muster/observe/metrics_log.h"
+#include "muster/trainer/client_training.h"
+#include "muster/trainer/datasets.h"
+#include "muster/trainer/job_fit.h"
+#include "muster/trainer/run_lock.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr std::chrono::seconds kServerLockPatience{5};
+constexpr std::chrono::seconds kFarewell{10};
+constexpr std::chrono::seconds kStatusEvery{1};
+
+struct FederatedServerFlags {
+  std::string job;
+  std::vector<std::string> assignments;
+  std::string listen = "127.0.0.1:7420";
+  std::string certs;
+  bool insecure = false;
+  bool resume = false;
+  std::string run;
+  bool json = false;
+  bool quiet = false;
+};
+
+// What only a simulation can do to its clients.
+void require_real_clients(const trainer::ResolvedJob& resolved) {
+  const federated::Options& o = resolved.job.federated;
+  const auto refuse = [&](bool chosen, const char* key) {
+    if (chosen)
+      throw resolved.invalid(fmt::format("federated.{}", key), "is for simulations: real clients are as they are",
+                             "Remove it.");
+  };
+  refuse(o.attack != "none", "attack");
+  refuse(o.drop > 0, "drop");
+  refuse(o.availability < 1, "availability");
+  refuse(o.speed_spread > 0, "speed_spread");
+}
+
+control::ClusterListen listen_for_clients(const FederatedServerFlags& flags) {
+  if (flags.insecure && !flags.certs.empty())
+    throw Error(ErrorKind::kInvalidInput, "--insecure beside --certs", {}, "Leave --insecure out.");
+  control::require_may_listen(flags.listen, !flags.certs.empty(), flags.insecure);
+  control::ClusterListen listen;
+  listen.address = flags.listen;
+  listen.trust.certs = flags.certs;
+  return listen;
+}
+
+// Keeps status.json true while the server computes: a thread of its own.
+class StatusWriter {
+ public:
+  StatusWriter(std::filesystem::path path, std::function<Json()> look)
+      : path_(std::move(path)), look_(std::move(look)), thread_([this] { run(); }) {}
+  StatusWriter(const StatusWriter&) = delete;
+  StatusWriter& operator=(const StatusWriter&) = delete;
+  ~StatusWriter() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      end_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    std::string written;
+    std::unique_lock<std::mutex> lock(mutex_);
+    // Once more when it ends: what is left is what was.
+    for (bool last = false;; last = end_) {
+      const std::string text = look_().dump();
+      try {
+        if (text != written) write_atomically(path_, text + "\n");
+        written = text;
+      } catch (const Error&) {  // a full disk: what is looked at is older
+      }
+      if (last) return;
+      ended_.wait_for(lock, kStatusEvery, [this] { return end_; });
+    }
+  }
+
+  const std::filesystem::path path_;
+  const std::function<Json()> look_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::thread thread_;
+};
+
+// The folder of a run that was just made goes again unless the server begins to serve: what was refused leaves nothing,
+// and --resume does not find it.
+class NewRun {
+ public:
+  NewRun(std::filesystem::path path, bool made) : path_(std::move(path)), made_(made) {}
+  NewRun(const NewRun&) = delete;
+  NewRun& operator=(const NewRun&) = delete;
+  ~NewRun() {
+    std::error_code ignored;
+    if (made_) std::filesystem::remove_all(path_, ignored);
+  }
+  void keep() { made_ = false; }
+
+ private:
+  const std::filesystem::path path_;
+  bool made_;
+};
+
+class ServedRun {
+ public:
+  ServedRun(const FederatedServerFlags& flags, const trainer::ResolvedJob& resolved)
+      : flags_(flags), resolved_(resolved), options_(resolved.job.federated) {}
+
+  int run() {
+    control::ClusterListen listen = listen_for_clients(flags_);
+    const trainer::Datasets sets = trainer::open_data(resolved_);
+    const trainer::RunFolder folder = open_federated_run(flags_.resume, flags_.run, resolved_);
+    NewRun made(folder.path(), !flags_.resume && flags_.run.empty());
+    const trainer::RunLock lock(folder.path(), Deadline::after(kServerLockPatience));
+    log_.open_file(folder.log_file());
+    listen.note = [this](const std::string& line) { note(line); };
+    const std::unique_ptr<federated::LocalTraining> training = trainer::make_client_training(resolved_, sets);
+    federated::RoundServer server(server_options(sets, folder), *training);
+    const federated::StateFile state(folder.path() / "state.safetensors");
+    if (const auto kept = state.read()) {
+      server.restore(*kept);
+      mend_rows(folder.metrics_file(), *kept);
+    }
+    observe::MetricsLog metrics(folder.metrics_file());
+    const federated::FederatedListener listener(server, listen);
+    made.keep();
+    write_atomically(folder.path() / "address", listener.address() + "\n");
+    const StatusWriter status(folder.path() / "status.json", [&] { return status_of(server, listener.address()); });
+    tell(fmt::format("listens on {} for {} clients, {} a round, {}; run {}", listener.address(), options_.clients,
+                     options_.per_round, options_.algorithm, folder.path().string()));
+    if (server.rounds() > 0) tell(fmt::format("goes on after round {}", server.rounds()));
+    try {
+      go_through_rounds(server, state, metrics);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInterrupted) {
+        log_.error(error.what());
+        throw;
+      }
+    }
+    if (signal_.number() != 0) return stopped(server, listener.address(), folder);
+    server.save(folder.path() / "model.safetensors");
+    server.finish(ending_, kFarewell);
+    tell_end(server, folder, metrics);
+    return 0;
+  }
+
+ private:
+  federated::RoundServerOptions server_options(const trainer::Datasets& sets, const trainer::RunFolder& folder) {
+    federated::RoundServerOptions options;
+    options.federated = options_;
+    options.seed = static_cast<std::uint64_t>(resolved_.job.seed);
+    options.folder = folder.path();
+    options.job = resolved_.text;
+    options.data_form = sets.form.to_json().dump();
+    options.run = folder.path().filename().string();
+    options.tell = [this](const std::string& line) { tell(line); };
+    return options;
+  }
+
+  Json status_of(const federated::RoundServer& server, const std::string& address) const {
+    const federated::ServerStanding standing = server.standing();
+    return {{"address", address},
+            {"rounds", standing.rounds},
+            {"of", options_.rounds},
+            {"enrolled", standing.enrolled},
+            {"present", standing.present},
+            {"asked", standing.asked},
+            {"accepted", standing.accepted},
+            {"refused", standing.refused},
+            {"doing", standing.doing}};
+  }
+
+  void go_through_rounds(federated::RoundServer& server, const federated::StateFile& state,
+                         observe::MetricsLog& metrics) {
+    while (server.rounds() < static_cast<std::uint64_t>(options_.rounds)) {
+      if (!server.may_go_on()) {
+        ending_ = fmt::format("the privacy budget is spent: another round would exceed epsilon {} at delta {}",
+                              *options_.epsilon, options_.delta);
+        tell(ending_);
+        return;
+      }
+      last_ = server.round(keep_on_, [&](federated::State& after, const federated::RoundReport& report) {
+        after.row = row_of_round(report).dump();
+        state.write(after);
+      });
+      MUSTER_FAILPOINT("federated.server.before_row");
+      metrics.write(row_of_round(last_));
+      const std::string line = line_of_round(last_, options_.rounds);
+      note(line);
+      if (flags_.json)
+        print_line(row_of_round(last_).dump());
+      else if (!flags_.quiet)
+        print_line(line);
+    }
+    ending_ = fmt::format("all {} rounds are done", server.rounds());
+  }
+
+  void tell_end(const federated::RoundServer& server, const trainer::RunFolder& folder, observe::MetricsLog& metrics) {
+    Json row{{"event", "finished"}, {"rounds", server.rounds()}, {"reason", ending_}, {"run", folder.path().string()}};
+    if (last_.test) {
+      row["test_loss"] = last_.test->loss;
+      for (const auto& [name, value] : last_.test->metrics)
+        row[name] = value;
+    }
+    if (last_.round > 0) metrics.write(row);
+    if (flags_.json)
+      print_line(row.dump());
+    else if (!flags_.quiet)
+      print_line(fmt::format("{}; model in {}", ending_, (folder.path() / "model.safetensors").string()));
+  }
+
+  int stopped(const federated::RoundServer& server, const std::string& address, const trainer::RunFolder& folder) {
+    std::string command = fmt::format("muster federated server {} --listen {}", flags_.job, address);
+    if (!flags_.certs.empty()) command += fmt::format(" --certs {}", flags_.certs);
+    if (flags_.insecure) command += " --insecure";
+    for (const std::string& assignment : flags_.assignments)
+      command += fmt::format(" --set '{}'", assignment);
+    tell(fmt::format("stopped after round {}; go on with: {} --run {}", server.rounds(), command,
+                     folder.path().string()));
+    return 128 + signal_.number();
+  }
+
+  void note(const std::string& line) {
+    const MutexLock lock(mutex_);
+    log_.info(line);
+  }
+  // From any thread: calls of clients tell, too.
+  void tell(const std::string& line) {
+    note(line);
+    if (!flags_.json && !flags_.quiet) print_line(line);
+  }
+
+  const FederatedServerFlags& flags_;
+  const trainer::ResolvedJob& resolved_;
+  const federated::Options& options_;
+  const launch::StopSignal signal_;
+  const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0; };
+  Mutex mutex_;
+  Log log_{LogLevel::kOff};
+  federated::RoundReport last_;
+  std::string ending_;
+};
+
+int run_federated_server(const FederatedServerFlags& flags) {
+  const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  require_federated(resolved);
+  require_real_clients(resolved);
+  return ServedRun(flags, resolved).run();
+}
+
+}  // namespace
+
+void add_federated_server(CLI::App& federated, Outcome& outcome) {
+  CLI::App* command = federated.add_subcommand("server", "Rounds with clients on machines of their own.");
+  auto flags = std::make_shared<FederatedServerFlags>();
+  command->add_option("job", flags->job, "The job file (TOML), with a section [federated]")->required();
+  command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--listen", flags->listen, "ADDRESS:PORT of this machine; port 0: any that is free")
+      ->capture_default_str();
+  command->add_option("--certs", flags->certs, "The coordinator's folder of muster certs create")
+      ->check(CLI::ExistingDirectory);
+  command->add_flag("--insecure", flags->insecure,
+                    "Listen where others can reach it without certificates: everybody can take part under any name");
+  command->add_flag("--resume", flags->resume, "Go on with the job's newest run, in the middle of a round, too");
+  command->add_option("--run", flags->run, "Like --resume, of the run in this folder");
+  command->add_flag("--json", flags->json, "One JSON object a round, and one at the end");
+  command->add_flag("--quiet,-q", flags->quiet, "Errors only");
+  command->footer(
+      "A round begins when enough clients are there (federated.wait_for), and ends with its updates or after\n"
+      "federated.deadline_seconds. Kill it at any moment and go on with --resume: what a client was told to count\n"
+      "counts, once; clients come back by themselves. The job's test set judges the model after each round.\n"
+      "Without certificates it listens for this machine only, and a client is who it says it is.\n"
+      "\nExamples:\n"
+      "  muster federated server examples/federated.toml\n"
+      "  muster certs create certs && muster certs add certs client hospital-1\n"
+      "  muster federated server job.toml --listen 10.0.0.1:7420 --certs certs/coordinator");
+  command->callback([flags, &outcome] { outcome.exit_code = run_federated_server(*flags); });
+}
+
+}  // namespace muster::cli

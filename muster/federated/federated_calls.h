@@ -1,0 +1,90 @@
+// What clients ask of the server of a federated run: proto/federated.proto as C++, without gRPC. The server answers
+// (round_server.h), the wire passes on (federated_stub.h, federated_listener.h), and tests may leave the wire out.
+//
+// `name` is who calls; the listener takes it out of the certificate. Calls throw Error: kPeerLost and kTimeout are to
+// be tried again. Thread safety: every method from any thread. No torch here.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/federated/local_training.h"
+
+namespace muster::federated {
+
+struct EnrolWish {
+  std::optional<std::uint64_t> number{};
+  std::string software{};
+};
+
+struct Enrolled {
+  std::uint64_t number = 0;
+  std::string run{};
+  std::string job{};
+  std::string data_form{};
+  std::vector<TensorPlace> tensors{};
+  std::uint64_t model_floats = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t chunk_bytes = 0;
+  double silence_seconds = 0;
+};
+
+struct RoundTask {
+  std::uint64_t round = 0;
+  std::int64_t local_epochs = 1;
+  double rate = 1;
+  double prox = 0;
+  bool controls = false;
+  std::uint64_t kept_before = 0;
+  double clip = 0;
+};
+
+struct TaskAnswer {
+  enum class Kind { kTask, kWait, kFinished };
+  Kind kind = Kind::kWait;
+  RoundTask task{};
+  std::string reason{};
+  std::chrono::milliseconds again{0};
+};
+
+enum class ModelPart { kModel, kControl };
+
+struct ModelChunk {
+  std::vector<std::byte> data{};
+  std::uint64_t total_bytes = 0;
+};
+
+struct UpdateChunk {
+  std::uint64_t round = 0;
+  std::string digest{};
+  std::uint64_t total_bytes = 0;
+  std::uint64_t offset = 0;
+  std::span<const std::byte> data{};
+  std::uint64_t samples = 0;
+  double loss = 0;
+};
+
+struct UpdateAnswer {
+  enum class Verdict { kPartial, kAccepted, kRefused, kLate };
+  Verdict verdict = Verdict::kPartial;
+  std::uint64_t received = 0;
+  std::string reason{};
+};
+
+class FederatedCalls {
+ public:
+  virtual ~FederatedCalls() = default;
+  virtual Enrolled enrol(const std::string& name, const EnrolWish& wish) = 0;
+  // `samples`: that the client trains on. Who calls this is there, and may be asked.
+  virtual TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) = 0;
+  virtual ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
+                                std::uint64_t bytes) = 0;
+  virtual UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) = 0;
+};
+
+}  // namespace muster::federated

@@ -1,0 +1,220 @@
+// A task is a pure function of the round's model and the client's samples, so that one that was interrupted is simply
+// done again when the server asks for it again.
+#include "muster/federated/federated_client.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/deadline.h"
+#include "muster/base/error.h"
+#include "muster/base/hash.h"
+#include "muster/federated/aggregate.h"
+
+namespace muster::federated {
+namespace {
+
+constexpr std::chrono::milliseconds kTaskWait{2000};
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLongestPause{2000};
+constexpr std::chrono::milliseconds kLook{50};
+constexpr int kMostDamagedSends = 3;
+
+}  // namespace
+
+// Asks for the task that is being worked on, which says to the server: this one lives.
+class FederatedClient::Heartbeat {
+ public:
+  Heartbeat(FederatedCalls& calls, const std::string& name, std::uint64_t samples, double silence_seconds)
+      : thread_([this, &calls, name, samples, pause = std::chrono::duration<double>(silence_seconds / 4)] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          while (!ended_.wait_for(lock, pause, [this] { return end_; })) {
+            lock.unlock();
+            try {
+              calls.next_task(name, samples, std::chrono::milliseconds(0));
+            } catch (const Error&) {  // a server that is away is tried again by who sends the update
+            }
+            lock.lock();
+          }
+        }) {}
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+  ~Heartbeat() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      end_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::thread thread_;
+};
+
+FederatedClient::FederatedClient(FederatedCalls& calls, ClientOptions options, const Clock& clock)
+    : calls_(calls), options_(std::move(options)), clock_(clock) {
+}
+
+template <typename Call>
+auto FederatedClient::patiently(const std::function<bool()>& keep_on, const Call& call) {
+  const Deadline deadline = Deadline::after(options_.patience, clock_);
+  std::chrono::milliseconds pause = kFirstPause;
+  while (true) {
+    if (!keep_on()) throw Error(ErrorKind::kInterrupted, "stopped");
+    try {
+      return call();
+    } catch (const Error& error) {
+      if (!error.retryable() || deadline.passed()) throw;
+      if (pause == kFirstPause) options_.tell(fmt::format("{}: {}: trying again", error.where(), error.message()));
+    }
+    for (const Deadline end = Deadline::after(pause, clock_); !end.passed() && keep_on();)
+      clock_.sleep_for(kLook);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+Enrolled FederatedClient::enrol(const EnrolWish& wish, const std::function<bool()>& keep_on) {
+  return patiently(keep_on, [&] { return calls_.enrol(options_.name, wish); });
+}
+
+ClientSummary FederatedClient::run(const Enrolled& enrolled, LocalTraining& training,
+                                   const std::vector<std::uint64_t>& samples, const std::function<bool()>& keep_on) {
+  if (enrolled.model_floats != training.size() || enrolled.parameters != training.parameters())
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("the server's model has {} numbers and the one here {}", enrolled.model_floats, training.size()),
+        {}, "Both need the same version of Muster, and data of the same form.");
+  enrolled_ = enrolled;
+  training_ = &training;
+  samples_ = samples;
+  model_.resize(training.size());
+  summary_ = {};
+  while (true) {
+    const TaskAnswer answer =
+        patiently(keep_on, [&] { return calls_.next_task(options_.name, samples_.size(), kTaskWait); });
+    if (answer.kind == TaskAnswer::Kind::kFinished) {
+      summary_.ending = answer.reason;
+      return summary_;
+    }
+    if (answer.kind == TaskAnswer::Kind::kTask) {
+      carry_out(answer.task, keep_on);
+    } else {
+      for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
+        clock_.sleep_for(kLook);
+    }
+  }
+}
+
+bool FederatedClient::read(const RoundTask& task, ModelPart part, std::span<float> floats,
+                           const std::function<bool()>& keep_on) {
+  const auto bytes = std::as_writable_bytes(floats);
+  try {
+    for (std::size_t offset = 0; offset < bytes.size();) {
+      const ModelChunk chunk = patiently(
+          keep_on, [&] { return calls_.read_model(options_.name, task.round, part, offset, enrolled_.chunk_bytes); });
+      if (chunk.total_bytes != bytes.size() || chunk.data.empty() || chunk.data.size() > bytes.size() - offset)
+        throw Error(ErrorKind::kDamaged,
+                    fmt::format("the server sends {} bytes of {} at {}", chunk.data.size(), chunk.total_bytes, offset));
+      std::ranges::copy(chunk.data, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+      offset += chunk.data.size();
+    }
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kMismatch) return false;
+    throw;
+  }
+  return true;
+}
+
+void FederatedClient::carry_out(const RoundTask& task, const std::function<bool()>& keep_on) {
+  const std::size_t controls = task.controls ? training_->parameters() : 0;
+  control_.resize(controls);
+  if (!read(task, ModelPart::kModel, model_, keep_on)) return;
+  if (task.controls && !read(task, ModelPart::kControl, control_, keep_on)) return;
+  update_.assign(training_->size() + controls, 0.0F);
+  LocalTask local{.round = task.round,
+                  .client = enrolled_.number,
+                  .samples = samples_,
+                  .epochs = task.local_epochs,
+                  .rate = task.rate,
+                  .prox = task.prox};
+  std::vector<float> correction(controls);
+  if (task.controls) {
+    if (!states_) states_.emplace(options_.states);
+    own_control_.resize(controls);
+    states_->forget_from(enrolled_.number, task.kept_before);
+    states_->read(enrolled_.number, task.round, own_control_);
+    for (std::size_t i = 0; i < controls; ++i)
+      correction[i] = control_[i] - own_control_[i];
+    local.correction = correction;
+  }
+  LocalResult result;
+  {
+    const Heartbeat heartbeat(calls_, options_.name, samples_.size(), enrolled_.silence_seconds);
+    result = training_->train(local, model_, std::span(update_).first(training_->size()));
+  }
+  ++summary_.trained;
+  if (task.controls) add_control_change(task, result);
+  send(task, result.loss, keep_on);
+}
+
+// Option II of the paper, as simulation.cpp has it: of the update as the server will shorten it.
+void FederatedClient::add_control_change(const RoundTask& task, const LocalResult& result) {
+  const float scale = -1.0F / static_cast<float>(static_cast<double>(result.steps) * result.lr);
+  if (!std::isfinite(scale)) return;
+  std::vector<float> shortened(update_.begin(), update_.begin() + static_cast<std::ptrdiff_t>(training_->size()));
+  if (task.clip > 0) clip_to(shortened, task.clip);
+  const std::span<float> change = std::span(update_).subspan(training_->size());
+  for (std::size_t i = 0; i < change.size(); ++i) {
+    const float difference = scale * shortened[i] - control_[i];
+    own_control_[i] += difference;
+    change[i] = difference;
+  }
+  states_->write(enrolled_.number, task.round, own_control_);
+}
+
+void FederatedClient::send(const RoundTask& task, double loss, const std::function<bool()>& keep_on) {
+  const auto bytes = std::as_bytes(std::span(update_));
+  UpdateChunk chunk{.round = task.round,
+                    .digest = sha256(bytes),
+                    .total_bytes = bytes.size(),
+                    .samples = samples_.size(),
+                    .loss = loss};
+  for (int damaged = 0; damaged < kMostDamagedSends;) {
+    const std::size_t most = std::min<std::size_t>(enrolled_.chunk_bytes, bytes.size() - chunk.offset);
+    chunk.data = bytes.subspan(chunk.offset, most);
+    const UpdateAnswer answer = patiently(keep_on, [&] { return calls_.send_update(options_.name, chunk); });
+    switch (answer.verdict) {
+      case UpdateAnswer::Verdict::kPartial:
+        // The server says where to go on; back at the beginning after all was sent means that it was damaged.
+        damaged += answer.received == 0 ? 1 : 0;
+        chunk.offset = std::min<std::uint64_t>(answer.received, bytes.size() - 1);
+        continue;
+      case UpdateAnswer::Verdict::kAccepted:
+        ++summary_.accepted;
+        options_.tell(
+            fmt::format("round {}: trained on {} samples, loss {:.4f}", task.round + 1, samples_.size(), loss));
+        return;
+      case UpdateAnswer::Verdict::kRefused:
+        ++summary_.refused;
+        options_.tell(fmt::format("round {}: the server refuses the update: {}", task.round + 1, answer.reason));
+        return;
+      case UpdateAnswer::Verdict::kLate:
+        ++summary_.late;
+        options_.tell(fmt::format("round {}: the update came late", task.round + 1));
+        return;
+    }
+  }
+  throw Error(ErrorKind::kDamaged, fmt::format("the update of round {} does not arrive as it was sent", task.round + 1),
+              {}, "Something between here and the server changes what is sent.");
+}
+
+}  // namespace muster::federated

@@ -1,0 +1,78 @@
+// A client of federated training: asks for tasks, trains on its own samples, sends updates, until the server says that
+// it is over.
+//
+// A server that is away is tried again, for `patience` at most; a chunk that was lost is sent again; an update whose
+// round is over is dropped. What SCAFFOLD keeps from round to round lies in a folder of the client's, and what did not
+// count at the server is forgotten. Thread safety: one thread; another one of its own tells the server that it lives
+// while it trains. No torch here.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/clock.h"
+#include "muster/federated/client_states.h"
+#include "muster/federated/federated_calls.h"
+#include "muster/federated/local_training.h"
+
+namespace muster::federated {
+
+struct ClientOptions {
+  std::string name{};
+  std::filesystem::path states{};  // scaffold: a folder of this client's and this run's
+  std::chrono::nanoseconds patience = std::chrono::minutes(10);
+  std::function<void(const std::string& line)> tell = [](const std::string&) {};
+};
+
+struct ClientSummary {
+  std::uint64_t trained = 0;   // tasks
+  std::uint64_t accepted = 0;  // of their updates
+  std::uint64_t refused = 0;
+  std::uint64_t late = 0;
+  std::string ending{};  // what the server said last
+};
+
+class FederatedClient {
+ public:
+  // `calls` outlives it.
+  FederatedClient(FederatedCalls& calls, ClientOptions options, const Clock& clock = system_clock());
+
+  Enrolled enrol(const EnrolWish& wish, const std::function<bool()>& keep_on);
+  // Until the server has finished. `samples` are numbers of the training set of `training`. Throws Error{kInterrupted}
+  // when keep_on() says no, kMismatch when the server's model is another one, kPeerLost or kTimeout when patience is at
+  // its end.
+  ClientSummary run(const Enrolled& enrolled, LocalTraining& training, const std::vector<std::uint64_t>& samples,
+                    const std::function<bool()>& keep_on);
+
+ private:
+  class Heartbeat;
+
+  template <typename Call>
+  auto patiently(const std::function<bool()>& keep_on, const Call& call);
+  // False when the round is over before all has come.
+  bool read(const RoundTask& task, ModelPart part, std::span<float> floats, const std::function<bool()>& keep_on);
+  void carry_out(const RoundTask& task, const std::function<bool()>& keep_on);
+  void add_control_change(const RoundTask& task, const LocalResult& result);
+  void send(const RoundTask& task, double loss, const std::function<bool()>& keep_on);
+
+  FederatedCalls& calls_;
+  const ClientOptions options_;
+  const Clock& clock_;
+  // Of the run.
+  Enrolled enrolled_;
+  LocalTraining* training_ = nullptr;
+  std::vector<std::uint64_t> samples_;
+  std::optional<ClientStates> states_;
+  std::vector<float> model_;
+  std::vector<float> control_;
+  std::vector<float> own_control_;
+  std::vector<float> update_;  // and behind it, with controls, what the client's has changed by
+  ClientSummary summary_;
+};
+
+}  // namespace muster::federated

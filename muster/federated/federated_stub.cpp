@@ -1,0 +1,111 @@
+// One stub, a deadline for each call: of those that wait at the server, what they wait and some more. A connection that
+// is lost is made again by gRPC; who calls tries again.
+#include "muster/federated/federated_stub.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "federated.grpc.pb.h"
+#include "muster/base/error.h"
+#include "muster/control/attendant.h"
+#include "muster/control/credentials.h"
+#include "muster/control/wire.h"
+#include "muster/federated/federated_wire.h"
+
+namespace muster::federated {
+namespace {
+
+constexpr int kFirstFederatedReconnectMs = 100;
+constexpr int kLongestFederatedReconnectMs = 1000;
+constexpr int kMostReplyBytes = 16 << 20;  // a job and the form of its data may be longer than a chunk
+constexpr std::chrono::seconds kShortCall{20};
+constexpr std::chrono::seconds kChunkCall{120};  // a chunk over a slow line: 1 MiB at 70 kbit/s
+
+std::shared_ptr<grpc::Channel> channel_to_server(const control::ClusterTarget& target) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstFederatedReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, control::kConnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestFederatedReconnectMs);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  control::expect_coordinator(target.trust, arguments);
+  return grpc::CreateCustomChannel(
+      target.address,
+      target.trust.any() ? control::make_channel_credentials(target.trust) : grpc::InsecureChannelCredentials(),
+      arguments);
+}
+
+class FederatedStub final : public FederatedCalls {
+ public:
+  explicit FederatedStub(const control::ClusterTarget& target)
+      : FederatedStub(target.address, channel_to_server(target)) {}
+
+  Enrolled enrol(const std::string& name, const EnrolWish& wish) override {
+    v1::EnrolRequest request;
+    to_wire(name, wish, request);
+    v1::EnrolReply reply;
+    call(kShortCall, [&](grpc::ClientContext& context) { return stub_->Enrol(&context, request, &reply); });
+    return from_wire(reply);
+  }
+
+  TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) override {
+    v1::NextTaskRequest request;
+    request.set_name(name);
+    request.set_samples(samples);
+    request.set_wait_ms(static_cast<std::uint64_t>(wait.count()));
+    v1::NextTaskReply reply;
+    call(kShortCall + wait, [&](grpc::ClientContext& context) { return stub_->NextTask(&context, request, &reply); });
+    return from_wire(reply);
+  }
+
+  ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
+                        std::uint64_t bytes) override {
+    v1::ReadModelRequest request;
+    request.set_name(name);
+    request.set_round(round);
+    request.set_what(part == ModelPart::kControl ? v1::ReadModelRequest::CONTROL : v1::ReadModelRequest::MODEL);
+    request.set_offset(offset);
+    request.set_bytes(bytes);
+    v1::ReadModelReply reply;
+    call(kChunkCall, [&](grpc::ClientContext& context) { return stub_->ReadModel(&context, request, &reply); });
+    const auto data = std::as_bytes(std::span(reply.data()));
+    return {{data.begin(), data.end()}, reply.total_bytes()};
+  }
+
+  UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override {
+    v1::SendUpdateRequest request;
+    to_wire(name, chunk, request);
+    v1::SendUpdateReply reply;
+    call(kChunkCall, [&](grpc::ClientContext& context) { return stub_->SendUpdate(&context, request, &reply); });
+    return from_wire(reply);
+  }
+
+ private:
+  FederatedStub(std::string where, const std::shared_ptr<grpc::Channel>& channel)
+      : where_(std::move(where)), stub_(v1::Federated::NewStub(channel)), attendant_(channel) {}
+
+  template <typename Call>
+  void call(std::chrono::milliseconds longest, const Call& call) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + longest);
+    const grpc::Status status = call(context);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty())
+      throw Error(ErrorKind::kPeerLost, "no server answers, or not as one that is trusted", where_,
+                  "Is it there, and do both sides have certificates of one authority, or none?");
+    if (!status.ok()) throw control::from_status(status, where_);
+  }
+
+  const std::string where_;
+  const std::unique_ptr<v1::Federated::Stub> stub_;
+  const control::Attendant attendant_;
+};
+
+}  // namespace
+
+std::unique_ptr<FederatedCalls> make_federated_stub(const control::ClusterTarget& target) {
+  return std::make_unique<FederatedStub>(target);
+}
+
+}  // namespace muster::federated

@@ -1,0 +1,88 @@
+// One place for the arithmetic of a round, so that a server with real clients gives the bits of the simulation with the
+// same ones.
+#include "muster/federated/round_change.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "muster/compute/reduce.h"
+#include "muster/federated/accountant.h"
+
+namespace muster::federated {
+namespace {
+
+using Piece = std::optional<std::vector<float>>;
+
+Piece sum_range(std::size_t first, std::size_t last, const std::function<Piece(std::size_t)>& make) {
+  if (last - first == 1) return make(first);
+  const std::size_t middle = first + std::bit_floor(last - first - 1);
+  Piece left = sum_range(first, middle, make);
+  Piece right = sum_range(middle, last, make);
+  if (!left) return right;
+  if (right) {
+    for (std::size_t i = 0; i < left->size(); ++i)
+      (*left)[i] += (*right)[i];
+  }
+  return left;
+}
+
+}  // namespace
+
+std::size_t pieces_of_round(const Options& options) {
+  const auto clients = static_cast<std::size_t>(options.per_round);
+  return options.needs_all_updates() ? clients : std::min(compute::kMaxLanes, clients);
+}
+
+Piece sum_pieces(std::size_t pieces, const std::function<Piece(std::size_t piece)>& make) {
+  return pieces == 0 ? std::nullopt : sum_range(0, pieces, make);
+}
+
+void finish_mean(const Options& options, const NoiseKey& key, double weight, std::span<float> sum) {
+  if (options.noise > 0) add_noise(key, options.noise * *options.clip, sum);
+  const auto factor = static_cast<float>(1 / (options.noise > 0 ? static_cast<double>(options.per_round) : weight));
+  for (float& value : sum)
+    value *= factor;
+}
+
+bool robust_mean(const Options& options, Updates updates, std::span<float> change, int threads) {
+  if (updates.empty()) return false;
+  if (options.aggregate == "median") {
+    coordinate_median(updates, change, threads);
+  } else if (options.aggregate == "trimmed_mean") {
+    trimmed_mean(updates, options.trim, change, threads);
+  } else {
+    const auto false_ones = static_cast<std::size_t>(options.byzantine);
+    if (updates.size() < 2 * false_ones + 3) return false;
+    const std::size_t keep = options.aggregate == "krum"
+                                 ? 1
+                                 : std::min(static_cast<std::size_t>(options.krum_keep), updates.size() - false_ones);
+    mean_of(updates, choose_by_krum(updates, false_ones, keep, threads), change);
+  }
+  return true;
+}
+
+void apply_change(ServerOptimizer& server, std::size_t parameters, std::span<const float> change,
+                  std::span<float> model) {
+  server.apply(change.first(parameters), model.first(parameters));
+  for (std::size_t i = parameters; i < model.size(); ++i)
+    model[i] += change[i];
+}
+
+bool budget_allows(const Options& options, std::uint64_t rounds) {
+  return !options.epsilon || *epsilon_after(options, rounds + 1) <= *options.epsilon;
+}
+
+std::optional<double> epsilon_after(const Options& options, std::uint64_t rounds) {
+  if (!(options.noise > 0)) return std::nullopt;
+  const double part = static_cast<double>(options.per_round) / static_cast<double>(options.clients);
+  return spent_after({options.noise, part}, rounds, options.delta).epsilon;
+}
+
+void add_controls(const Options& options, std::span<const float> changes, std::span<float> control) {
+  const auto part = static_cast<float>(1.0 / static_cast<double>(options.clients));
+  for (std::size_t i = 0; i < changes.size(); ++i)
+    control[i] += part * changes[i];
+}
+
+}  // namespace muster::federated

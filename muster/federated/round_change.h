@@ -1,0 +1,47 @@
+// From the sums of a round's updates to the next model: what a simulation and a server do alike, bit by bit.
+//
+// Pure functions over flat spans. No torch here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "muster/federated/aggregate.h"
+#include "muster/federated/noise.h"
+#include "muster/federated/options.h"
+#include "muster/federated/server_optimizer.h"
+
+namespace muster::federated {
+
+// How many sums the updates of a round are added to before these are added by the tree. Client i of n adds to piece p
+// with n p / pieces <= i < n (p + 1) / pieces.
+std::size_t pieces_of_round(const Options& options);
+
+// The tree sum (compute/reduce.h) of pieces [0, pieces), each made when it is needed: no more than one for each level
+// of the tree is in memory. `make` gives nothing for a piece without updates. Nothing when no piece has any.
+std::optional<std::vector<float>> sum_pieces(
+    std::size_t pieces, const std::function<std::optional<std::vector<float>>(std::size_t piece)>& make);
+
+// Sum to mean, in place: noise where the job has some, then divided by the weights, or by the number of clients that is
+// expected where there is noise: what was refused does not count, and with noise nobody learns who came.
+void finish_mean(const Options& options, const NoiseKey& key, double weight, std::span<float> sum);
+
+// Median, trimmed mean or krum, as the options say. False when there are too few updates to tell true from false.
+bool robust_mean(const Options& options, Updates updates, std::span<float> change, int threads);
+
+// The change of a round into the model: parameters by the server's optimizer, buffers as they are.
+void apply_change(ServerOptimizer& server, std::size_t parameters, std::span<const float> change,
+                  std::span<float> model);
+
+// Whether the budget of privacy allows a round more after `rounds`; what was spent after so many, where there is noise.
+bool budget_allows(const Options& options, std::uint64_t rounds);
+std::optional<double> epsilon_after(const Options& options, std::uint64_t rounds);
+
+// SCAFFOLD: the sum of the clients' changes into the server's control.
+void add_controls(const Options& options, std::span<const float> changes, std::span<float> control);
+
+}  // namespace muster::federated

@@ -1,0 +1,520 @@
+// Calls of clients look at the round under one lock; the thread that computes opens and closes it. While a round is
+// closed nobody but that thread touches its files, so aggregation needs no lock.
+#include "muster/federated/round_server.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "muster/base/check.h"
+#include "muster/base/error.h"
+#include "muster/base/failpoint.h"
+#include "muster/base/hash.h"
+#include "muster/base/text.h"
+#include "muster/federated/round_change.h"
+
+namespace muster::federated {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kAskAgain{1000};
+// Between two looks of a server that runs, however busy the machine is. One that was stopped for longer has heard
+// nobody meanwhile, and must not take that for their silence.
+constexpr std::chrono::seconds kStoodStill{2};
+constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 40;
+
+bool all_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+std::uint64_t secret_seed() {
+  const NoiseKey key = random_key();
+  std::uint64_t seed = 0;
+  std::memcpy(&seed, key.data(), sizeof seed);
+  return seed;
+}
+
+}  // namespace
+
+RoundServer::RoundServer(RoundServerOptions options, LocalTraining& training, const Clock& clock)
+    : options_(std::move(options)),
+      training_(training),
+      clock_(clock),
+      controls_(options_.federated.controls() ? training.parameters() : 0),
+      update_floats_(training.size() + controls_),
+      optimizer_(options_.federated, training.parameters()),
+      enrolments_(options_.folder / "clients.txt", static_cast<std::uint64_t>(options_.federated.clients)),
+      files_(options_.folder / "round"),
+      control_(std::make_shared<std::vector<float>>(controls_)),
+      began_(clock.now()) {
+  auto first = std::make_shared<std::vector<float>>(training.size());
+  training.first_values(*first);
+  model_ = std::move(first);
+}
+
+void RoundServer::restore(const State& state) {
+  if (state.model.size() != training_.size() || state.momentum.size() != optimizer_.momentum().size() ||
+      state.squares.size() != optimizer_.squares().size() || state.control.size() != controls_)
+    throw Error(ErrorKind::kMismatch, "the state of the run is of another model or another server", {},
+                "Begin a new run, or go on with the job that it was made by.");
+  optimizer_.momentum() = state.momentum;
+  optimizer_.squares() = state.squares;
+  const MutexLock lock(mutex_);
+  rounds_ = state.rounds;
+  seconds_ = state.virtual_seconds;
+  model_ = std::make_shared<const std::vector<float>>(state.model);
+  control_ = std::make_shared<const std::vector<float>>(state.control);
+  counted_ = state.counted;
+}
+
+std::uint64_t RoundServer::rounds() const {
+  const MutexLock lock(mutex_);
+  return rounds_;
+}
+
+bool RoundServer::may_go_on() const {
+  return budget_allows(options_.federated, rounds());
+}
+
+ServerStanding RoundServer::standing() const {
+  const MutexLock lock(mutex_);
+  ServerStanding standing{
+      .rounds = rounds_, .enrolled = enrolments_.size(), .present = present(), .asked = asked_.size()};
+  for (const AskedClient& one : asked_) {
+    standing.accepted += one.reply == AskedClient::Reply::kAccepted ? 1 : 0;
+    standing.refused += one.reply == AskedClient::Reply::kRefused ? 1 : 0;
+  }
+  standing.doing = finished_ ? *finished_ : open_ ? "clients train" : waiting().reason;
+  return standing;
+}
+
+// --- Calls of clients.
+
+std::uint64_t RoundServer::number_of(const std::string& name) const {
+  if (const auto number = enrolments_.number_of(name)) return *number;
+  throw Error(ErrorKind::kNotFound, fmt::format("\"{}\" has not enrolled", excerpt(name, 80)), {}, "Call Enrol first.");
+}
+
+bool RoundServer::is_present(const Seen& seen) const {
+  return std::chrono::duration<double>(clock_.now() - seen.at).count() <= options_.federated.silence_seconds;
+}
+
+std::uint64_t RoundServer::present() const {
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(seen_, [&](const auto& one) { return is_present(one.second); }));
+}
+
+AskedClient* RoundServer::asked(std::uint64_t client) {
+  const auto found = std::ranges::find(asked_, client, &AskedClient::client);
+  return found == asked_.end() ? nullptr : &*found;
+}
+
+// It need not have asked for work here: after a restart it goes on with what a server before has given it.
+void RoundServer::hear(std::uint64_t client) {
+  if (asked(client) != nullptr || seen_.contains(client)) seen_[client].at = clock_.now();
+}
+
+Enrolled RoundServer::enrol(const std::string& name, const EnrolWish& wish) {
+  const MutexLock lock(mutex_);
+  const bool known = enrolments_.number_of(name).has_value();
+  const std::uint64_t number = enrolments_.enrol(name, wish.number);
+  if (!known) options_.tell(fmt::format("client {} is {} ({})", number, name, excerpt(wish.software, 40)));
+  return {.number = number,
+          .run = options_.run,
+          .job = options_.job,
+          .data_form = options_.data_form,
+          .tensors = training_.tensors(),
+          .model_floats = training_.size(),
+          .parameters = training_.parameters(),
+          .chunk_bytes = options_.chunk_bytes,
+          .silence_seconds = options_.federated.silence_seconds};
+}
+
+// Clients that have to be there before a round begins.
+std::uint64_t RoundServer::wanted() const {
+  const Options& o = options_.federated;
+  return static_cast<std::uint64_t>(o.wait_for.value_or(
+      std::min<std::int64_t>(o.clients, std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select)))));
+}
+
+TaskAnswer RoundServer::waiting() const {
+  const std::uint64_t wanted = closed_ ? 0 : this->wanted();
+  return {.reason = present() < wanted ? fmt::format("{} of {} clients are there", present(), wanted)
+                                       : fmt::format("round {} is under way", rounds_ + 1),
+          .again = std::chrono::milliseconds(0)};
+}
+
+std::optional<TaskAnswer> RoundServer::task_for(std::uint64_t client) {
+  const Options& o = options_.federated;
+  if (finished_) {
+    told_.insert(client);
+    changed_.notify_all();
+    return TaskAnswer{.kind = TaskAnswer::Kind::kFinished, .reason = *finished_};
+  }
+  const AskedClient* const one = open_ ? asked(client) : nullptr;
+  if (one == nullptr || one->reply != AskedClient::Reply::kNone) return std::nullopt;
+  const auto counted = counted_.find(client);
+  return TaskAnswer{.kind = TaskAnswer::Kind::kTask,
+                    .task = {.round = rounds_,
+                             .local_epochs = o.local_epochs,
+                             .rate = std::pow(o.lr_decay, static_cast<double>(rounds_)),
+                             .prox = o.algorithm == "fedprox" ? o.prox : 0,
+                             .controls = o.controls(),
+                             .kept_before = counted == counted_.end() ? 0 : counted->second,
+                             .clip = o.clip.value_or(0)}};
+}
+
+TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) {
+  const Deadline deadline = Deadline::after(wait, clock_);
+  const MutexLock lock(mutex_);
+  const std::uint64_t client = number_of(name);
+  if (samples == 0 || samples > kMostSamples)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("{} samples", samples), {},
+                "A client needs samples to train on.");
+  // Told once, when it comes: those who wait would wake each other for ever.
+  if (const auto before = seen_.find(client); before == seen_.end() || !is_present(before->second))
+    changed_.notify_all();
+  while (true) {
+    seen_[client] = {samples, clock_.now()};
+    if (auto task = task_for(client)) return *task;
+    if (deadline.passed()) break;
+    changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), kAskAgain));
+  }
+  TaskAnswer answer = waiting();
+  answer.again = wait.count() > 0 ? std::chrono::milliseconds(0) : kAskAgain;
+  return answer;
+}
+
+ModelChunk RoundServer::read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
+                                   std::uint64_t bytes) {
+  Floats floats;
+  {
+    const MutexLock lock(mutex_);
+    const std::uint64_t client = number_of(name);
+    hear(client);
+    if (!open_ || round != rounds_ || asked(client) == nullptr)
+      throw Error(ErrorKind::kMismatch, fmt::format("round {} does not wait for {}", round + 1, name), {},
+                  "Ask NextTask.");
+    floats = part == ModelPart::kModel ? model_ : control_;
+  }
+  const auto all = std::as_bytes(std::span(*floats));
+  if (offset > all.size())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("byte {} of {}", offset, all.size()), {}, "Ask for less.");
+  const auto wanted = all.subspan(offset, std::min({bytes, options_.chunk_bytes, all.size() - offset}));
+  return {{wanted.begin(), wanted.end()}, all.size()};
+}
+
+UpdateAnswer RoundServer::refuse(std::uint64_t client, const std::string& reason) {
+  files_.refuse(client, reason);
+  asked(client)->reply = AskedClient::Reply::kRefused;
+  options_.tell(fmt::format("round {}: the update of client {} ({}) is refused: {}", rounds_ + 1, client,
+                            enrolments_.name_of(client), reason));
+  changed_.notify_all();
+  return {.verdict = UpdateAnswer::Verdict::kRefused, .reason = reason};
+}
+
+UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk& chunk) {
+  using Verdict = UpdateAnswer::Verdict;
+  const MutexLock lock(mutex_);
+  const std::uint64_t client = number_of(name);
+  hear(client);
+  if (chunk.round == rounds_ && !open_ && !closed_)
+    throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
+  if (chunk.round != rounds_ || !open_) {
+    if (chunk.offset == 0) {
+      ++late_;
+      if (spoken_of_.insert(client).second)
+        options_.tell(fmt::format("an update of client {} ({}) for round {} came late: it does not count", client, name,
+                                  chunk.round + 1));
+    }
+    return {.verdict = Verdict::kLate, .reason = fmt::format("round {} is over", chunk.round + 1)};
+  }
+  const AskedClient* const one = asked(client);
+  if (one == nullptr) return {.verdict = Verdict::kRefused, .reason = "was not asked in this round"};
+  if (one->reply == AskedClient::Reply::kRefused)
+    return {.verdict = Verdict::kRefused, .reason = *files_.refused(client)};
+  if (one->reply == AskedClient::Reply::kAccepted) {
+    ++repeated_;
+    const bool same = files_.accepted(client)->digest == chunk.digest;
+    if (!same && spoken_of_.insert(client).second)
+      options_.tell(fmt::format("round {}: client {} ({}) sends another update: the first one counts", rounds_ + 1,
+                                client, name));
+    return {.verdict = same ? Verdict::kAccepted : Verdict::kRefused,
+            .received = chunk.total_bytes,
+            .reason = same ? "was there before" : "an update of this round is here already"};
+  }
+  if (chunk.total_bytes != update_floats_ * sizeof(float))
+    return refuse(client, fmt::format("has {} bytes instead of {}: it is of another model", chunk.total_bytes,
+                                      update_floats_ * sizeof(float)));
+  if (chunk.digest.size() != 64 || chunk.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
+    return refuse(client, "has no SHA-256 as its digest");
+  if (chunk.samples == 0 || chunk.samples > kMostSamples)
+    return refuse(client, fmt::format("says it is of {} samples", chunk.samples));
+  const std::uint64_t received = files_.received(client, chunk.digest);
+  if (chunk.offset != received || chunk.data.empty() || received + chunk.data.size() > chunk.total_bytes) {
+    if (received < chunk.total_bytes) return {.received = received};
+  } else {
+    files_.append(client, chunk.digest, chunk.data);
+  }
+  if (received + chunk.data.size() < chunk.total_bytes) return {.received = received + chunk.data.size()};
+  return take_whole(client, chunk);
+}
+
+UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& chunk) {
+  std::vector<float> update(update_floats_);
+  files_.read_part(client, update);
+  if (sha256(std::as_bytes(std::span(update))) != chunk.digest) {
+    // Bytes that were not yet on disk when the machine lost power, for one.
+    files_.drop_part(client);
+    return {.received = 0, .reason = "what came is not what the digest says: send it again"};
+  }
+  const std::span<const float> all(update);
+  if (!all_finite(all)) return refuse(client, "is not finite");
+  const double length = norm(all.first(training_.size()));
+  if (options_.federated.most_norm && length > *options_.federated.most_norm)
+    return refuse(client, fmt::format("its norm is {:.4g}, more than federated.most_norm", length));
+  // The first ones count, and nobody else, however long the thread that computes takes to close the round.
+  const auto accepted = std::ranges::count(asked_, AskedClient::Reply::kAccepted, &AskedClient::reply);
+  if (!(options_.federated.noise > 0) && accepted >= options_.federated.per_round) {
+    files_.drop_part(client);
+    ++late_;
+    return {.verdict = UpdateAnswer::Verdict::kLate, .reason = "enough others were faster"};
+  }
+  files_.accept(client, {chunk.samples, std::isfinite(chunk.loss) ? chunk.loss : 0, chunk.digest});
+  asked(client)->reply = AskedClient::Reply::kAccepted;
+  changed_.notify_all();
+  return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
+}
+
+// --- The thread that computes.
+
+std::vector<std::uint64_t> RoundServer::choose() {
+  const Options& o = options_.federated;
+  const std::uint64_t seed = o.noise > 0 ? secret_seed() : options_.seed;
+  return ask_present(o, seed, rounds_, [&](std::uint64_t client) MUSTER_REQUIRES(mutex_) {
+    const auto seen = seen_.find(client);
+    return seen != seen_.end() && is_present(seen->second) ? seen->second.samples : 0;
+  });
+}
+
+void RoundServer::begin_round(const std::function<bool()>& keep_on) {
+  const MutexLock lock(mutex_);
+  std::optional<std::vector<std::uint64_t>> chosen = files_.open(rounds_);
+  if (!chosen) {
+    while (present() < wanted()) {
+      if (!keep_on()) throw Error(ErrorKind::kInterrupted, "stopped while waiting for clients");
+      changed_.wait_for(mutex_, kLook);
+    }
+    chosen = choose();
+    files_.begin(rounds_, *chosen);
+  }
+  asked_.clear();
+  for (const std::uint64_t client : *chosen) {
+    using Reply = AskedClient::Reply;
+    asked_.push_back({client, files_.accepted(client)  ? Reply::kAccepted
+                              : files_.refused(client) ? Reply::kRefused
+                                                       : Reply::kNone});
+  }
+  spoken_of_.clear();
+  began_ = clock_.now();
+  open_ = true;
+  changed_.notify_all();
+}
+
+RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on) {
+  const MutexLock lock(mutex_);
+  for (Clock::Instant last = clock_.now();;) {
+    const auto between = clock_.now() - std::exchange(last, clock_.now());
+    if (between > kStoodStill) {
+      began_ += between;
+      for (auto& [client, seen] : seen_)
+        seen.at += between;
+    }
+    if (!keep_on()) {
+      open_ = false;
+      throw Error(ErrorKind::kInterrupted, "stopped while clients trained");
+    }
+    const double seconds = std::chrono::duration<double>(clock_.now() - began_).count();
+    for (AskedClient& one : asked_) {
+      // One that was asked by a server of before is waited for as one that was seen when this one began.
+      const auto seen = seen_.find(one.client);
+      one.silent = seen == seen_.end() ? seconds > options_.federated.silence_seconds : !is_present(seen->second);
+    }
+    RoundVerdict verdict = judge_round(options_.federated, asked_, seconds);
+    if (verdict.over) {
+      open_ = false;
+      closed_ = true;
+      return verdict;
+    }
+    changed_.wait_for(mutex_, kLook);
+  }
+}
+
+RoundReport RoundServer::round(const std::function<bool()>& keep_on,
+                               const std::function<void(State&, const RoundReport&)>& commit) {
+  const Options& o = options_.federated;
+  begin_round(keep_on);
+  const RoundVerdict verdict = wait_for_updates(keep_on);
+  RoundReport report;
+  State state;
+  std::vector<AskedClient> answered;
+  {
+    const MutexLock lock(mutex_);
+    report.round = rounds_ + 1;
+    report.repeated = std::exchange(repeated_, 0);
+    report.late_updates = std::exchange(late_, 0);
+    report.seconds = std::chrono::duration<double>(clock_.now() - began_).count();
+    for (const AskedClient& one : asked_) {
+      if (one.reply == AskedClient::Reply::kRefused && !report.refused_client) report.refused_client = one.client;
+      if (one.reply != AskedClient::Reply::kNone) answered.push_back(one);
+    }
+    state = {.rounds = rounds_ + 1,
+             .virtual_seconds = seconds_ + report.seconds,
+             .model = *model_,
+             .control = *control_,
+             .counted = counted_};
+    report.plan.asked = asked_.size();
+  }
+  report.plan.round = report.round - 1;
+  report.plan.dropped = verdict.dropped;
+  report.plan.late = verdict.late;
+  report.plan.reason = verdict.reason;
+  report.refused = verdict.refused;
+  report.virtual_seconds = state.virtual_seconds;
+  const ServerOptimizer before = optimizer_;
+  try {
+    if (verdict.changes) aggregate(answered, state, report);
+    state.momentum = optimizer_.momentum();
+    state.squares = optimizer_.squares();
+    report.epsilon = epsilon_after(o, state.rounds);
+    const bool last = state.rounds == static_cast<std::uint64_t>(o.rounds) || !budget_allows(o, state.rounds);
+    if (state.rounds % static_cast<std::uint64_t>(o.evaluate_every) == 0 || last) report.test = evaluate(state.model);
+    MUSTER_FAILPOINT("federated.round.before_commit");
+    commit(state, report);
+    MUSTER_FAILPOINT("federated.round.after_commit");
+  } catch (...) {
+    optimizer_ = before;
+    throw;
+  }
+  const MutexLock lock(mutex_);
+  closed_ = false;
+  rounds_ = state.rounds;
+  seconds_ = state.virtual_seconds;
+  model_ = std::make_shared<const std::vector<float>>(std::move(state.model));
+  control_ = std::make_shared<const std::vector<float>>(std::move(state.control));
+  counted_ = std::move(state.counted);
+  asked_.clear();
+  return report;
+}
+
+void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& state, RoundReport& report) {
+  const Options& o = options_.federated;
+  const std::vector<float> control = state.control;
+  Sum sum;
+  auto change = o.needs_all_updates() ? robust_change(answered, sum) : mean_change(answered, sum, state);
+  for (const AskedClient& one : answered) {
+    const bool accepted = one.reply == AskedClient::Reply::kAccepted;
+    const std::uint64_t samples = accepted ? files_.accepted(one.client)->samples : 0;
+    report.plan.counts.push_back({one.client, samples, o.weight(samples), 0, false});
+  }
+  if (sum.samples > 0) report.client_loss = sum.loss / sum.samples;
+  if (!change) return;
+  if (!all_finite(*change) || !all_finite(state.control)) {
+    report.plan.reason = "the sum of the updates is not finite: nothing changes";
+    options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));
+    state.control = control;
+    return;
+  }
+  report.change_norm = norm(std::span<const float>(*change).first(training_.parameters()));
+  apply_change(optimizer_, training_.parameters(), *change, state.model);
+  if (!o.controls()) return;
+  for (const AskedClient& one : answered) {
+    if (one.reply == AskedClient::Reply::kAccepted) state.counted[one.client] = state.rounds;
+  }
+}
+
+std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<AskedClient>& answered, Sum& sum,
+                                                           State& state) {
+  const Options& o = options_.federated;
+  const std::size_t pieces = pieces_of_round(o);
+  const std::size_t count = answered.size();
+  const std::size_t floats = training_.size();
+  std::vector<float> update(update_floats_);
+  auto all = sum_pieces(pieces, [&](std::size_t piece) -> std::optional<std::vector<float>> {
+    std::optional<std::vector<float>> total;
+    double loss = 0;
+    for (std::size_t i = count * piece / pieces; i < count * (piece + 1) / pieces; ++i) {
+      if (answered[i].reply != AskedClient::Reply::kAccepted) continue;
+      const UpdateFacts facts = *files_.accepted(answered[i].client);
+      files_.read(answered[i].client, update);
+      if (o.clip) clip_to(std::span(update).first(floats), *o.clip);
+      if (!total) total.emplace(update_floats_, 0.0F);
+      const auto weight = static_cast<float>(o.weight(facts.samples));
+      for (std::size_t k = 0; k < floats; ++k)
+        (*total)[k] += weight * update[k];
+      for (std::size_t k = floats; k < update_floats_; ++k)
+        (*total)[k] += update[k];
+      sum.weight += o.weight(facts.samples);
+      sum.samples += static_cast<double>(facts.samples);
+      loss += facts.loss * static_cast<double>(facts.samples);
+    }
+    sum.loss += loss;
+    return total;
+  });
+  if (!all && !(o.noise > 0)) return std::nullopt;
+  if (!all) all.emplace(update_floats_, 0.0F);
+  add_controls(o, std::span<const float>(*all).subspan(floats), state.control);
+  all->resize(floats);
+  finish_mean(o, random_key(), sum.weight, *all);
+  return all;
+}
+
+std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<AskedClient>& answered, Sum& sum) {
+  const Options& o = options_.federated;
+  std::vector<std::vector<float>> updates;
+  for (const AskedClient& one : answered) {
+    if (one.reply != AskedClient::Reply::kAccepted) continue;
+    const UpdateFacts facts = *files_.accepted(one.client);
+    files_.read(one.client, updates.emplace_back(update_floats_));
+    if (o.clip) clip_to(updates.back(), *o.clip);
+    sum.samples += static_cast<double>(facts.samples);
+    sum.loss += facts.loss * static_cast<double>(facts.samples);
+  }
+  const std::vector<std::span<const float>> views(updates.begin(), updates.end());
+  std::vector<float> change(training_.size());
+  if (!robust_mean(o, views, change, 1)) return std::nullopt;
+  return change;
+}
+
+Figures RoundServer::evaluate(std::span<const float> model) {
+  const std::size_t figures = training_.figures_of_piece();
+  std::vector<double> all(training_.evaluation_pieces() * figures);
+  for (std::size_t piece = 0; piece < training_.evaluation_pieces(); ++piece)
+    training_.measure(model, piece, std::span(all).subspan(piece * figures, figures));
+  return training_.judge(all);
+}
+
+void RoundServer::finish(const std::string& reason, std::chrono::nanoseconds longest) {
+  const Deadline deadline = Deadline::after(longest, clock_);
+  const MutexLock lock(mutex_);
+  finished_ = reason;
+  changed_.notify_all();
+  const auto knows = [&](const auto& one)
+                         MUSTER_REQUIRES(mutex_) { return !is_present(one.second) || told_.contains(one.first); };
+  while (!deadline.passed() && !std::ranges::all_of(seen_, knows))
+    changed_.wait_for(mutex_, kLook);
+}
+
+void RoundServer::save(const std::filesystem::path& path) {
+  Floats model;
+  {
+    const MutexLock lock(mutex_);
+    model = model_;
+  }
+  training_.save(*model, path);
+}
+
+}  // namespace muster::federated

@@ -1,0 +1,145 @@
+// The server of federated training: rounds with real clients. It answers their calls and makes one model after another.
+//
+// Durable: an update that was acknowledged is on disk (round_files.h), the state after a round is written by who
+// listens
+// (`commit`) before the next one begins, names keep their numbers (enrolments.h). So a server that is killed at any
+// moment and started again goes on with the round that was under way, and an update counts once. With the same clients
+// and seed it makes the bits of Simulation (round_change.h).
+//
+// Thread safety: the calls of clients from any thread; the rest from one thread, the one that computes. No torch here.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "muster/base/clock.h"
+#include "muster/base/mutex.h"
+#include "muster/federated/enrolments.h"
+#include "muster/federated/federated_calls.h"
+#include "muster/federated/live_round.h"
+#include "muster/federated/local_training.h"
+#include "muster/federated/options.h"
+#include "muster/federated/round_files.h"
+#include "muster/federated/server_optimizer.h"
+#include "muster/federated/simulation.h"
+
+namespace muster::federated {
+
+struct RoundServerOptions {
+  Options federated;
+  std::uint64_t seed = 0;
+  std::filesystem::path folder;  // of the run
+  std::string job{};             // for clients, as are the next two
+  std::string data_form{};
+  std::string run{};
+  std::uint64_t chunk_bytes = 1 << 20;
+  // What people should know: who was refused and why. From any thread.
+  std::function<void(const std::string& line)> tell = [](const std::string&) {};
+};
+
+// For people who look.
+struct ServerStanding {
+  std::uint64_t rounds = 0;  // that are done
+  std::uint64_t enrolled = 0;
+  std::uint64_t present = 0;
+  std::uint64_t asked = 0;
+  std::uint64_t accepted = 0;
+  std::uint64_t refused = 0;
+  std::string doing{};
+};
+
+class RoundServer final : public FederatedCalls {
+ public:
+  // `training` outlives it. Throws Error as enrolments.h and round_files.h.
+  RoundServer(RoundServerOptions options, LocalTraining& training, const Clock& clock = system_clock());
+
+  // As Simulation. REQUIRES: before the first call of a client.
+  void restore(const State& state);
+  std::uint64_t rounds() const;
+  bool may_go_on() const;
+  // One round more. `commit` is given the state after it and has to keep it: when it returns the round is done, and
+  // when it throws it is not. Throws Error{kInterrupted} when keep_on() says no; the round can be gone on with.
+  RoundReport round(const std::function<bool()>& keep_on,
+                    const std::function<void(State&, const RoundReport&)>& commit);
+  // From now on clients are told that it is over; waits until those that are there know, `longest` at most.
+  void finish(const std::string& reason, std::chrono::nanoseconds longest);
+  void save(const std::filesystem::path& path);
+  ServerStanding standing() const;
+
+  Enrolled enrol(const std::string& name, const EnrolWish& wish) override;
+  TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) override;
+  ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
+                        std::uint64_t bytes) override;
+  UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override;
+
+ private:
+  using Floats = std::shared_ptr<const std::vector<float>>;
+  struct Seen {
+    std::uint64_t samples = 0;
+    Clock::Instant at;
+  };
+  // What a round is made of, once it is over.
+  struct Sum {
+    double weight = 0;
+    double loss = 0;
+    double samples = 0;
+  };
+
+  std::uint64_t number_of(const std::string& name) const MUSTER_REQUIRES(mutex_);
+  bool is_present(const Seen& seen) const;
+  std::uint64_t present() const MUSTER_REQUIRES(mutex_);
+  std::uint64_t wanted() const;
+  void hear(std::uint64_t client) MUSTER_REQUIRES(mutex_);
+  AskedClient* asked(std::uint64_t client) MUSTER_REQUIRES(mutex_);
+  std::optional<TaskAnswer> task_for(std::uint64_t client) MUSTER_REQUIRES(mutex_);
+  TaskAnswer waiting() const MUSTER_REQUIRES(mutex_);
+  UpdateAnswer refuse(std::uint64_t client, const std::string& reason) MUSTER_REQUIRES(mutex_);
+  UpdateAnswer take_whole(std::uint64_t client, const UpdateChunk& chunk) MUSTER_REQUIRES(mutex_);
+
+  void begin_round(const std::function<bool()>& keep_on);
+  std::vector<std::uint64_t> choose() MUSTER_REQUIRES(mutex_);
+  RoundVerdict wait_for_updates(const std::function<bool()>& keep_on);
+  // Into `state`; `report` gets the figures. REQUIRES: the round is closed.
+  void aggregate(const std::vector<AskedClient>& answered, State& state, RoundReport& report);
+  std::optional<std::vector<float>> mean_change(const std::vector<AskedClient>& answered, Sum& sum, State& state);
+  std::optional<std::vector<float>> robust_change(const std::vector<AskedClient>& answered, Sum& sum);
+  Figures evaluate(std::span<const float> model);
+
+  // Constant after construction.
+  const RoundServerOptions options_;
+  LocalTraining& training_;
+  const Clock& clock_;
+  const std::size_t controls_;
+  const std::size_t update_floats_;
+
+  ServerOptimizer optimizer_;  // of the thread that computes
+
+  mutable Mutex mutex_;
+  Condition changed_;
+  Enrolments enrolments_ MUSTER_GUARDED_BY(mutex_);
+  RoundFiles files_;  // guarded by mutex_ while the round is open; of the thread that computes while it is not
+  std::map<std::uint64_t, Seen> seen_ MUSTER_GUARDED_BY(mutex_);
+  Floats model_ MUSTER_GUARDED_BY(mutex_);
+  Floats control_ MUSTER_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint64_t> counted_ MUSTER_GUARDED_BY(mutex_);
+  std::uint64_t rounds_ MUSTER_GUARDED_BY(mutex_) = 0;
+  double seconds_ MUSTER_GUARDED_BY(mutex_) = 0;
+  bool open_ MUSTER_GUARDED_BY(mutex_) = false;    // updates of the round are taken
+  bool closed_ MUSTER_GUARDED_BY(mutex_) = false;  // not any more: the next model is being made of them
+  std::vector<AskedClient> asked_ MUSTER_GUARDED_BY(mutex_);
+  Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
+  std::uint64_t repeated_ MUSTER_GUARDED_BY(mutex_) = 0;
+  std::uint64_t late_ MUSTER_GUARDED_BY(mutex_) = 0;
+  std::set<std::uint64_t> spoken_of_ MUSTER_GUARDED_BY(mutex_);  // in this round: once is enough for people
+  std::optional<std::string> finished_ MUSTER_GUARDED_BY(mutex_);
+  std::set<std::uint64_t> told_ MUSTER_GUARDED_BY(mutex_);
+};
+
+}  // namespace muster::federated

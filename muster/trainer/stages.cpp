@@ -1,0 +1,124 @@
+// The cut is made once, from the model alone; who computes which part is asked again in every generation, of the number
+// of its members.
+#include "muster/trainer/stages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "muster/base/check.h"
+#include "muster/base/text.h"
+#include "muster/pipeline/simulator.h"
+
+namespace muster::trainer {
+namespace {
+
+constexpr std::size_t kLine = 64;  // tensors of LibTorch begin at such addresses
+
+std::vector<pipeline::PieceRange> cut_of(const pipeline::Mesh& mesh, const std::vector<model::PieceProfile>& pieces,
+                                         std::span<const std::string> begins) {
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> costs;
+  for (const model::PieceProfile& piece : pieces) {
+    names.push_back(piece.name);
+    costs.push_back(static_cast<std::uint64_t>(piece.multiply_adds));
+  }
+  return begins.empty() ? pipeline::cut_by_cost(costs, mesh.parts()) : pipeline::cut_at(names, begins, mesh.parts());
+}
+
+std::string human_count(double count) {
+  if (count >= 1e9) return fmt::format("{:.2f} G", count / 1e9);
+  if (count >= 1e6) return fmt::format("{:.2f} M", count / 1e6);
+  return fmt::format("{:.1f} k", count / 1e3);
+}
+
+}  // namespace
+
+Stages::Stages(const pipeline::Mesh& mesh, std::vector<model::PieceProfile> pieces, std::span<const std::string> begins,
+               std::uint64_t lane_samples)
+    : mesh_(mesh), pieces_(std::move(pieces)), cut_(cut_of(mesh_, pieces_, begins)) {
+  for (std::size_t part = 0; part + 1 < cut_.size(); ++part) {
+    offsets_.push_back(passage_bytes_);
+    const std::uint64_t bytes = pieces_[cut_[part].last - 1].output_bytes * lane_samples;
+    passage_bytes_ += (bytes + kLine - 1) / kLine * kLine;
+  }
+  offsets_.push_back(passage_bytes_);
+}
+
+strategies::LaneShare Stages::share(const strategies::Members& members) const {
+  const pipeline::Arrangement made = arrange(members.count());
+  const std::optional<pipeline::Position> position = made.position(members.index());
+  if (!position) return {.index = 0, .count = made.rows, .claims = false, .loads = false};
+  const bool first = position->stage == 0;
+  return {.index = position->row,
+          .count = made.rows,
+          .claims = first,
+          .loads = first || position->stage + 1 == made.stages};
+}
+
+std::span<std::byte> Stages::place(std::span<std::byte> passage, std::size_t piece) const {
+  const auto part = std::ranges::find(cut_, piece + 1, &pipeline::PieceRange::last);
+  MUSTER_CHECK(part != cut_.end() && part + 1 != cut_.end(), "a part ends with this piece, and another one follows");
+  const auto index = static_cast<std::size_t>(part - cut_.begin());
+  return passage.subspan(offsets_[index], offsets_[index + 1] - offsets_[index]);
+}
+
+double Stages::lanes_kept(std::size_t lanes) const {
+  const pipeline::Arrangement made = arrange(mesh_.workers());
+  const std::size_t of_row = (lanes + made.rows - 1) / made.rows;
+  double kept = 0;
+  for (const std::size_t parts : pipeline::simulate(made.schedule, made.shape(of_row)).kept)
+    kept += static_cast<double>(parts);
+  return kept / static_cast<double>(made.parts.size());
+}
+
+std::string Stages::describe_part(const pipeline::PieceRange& part) const {
+  const std::string& first = pieces_[part.first].name;
+  const std::string& last = pieces_[part.last - 1].name;
+  return first == last ? first : fmt::format("{} to {}", first, last);
+}
+
+std::vector<std::string> Stages::describe() const {
+  const pipeline::Arrangement made = arrange(mesh_.workers());
+  std::vector<std::string> lines{
+      fmt::format("{} workers: data {} x pipeline {}, neighbours in a row are neighbours in "
+                  "rank",
+                  mesh_.workers(), mesh_.data, mesh_.pipeline)};
+  for (std::size_t stage = 0; stage < made.stages; ++stage) {
+    std::vector<std::string> names;
+    std::vector<std::string> ranks;
+    double multiply_adds = 0;
+    std::uint64_t parameters = 0;
+    for (std::size_t part = stage; part < made.parts.size(); part += made.stages) {
+      names.push_back(describe_part(made.parts[part]));
+      for (std::size_t piece = made.parts[part].first; piece < made.parts[part].last; ++piece) {
+        multiply_adds += static_cast<double>(pieces_[piece].multiply_adds);
+        parameters += pieces_[piece].parameter_bytes;
+      }
+    }
+    for (std::size_t row = 0; row < made.rows; ++row)
+      ranks.push_back(std::to_string(made.rank({row, stage})));
+    std::uint64_t passed = 0;
+    for (std::size_t part = stage; part + 1 < made.parts.size(); part += made.stages)
+      passed += pieces_[made.parts[part].last - 1].output_bytes;
+    lines.push_back(
+        fmt::format("stage {} (rank {}): {}; parameters {}, {} multiply-adds a sample, passes on {} a sample", stage,
+                    fmt::join(ranks, ", "), fmt::join(names, ", "), human_bytes(parameters), human_count(multiply_adds),
+                    human_bytes(passed)));
+  }
+  return lines;
+}
+
+std::vector<std::string> Stages::places(std::size_t members) const {
+  const pipeline::Arrangement made = arrange(members);
+  std::vector<std::string> all;
+  for (std::size_t rank = 0; rank < members; ++rank) {
+    const std::optional<pipeline::Position> position = made.position(rank);
+    all.push_back(position ? fmt::format("{}.{}", position->row, position->stage) : "");
+  }
+  return all;
+}
+
+}  // namespace muster::trainer

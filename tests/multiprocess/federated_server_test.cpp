@@ -1,0 +1,228 @@
+// muster federated server and client as processes: the bits of the simulation, a server that is killed at every point
+// of a round, a client that is killed, certificates, and who is refused.
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/program.h"
+#include "support/sandbox.h"
+
+namespace muster {
+namespace {
+
+using testing::Finished;
+using ::testing::HasSubstr;
+using testing::Program;
+using testing::rows;
+using testing::run_program;
+using testing::slurp;
+
+constexpr int kClients = 3;
+
+class FederatedServer : public ::testing::Test {
+ protected:
+  FederatedServer() {
+    job_ =
+        "[data]\nsource = \"synthetic\"\nshape = [12]\nclasses = 4\nsamples = 300\ntest_samples = 200\nbatch = 10\n"
+        "[model]\nname = \"mlp\"\nhidden = [16]\ndropout = 0.1\n[optimizer]\nlr = 0.1\n"
+        "[federated]\nclients = 3\nper_round = 2\nrounds = 4\nwait_for = 3\n";
+  }
+  std::filesystem::path folder(const std::string& name) const {
+    const std::filesystem::path path = folder_.path() / name;
+    if (std::filesystem::create_directory(path)) std::ofstream(path / "job.toml") << job_;
+    return path;
+  }
+  std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) const {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::unique_ptr<Program> serve(const std::vector<std::string>& more) const {
+    return std::make_unique<Program>(folder("server"), with({"federated", "server", "job.toml", "--json"}, more));
+  }
+  // Where the server listens, once it does.
+  std::string address() const {
+    std::string found;
+    const auto look = [&] {
+      for (const auto& run : std::filesystem::directory_iterator(folder_.path() / "server/runs"))
+        found = slurp(run.path() / "address");
+      return !found.empty();
+    };
+    EXPECT_TRUE(testing::eventually([&] { return std::filesystem::exists(folder_.path() / "server/runs") && look(); }));
+    return found.substr(0, found.find('\n'));
+  }
+  std::unique_ptr<Program> join(int number, const std::string& where, const std::vector<std::string>& more = {}) const {
+    return std::make_unique<Program>(
+        folder("client-" + std::to_string(number)),
+        with({"federated", "client", "--join", where, "--as", std::to_string(number)}, more));
+  }
+  std::filesystem::path run() const {
+    return std::filesystem::directory_iterator(folder_.path() / "server/runs")->path();
+  }
+  std::string simulated(const std::vector<std::string>& more) const {
+    const Finished result =
+        run_program(folder("simulated"), with({"federated", "simulate", "job.toml", "--json"}, more));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return slurp(folder("simulated") / rows(result.out).back().at("run").get<std::string>() / "model.safetensors");
+  }
+  // A row for each round, once.
+  void expect_whole_rows(std::uint64_t rounds) const {
+    std::uint64_t next = 1;
+    for (const Json& row : rows(slurp(run() / "metrics.jsonl"))) {
+      if (row.at("event") != "round") continue;
+      EXPECT_EQ(row.at("round").get<std::uint64_t>(), next++);
+      EXPECT_EQ(row.at("counted"), 2);
+    }
+    EXPECT_EQ(next, rounds + 1);
+  }
+
+  std::string job_;
+  const testing::TemporaryFolder folder_;
+};
+
+TEST_F(FederatedServer, WithCertificatesGivesTheBitsOfTheSimulation) {
+  const std::vector<std::string> scaffold{"--set", "federated.algorithm=scaffold"};
+  const std::string certs = (folder_.path() / "certs").string();
+  ASSERT_EQ(run_program(folder_.path(), {"certs", "create", certs}).exit_code, 0);
+  for (int i = 0; i < kClients; ++i)
+    ASSERT_EQ(run_program(folder_.path(), {"certs", "add", certs, "client", "site-" + std::to_string(i)}).exit_code, 0);
+  // A server that is refused leaves no run behind.
+  EXPECT_EQ(serve(with({"--certs", certs + "/client-site-0"}, scaffold))->wait().exit_code, 2);
+  EXPECT_TRUE(!std::filesystem::exists(folder_ / "server/runs") || std::filesystem::is_empty(folder_ / "server/runs"));
+  ::setenv("MUSTER_FAILPOINTS", "federated.round.after_commit=kill@call=1", 1);
+  auto server = serve(with({"--listen", "127.0.0.1:0", "--certs", certs + "/coordinator"}, scaffold));
+  ::unsetenv("MUSTER_FAILPOINTS");
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where, {"--certs", certs + "/client-site-" + std::to_string(i)}));
+  EXPECT_EQ(server->wait().signal, SIGKILL);
+  // Clients come back to it by themselves: handshakes, too, are made again.
+  server = serve(with({"--listen", where, "--certs", certs + "/coordinator", "--run", run().string()}, scaffold));
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated(scaffold));
+  EXPECT_THAT(slurp(run() / "clients.txt"), HasSubstr("1 site-1\n"));
+  EXPECT_THAT(slurp(run() / "log.txt"), HasSubstr("took Enrol by client site-2"));
+  expect_whole_rows(4);
+}
+
+TEST_F(FederatedServer, KilledAtEveryPointOfARoundItGoesOnWithTheSameBits) {
+  // Each start dies at another point; the last one ends the job.
+  const std::vector<std::string> points{
+      "federated.update.before_it_counts=kill@call=1", "federated.update.before_it_is_acknowledged=kill@call=0",
+      "federated.round.before_commit=kill@call=0",     "federated.round.after_commit=kill@call=0",
+      "federated.server.before_row=kill@call=0",       ""};
+  std::vector<std::unique_ptr<Program>> clients;
+  std::string where = "127.0.0.1:0";
+  for (const std::string& point : points) {
+    ::setenv("MUSTER_FAILPOINTS", point.c_str(), 1);
+    const bool first = clients.empty();
+    auto server = serve(first ? std::vector<std::string>{"--listen", where}
+                              : std::vector<std::string>{"--listen", where, "--run", run().string()});
+    ::unsetenv("MUSTER_FAILPOINTS");
+    if (first) {
+      where = address();
+      for (int i = 0; i < kClients; ++i)
+        clients.push_back(join(i, where));
+    }
+    const Finished result = server->wait();
+    EXPECT_EQ(result.signal, point.empty() ? 0 : SIGKILL) << point << "\n" << result.err;
+  }
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated({}));
+  expect_whole_rows(4);
+}
+
+// Rows "a,b,kind": which of both is large tells the kind.
+void write_table(const std::filesystem::path& path, int rows, const std::string& kinds) {
+  std::ofstream table(path);
+  table << "a,b,kind\n";
+  for (int i = 0; i < rows; ++i) {
+    const char kind = kinds[static_cast<std::size_t>(i) % kinds.size()];
+    const double wobble = 0.1 * (i % 7);
+    table << (kind == 'x' ? 10 : 0) + wobble << "," << (kind == 'y' ? 5 : 0) - wobble << "," << kind << "\n";
+  }
+}
+
+TEST_F(FederatedServer, ClientsTrainOnFilesOfTheirOwnAndKindsThatOneLacksKeepTheirNumbers) {
+  job_ =
+      "[data]\nsource = \"csv\"\npath = \"all.csv\"\ntarget = \"kind\"\ntest_fraction = 0.5\nbatch = 10\n"
+      "[model]\nname = \"mlp\"\nhidden = [8]\n[optimizer]\nlr = 0.2\n"
+      "[federated]\nclients = 2\nper_round = 2\nrounds = 5\nlocal_epochs = 10\n";
+  write_table(folder("server") / "all.csv", 60, "xyz");
+  write_table(folder_.path() / "yz.csv", 60, "yz");
+  write_table(folder_.path() / "xy.csv", 90, "xy");
+  auto server = serve({"--listen", "127.0.0.1:0"});
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (const std::string name : {"yz", "xy"})
+    clients.push_back(std::make_unique<Program>(
+        folder(name), std::vector<std::string>{"federated", "client", "--join", where, "--name", name, "--data",
+                                               (folder_.path() / (name + ".csv")).string()}));
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (auto& client : clients)
+    EXPECT_THAT(client->wait().out, HasSubstr("5 updates counted"));
+  // A client alone cannot know a third of the kinds.
+  EXPECT_GT(rows(result.out).back().at("accuracy").get<double>(), 0.9);
+}
+
+TEST_F(FederatedServer, AClientThatIsKilledComesBackUnderItsNumber) {
+  auto server = serve({"--listen", "127.0.0.1:0", "--set", "federated.rounds=6"});
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where));
+  ASSERT_TRUE(testing::eventually([&] { return !rows(server->out()).empty(); }));
+  clients[1].reset();  // kill -9
+  clients[1] = join(1, where);
+  const Finished result = server->wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated({"--set", "federated.rounds=6"}));
+  const Finished status = run_program(folder_.path(), {"federated", "status", run().string()});
+  EXPECT_THAT(status.out,
+              ::testing::AllOf(HasSubstr("6 of 6 done"), HasSubstr("3 enrolled"), HasSubstr("does not run")));
+}
+
+TEST_F(FederatedServer, WhoIsNoClientIsRefusedAndSoIsAnOpenDoor) {
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
+    const Finished result = run_program(folder("server"), words);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(why));
+  };
+  refused({"federated", "server", "job.toml", "--listen", "0.0.0.0:0"}, "--insecure");
+  refused({"federated", "server", "job.toml", "--set", "federated.drop=0.1"}, "is for simulations");
+  refused({"federated", "client", "--join", "10.1.2.3:7420", "--as", "0"}, "--insecure");
+  refused({"federated", "client", "--join", "127.0.0.1:1"}, "--data");
+  refused({"federated", "client", "--join", "127.0.0.1:1", "--data", "x.csv"}, "--name");
+  ASSERT_EQ(run_program(folder_.path(), {"certs", "create", "certs"}).exit_code, 0);
+  ASSERT_EQ(run_program(folder_.path(), {"certs", "add", "certs", "client", "a"}).exit_code, 0);
+  ASSERT_EQ(run_program(folder_.path(), {"certs", "create", "foreign"}).exit_code, 0);
+  ASSERT_EQ(run_program(folder_.path(), {"certs", "add", "foreign", "client", "a"}).exit_code, 0);
+  const std::string certs = (folder_.path() / "certs").string();
+  refused({"federated", "client", "--join", "127.0.0.1:1", "--as", "0", "--certs", certs + "/agent"},
+          "no certificate of a client");
+  auto server = serve({"--listen", "127.0.0.1:0", "--certs", certs + "/coordinator"});
+  const std::string where = address();
+  // It does not trust the server, nor the server it.
+  const Finished foreign =
+      join(0, where, {"--certs", (folder_.path() / "foreign/client-a").string(), "--wait", "1"})->wait();
+  EXPECT_EQ(foreign.exit_code, 1) << foreign.err;
+  server->signal(SIGTERM);
+  EXPECT_EQ(server->wait().exit_code, 143);
+  EXPECT_EQ(slurp(run() / "clients.txt"), "");
+}
+
+}  // namespace
+}  // namespace muster

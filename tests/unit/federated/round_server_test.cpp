@@ -1,0 +1,359 @@
+// A server with clients in one process and no wire between them: the bits of the simulation for every algorithm, kills
+// at every point of a round, and every kind of update that must not count.
+#include "muster/federated/round_server.h"
+
+#include <atomic>
+#include <cmath>
+#include <latch>
+#include <limits>
+#include <memory>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/clock.h"
+#include "muster/base/deadline.h"
+#include "muster/base/failpoint.h"
+#include "muster/base/hash.h"
+#include "muster/federated/federated_client.h"
+#include "muster/federated/run_state.h"
+#include "support/errors.h"
+#include "support/sandbox.h"
+#include "unit/federated/quadratic.h"
+
+namespace muster::federated {
+namespace {
+
+using ::testing::Each;
+using testing::expect_error;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using Verdict = UpdateAnswer::Verdict;
+
+constexpr std::uint64_t kSmallChunk = 40;  // bytes: an update takes several
+
+// A server of a run in a folder, as the program has it: started again it goes on.
+class Served {
+ public:
+  Served(const Options& options, const std::filesystem::path& folder, const Clock& clock = system_clock())
+      : state_(folder / "state.safetensors"), server_(server_options(options, folder), training_, clock) {
+    if (const auto kept = state_.read()) server_.restore(*kept);
+  }
+  RoundReport round() {
+    return server_.round(kOn, [this](State& state, const RoundReport&) { state_.write(state); });
+  }
+  RoundServer& server() { return server_; }
+  std::string told() const { return told_; }
+
+ private:
+  RoundServerOptions server_options(const Options& options, const std::filesystem::path& folder) {
+    RoundServerOptions made;
+    made.federated = options;
+    made.seed = 3;
+    made.folder = folder;
+    made.run = "run";
+    made.chunk_bytes = kSmallChunk;
+    made.tell = [this](const std::string& line) { told_ += line + "\n"; };
+    return made;
+  }
+
+  StateFile state_;
+  Quadratic training_;
+  std::string told_;
+  RoundServer server_;
+};
+
+// All clients of the split, each a thread.
+class Clients {
+ public:
+  Clients(FederatedCalls& calls, const Options& options, const std::filesystem::path& states) {
+    const ClientSplit split = split_of(options);
+    for (std::uint64_t client = 0; client < split.clients(); ++client) {
+      threads_.emplace_back([&calls, client, samples = split.samples(client), states] {
+        ClientOptions client_options;
+        client_options.name = "client-" + std::to_string(client);
+        client_options.states = states / client_options.name;
+        Quadratic training;
+        FederatedClient one(calls, client_options);
+        one.run(one.enrol({.number = client}, kOn), training, samples, kOn);
+      });
+    }
+  }
+
+ private:
+  std::vector<std::jthread> threads_;
+};
+
+class RoundServerTest : public ::testing::Test {
+ protected:
+  State simulate(const Options& options) const {
+    const ClientSplit split = split_of(options);
+    Simulation simulation({.federated = options,
+                           .seed = 3,
+                           .workers = 1,
+                           .client_states = folder_ / "simulated",
+                           .make_training = [] { return std::make_unique<Quadratic>(); }},
+                          split, kOn);
+    while (simulation.rounds() < static_cast<std::uint64_t>(options.rounds))
+      simulation.round(kOn);
+    return simulation.state();
+  }
+  // All rounds, with a server that lasts.
+  State serve(const Options& options) const {
+    Served served(options, folder_.path());
+    {
+      const Clients clients(served.server(), options, folder_ / "kept");
+      while (served.server().rounds() < static_cast<std::uint64_t>(options.rounds))
+        served.round();
+      served.server().finish("done", std::chrono::seconds(30));
+    }
+    return *StateFile(folder_ / "state.safetensors").read();
+  }
+  void expect_bits_of_simulation(const Options& options) {
+    const State simulated = simulate(options);
+    const State served = serve(options);
+    EXPECT_EQ(served.model, simulated.model);
+    EXPECT_EQ(served.momentum, simulated.momentum);
+    EXPECT_EQ(served.squares, simulated.squares);
+    EXPECT_EQ(served.control, simulated.control);
+    std::filesystem::remove_all(folder_.path());
+    std::filesystem::create_directory(folder_.path());
+  }
+
+  const testing::TemporaryFolder folder_;
+};
+
+Options live(std::int64_t clients, std::int64_t per_round) {
+  Options options = options_of(clients, per_round);
+  options.wait_for = clients;
+  return options;
+}
+
+TEST_F(RoundServerTest, GivesTheBitsOfTheSimulation) {
+  Options options = live(9, 5);
+  expect_bits_of_simulation(options);
+  options.algorithm = "fedprox";
+  options.server = "yogi";
+  options.lr_decay = 0.9;
+  expect_bits_of_simulation(options);
+  options.sampling = "size";
+  options.most_samples = 4;
+  options.clip = 0.05;
+  expect_bits_of_simulation(options);
+}
+
+TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithControlsOfClients) {
+  Options options = live(7, 3);
+  options.algorithm = "scaffold";
+  options.server = "momentum";
+  options.rounds = 6;
+  expect_bits_of_simulation(options);
+  options.clip = 0.02;
+  expect_bits_of_simulation(options);
+}
+
+TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithRobustAggregates) {
+  Options options = live(8, 7);
+  for (const char* aggregate : {"median", "trimmed_mean", "multi_krum"}) {
+    options.aggregate = aggregate;
+    options.byzantine = options.aggregate == "multi_krum" ? 1 : 0;
+    options.krum_keep = options.aggregate == "multi_krum" ? 3 : 1;
+    expect_bits_of_simulation(options);
+  }
+}
+
+// --- One client by hand.
+
+std::vector<float> update_of(float value, std::size_t size = kSize) {
+  return std::vector<float>(size, value);
+}
+
+UpdateAnswer send(RoundServer& server, const std::string& name, std::uint64_t round, const std::vector<float>& update,
+                  std::uint64_t samples = 5) {
+  const auto bytes = std::as_bytes(std::span(update));
+  UpdateChunk chunk{
+      .round = round, .digest = sha256(bytes), .total_bytes = bytes.size(), .samples = samples, .loss = 1};
+  UpdateAnswer answer;
+  do {
+    chunk.offset = answer.received;
+    chunk.data = bytes.subspan(answer.received, std::min<std::size_t>(kSmallChunk, bytes.size() - answer.received));
+    answer = server.send_update(name, chunk);
+  } while (answer.verdict == Verdict::kPartial);
+  return answer;
+}
+
+// A round that is open: the thread that computes waits in it until `done` is called or updates end it.
+class OpenRound {
+ public:
+  explicit OpenRound(Served& served, int clients) : served_(served) {
+    for (int i = 0; i < clients; ++i)
+      served.server().enrol(name(i), {.number = i});
+    // What the server computes in has its own thread; the calls are the test's.
+    thread_ = std::jthread([this] { report_ = served_.round(); });
+    while (served.server().standing().asked == 0) {
+      for (int i = 0; i < clients; ++i)
+        served.server().next_task(name(i), 5, std::chrono::milliseconds(0));
+    }
+  }
+  static std::string name(int client) { return "c" + std::to_string(client); }
+  RoundReport end() {
+    thread_.join();
+    return report_;
+  }
+
+ private:
+  Served& served_;
+  RoundReport report_;
+  std::jthread thread_;
+};
+
+TEST_F(RoundServerTest, WhatMustNotCountIsRefusedCountedAndNamed) {
+  Options options = live(6, 5);
+  options.most_norm = 100;
+  options.over_select = 1.2;
+  options.silence_seconds = 3600;
+  options.rounds = 2;
+  Served served(options, folder_.path());
+  RoundServer& server = served.server();
+  OpenRound round(served, 6);
+  EXPECT_THAT(send(server, "c0", 0, update_of(std::numeric_limits<float>::quiet_NaN())).reason, HasSubstr("finite"));
+  EXPECT_THAT(send(server, "c1", 0, update_of(1e30F)).reason, HasSubstr("norm"));
+  EXPECT_THAT(send(server, "c2", 0, update_of(1, kSize + 1)).reason, HasSubstr("another model"));
+  EXPECT_EQ(send(server, "c2", 0, update_of(1)).verdict, Verdict::kRefused);  // it had its chance
+  EXPECT_EQ(send(server, "c3", 0, update_of(1)).verdict, Verdict::kAccepted);
+  EXPECT_EQ(send(server, "c3", 0, update_of(1)).verdict, Verdict::kAccepted);  // its acknowledgement was lost
+  EXPECT_EQ(send(server, "c3", 0, update_of(7)).verdict, Verdict::kRefused);
+  EXPECT_EQ(send(server, "c4", 1, update_of(1)).verdict, Verdict::kLate);
+  EXPECT_THAT(send(server, "c4", 0, update_of(1), 0).reason, HasSubstr("0 samples"));
+  expect_error(ErrorKind::kNotFound, "has not enrolled", [&] { send(server, "nobody", 0, update_of(1)); });
+  EXPECT_EQ(send(server, "c5", 0, update_of(3)).verdict, Verdict::kAccepted);
+  const RoundReport report = round.end();
+  EXPECT_EQ(report.refused, 4U);
+  EXPECT_EQ(report.repeated, 2U);
+  EXPECT_EQ(report.late_updates, 1U);
+  EXPECT_EQ(report.plan.counts.size() - report.refused, 2U);
+  EXPECT_EQ(StateFile(folder_ / "state.safetensors").read()->model, std::vector<float>(kSize, 0.5F + 2));
+  EXPECT_EQ(send(server, "c3", 0, update_of(1)).verdict, Verdict::kLate);
+  EXPECT_THAT(served.told(),
+              ::testing::AllOf(HasSubstr("client 0 (c0)"), HasSubstr("client 1 (c1)"), HasSubstr("client 2 (c2)"),
+                               HasSubstr("client 4 (c4)"), HasSubstr("c3) sends another update")));
+}
+
+TEST_F(RoundServerTest, ASumThatIsNotFiniteChangesNothing) {
+  Options options = live(2, 2);
+  Served served(options, folder_.path());
+  OpenRound round(served, 2);
+  send(served.server(), "c0", 0, update_of(std::numeric_limits<float>::max()), 1000);
+  send(served.server(), "c1", 0, update_of(1));
+  EXPECT_THAT(round.end().plan.reason, HasSubstr("not finite"));
+  EXPECT_EQ(StateFile(folder_ / "state.safetensors").read()->model, std::vector<float>(kSize, 0.5F));
+}
+
+TEST_F(RoundServerTest, AServerThatIsStartedAgainGoesOnWithTheRound) {
+  const Options options = live(3, 3);
+  const std::vector<float> third = update_of(6);
+  const auto bytes = std::as_bytes(std::span(third));
+  UpdateChunk part{
+      .digest = sha256(bytes), .total_bytes = bytes.size(), .data = bytes.first(kSmallChunk), .samples = 5};
+  {
+    Served served(options, folder_.path());
+    std::atomic<bool> on = true;
+    served.server().enrol("c0", {});
+    served.server().enrol("c1", {});
+    served.server().enrol("c2", {});
+    std::jthread computing([&] {
+      expect_error(ErrorKind::kInterrupted, "stopped",
+                   [&] { served.server().round([&] { return on.load(); }, [](State&, const RoundReport&) {}); });
+    });
+    while (served.server().standing().asked == 0) {
+      for (const char* name : {"c0", "c1", "c2"})
+        served.server().next_task(name, 5, std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(send(served.server(), "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
+    EXPECT_EQ(served.server().send_update("c2", part).received, kSmallChunk);
+    on = false;
+  }
+  Served again(options, folder_.path());
+  // Before the round is open again nobody is told that it is over.
+  expect_error(ErrorKind::kPeerLost, "about to go on", [&] { again.server().send_update("c2", part); });
+  RoundReport report;
+  std::jthread computing([&] { report = again.round(); });
+  while (again.server().standing().asked == 0)
+    std::this_thread::yield();
+  EXPECT_EQ(again.server().send_update("c2", part).received, kSmallChunk);  // and not at the beginning
+  EXPECT_EQ(send(again.server(), "c0", 0, update_of(1)).reason, "was there before");
+  EXPECT_EQ(send(again.server(), "c1", 0, update_of(2)).verdict, Verdict::kAccepted);
+  EXPECT_EQ(send(again.server(), "c2", 0, third).verdict, Verdict::kAccepted);
+  computing.join();
+  EXPECT_EQ(report.plan.counts.size(), 3U);
+  EXPECT_THAT(StateFile(folder_ / "state.safetensors").read()->model, Each(FloatNear(0.5F + 3, 1e-5F)));
+}
+
+TEST_F(RoundServerTest, TheFirstOnesCountAndNobodyElse) {
+  constexpr int kAtOnce = 24;
+  Options options = live(kAtOnce, 1);
+  options.over_select = kAtOnce;
+  options.silence_seconds = 3600;
+  Served served(options, folder_.path());
+  OpenRound round(served, kAtOnce);
+  // All have sent, before the thread that computes can have seen the first.
+  std::atomic<int> accepted = 0;
+  {
+    std::latch begin(kAtOnce);
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < kAtOnce; ++i) {
+      clients.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        accepted += send(served.server(), OpenRound::name(i), 0, update_of(1)).verdict == Verdict::kAccepted ? 1 : 0;
+      });
+    }
+  }
+  EXPECT_EQ(accepted, 1);
+  EXPECT_EQ(round.end().plan.counts.size(), 1U);
+}
+
+TEST_F(RoundServerTest, AServerThatStoodStillTakesNobodyForSilent) {
+  Options options = live(2, 2);
+  options.silence_seconds = 5;
+  options.deadline_seconds = 60;
+  FakeClock clock;
+  Served served(options, folder_.path(), clock);
+  RoundServer& server = served.server();
+  OpenRound round(served, 2);
+  clock.advance(std::chrono::seconds(1000));
+  // It has looked when both are there again.
+  for (const Deadline deadline = Deadline::after(std::chrono::seconds(20)); server.standing().present < 2;)
+    ASSERT_FALSE(deadline.passed());
+  EXPECT_EQ(send(server, "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
+  EXPECT_EQ(send(server, "c1", 0, update_of(1)).verdict, Verdict::kAccepted);
+  EXPECT_EQ(round.end().plan.counts.size(), 2U);
+}
+
+TEST_F(RoundServerTest, WhatItKeepsOfClientsIsForNobodyElse) {
+  const Served served(live(2, 2), folder_.path());
+  const auto for_others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+  EXPECT_EQ(std::filesystem::status(folder_ / "round").permissions() & for_others, std::filesystem::perms::none);
+}
+
+TEST_F(RoundServerTest, OnlyWhoWasAskedReadsTheModelAndGetsItInChunks) {
+  const Options options = live(2, 1);
+  Served served(options, folder_.path());
+  OpenRound round(served, 2);
+  RoundServer& server = served.server();
+  const bool first = server.next_task("c0", 5, std::chrono::milliseconds(0)).kind == TaskAnswer::Kind::kTask;
+  const std::string asked = first ? "c0" : "c1";
+  const ModelChunk chunk = server.read_model(asked, 0, ModelPart::kModel, kSize * 4 - 8, 1000);
+  EXPECT_EQ(chunk.total_bytes, kSize * 4);
+  EXPECT_EQ(chunk.data.size(), 8U);
+  EXPECT_EQ(server.read_model(asked, 0, ModelPart::kModel, 0, 1000).data.size(), kSmallChunk);
+  expect_error(ErrorKind::kInvalidInput, "", [&] { server.read_model(asked, 0, ModelPart::kModel, kSize * 4 + 1, 1); });
+  expect_error(ErrorKind::kMismatch, "round 2", [&] { server.read_model(asked, 1, ModelPart::kModel, 0, 8); });
+  expect_error(ErrorKind::kMismatch, "", [&] { server.read_model(first ? "c1" : "c0", 0, ModelPart::kModel, 0, 8); });
+  EXPECT_EQ(send(server, first ? "c1" : "c0", 0, update_of(1)).reason, "was not asked in this round");
+  send(server, asked, 0, update_of(1));
+  round.end();
+}
+
+}  // namespace
+}  // namespace muster::federated

@@ -1,0 +1,134 @@
+// The pieces of the zoo's models: one after the other they are the model, and each of them has the same bits when what
+// comes before it was computed elsewhere.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/model/block.h"
+#include "muster/model/make_model.h"
+#include "muster/model/profile.h"
+#include "muster/model/zoo/recurrent.h"
+
+namespace muster::model {
+namespace {
+
+std::vector<ModelOptions> models_in_pieces() {
+  std::vector<ModelOptions> all;
+  for (const char* const name : {"transformer", "lstm", "gru"}) {
+    ModelOptions options{.name = name};
+    options.input_shape = {6};
+    options.vocabulary = 11;
+    options.classes = 11;
+    options.each_position = true;
+    options.dropout = 0.3;
+    options.width = 8;
+    options.depth = 3;
+    if (options.name == "transformer") options.heads = 2;
+    all.push_back(options);
+  }
+  for (const char* const name : {"resnet20", "resnet18", "wrn-10-1"}) {
+    ModelOptions options{.name = name};
+    options.input_shape = {3, 16, 16};
+    if (options.name.starts_with("wrn")) options.dropout = 0.3;
+    all.push_back(options);
+  }
+  return all;
+}
+
+torch::Tensor batch_for(const ModelOptions& options) {
+  std::vector<std::int64_t> shape{4};
+  shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
+  torch::manual_seed(2);
+  return options.vocabulary ? torch::randint(*options.vocabulary, shape, torch::kInt64) : torch::randn(shape);
+}
+
+TEST(Pieces, AreTheModelWhereverItIsCut) {
+  constexpr std::uint64_t kLaneSeed = 77;
+  for (const ModelOptions& options : models_in_pieces()) {
+    const std::shared_ptr<Net> net = make_model(options, 1);
+    const torch::Tensor batch = batch_for(options);
+    torch::manual_seed(kLaneSeed);
+    const torch::Tensor whole = net->forward(batch);
+    const std::vector<Piece> pieces = net->pieces();
+    ASSERT_GT(pieces.size(), 3U) << options.name;
+    for (std::size_t cut = 1; cut < pieces.size(); ++cut) {
+      torch::Tensor x = batch;
+      torch::manual_seed(kLaneSeed);
+      std::size_t entered = 0;
+      for (std::size_t piece = 0; piece < cut; ++piece) {
+        x = pieces[piece].forward(x);
+        entered += pieces[piece].block ? 1 : 0;
+      }
+      // Somebody else goes on from here.
+      torch::manual_seed(block_seed(kLaneSeed, entered));
+      for (std::size_t piece = cut; piece < pieces.size(); ++piece)
+        x = pieces[piece].forward(x);
+      EXPECT_TRUE(torch::equal(x, whole)) << options.name << ", cut before " << pieces[cut].name;
+    }
+  }
+}
+
+TEST(Pieces, CostsAddUpToThoseOfTheModel) {
+  for (const ModelOptions& options : models_in_pieces()) {
+    const std::shared_ptr<Net> net = make_model(options, 1);
+    const std::vector<PieceProfile> pieces = profile_pieces(*net, options);
+    const ModelProfile whole = profile_model(options);
+    std::int64_t multiply_adds = 0;
+    std::uint64_t parameters = 0;
+    std::uint64_t buffers = 0;
+    for (const PieceProfile& piece : pieces) {
+      multiply_adds += piece.multiply_adds;
+      parameters += piece.parameter_bytes;
+      buffers += piece.buffer_bytes;
+      EXPECT_GT(piece.output_bytes, 0U);
+    }
+    EXPECT_EQ(multiply_adds, whole.multiply_adds) << options.name;
+    EXPECT_EQ(parameters, whole.parameter_bytes) << options.name;
+    EXPECT_EQ(buffers, whole.buffer_bytes) << options.name;
+    EXPECT_TRUE(net->is_training());
+  }
+}
+
+TEST(Pieces, AModelThatCannotBeCutHasNone) {
+  ModelOptions options{.name = "mlp"};
+  options.input_shape = {4};
+  const std::shared_ptr<Net> net = make_model(options, 1);
+  EXPECT_TRUE(profile_pieces(*net, options).empty());
+}
+
+TEST(Pieces, NamesStandForWholeParts) {
+  EXPECT_TRUE(holds_tensor({"h.1"}, "h.1.ln_1.weight"));
+  EXPECT_FALSE(holds_tensor({"h.1"}, "h.10.ln_1.weight"));
+  EXPECT_TRUE(holds_tensor({"rnn.bias_hh_l0"}, "rnn.bias_hh_l0"));
+}
+
+// Layer by layer is what torch's own call for all layers gives.
+TEST(Pieces, LayersOfAnLstmAreThoseOfTorch) {
+  zoo::RecurrentOptions options;
+  options.vocabulary = 0;
+  options.features = 5;
+  options.width = 7;
+  options.depth = 3;
+  options.classes = 4;
+  options.dropout = 0;
+  options.each_position = false;
+  for (const zoo::Cell cell : {zoo::Cell::kLstm, zoo::Cell::kGru}) {
+    options.cell = cell;
+    torch::manual_seed(1);
+    const std::shared_ptr<Net> net = zoo::recurrent(options);
+    const auto children = net->named_children();
+    const torch::Tensor x = torch::randn({3, 6, 5});
+    const torch::Tensor hidden = cell == zoo::Cell::kLstm
+                                     ? std::get<0>(children["rnn"]->as<torch::nn::LSTM>()->forward(x))
+                                     : std::get<0>(children["rnn"]->as<torch::nn::GRU>()->forward(x));
+    const torch::Tensor expected = children["fc"]->as<torch::nn::Linear>()->forward(hidden.select(1, -1));
+    EXPECT_TRUE(torch::equal(net->forward(x), expected));
+    net->eval();
+    EXPECT_TRUE(torch::equal(net->forward(x), expected));
+  }
+}
+
+}  // namespace
+}  // namespace muster::model

@@ -1,0 +1,55 @@
+// Stages: who claims and loads which lanes, where passages lie, and what schedules keep.
+#include "muster/trainer/stages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::trainer {
+namespace {
+
+std::vector<model::PieceProfile> pieces(std::size_t count) {
+  std::vector<model::PieceProfile> all;
+  for (std::size_t i = 0; i < count; ++i)
+    all.push_back({.name = "p" + std::to_string(i), .multiply_adds = 1, .output_bytes = 4 * (i + 1)});
+  return all;
+}
+
+TEST(Stages, PassagesOfALaneDoNotOverlapAndHaveRoomForIt) {
+  constexpr std::uint64_t kSamples = 9;
+  const Stages stages({.pipeline = 4}, pieces(6), {}, kSamples);
+  std::vector<std::byte> passage(stages.passage_bytes());
+  const std::byte* end = passage.data();
+  for (std::size_t part = 0; part + 1 < stages.cut().size(); ++part) {
+    const std::size_t piece = stages.cut()[part].last - 1;
+    const std::span<std::byte> place = stages.place(passage, piece);
+    EXPECT_GE(place.data(), end);
+    EXPECT_EQ((place.data() - passage.data()) % 64, 0);
+    EXPECT_GE(place.size(), kSamples * 4 * (piece + 1));
+    end = place.data() + place.size();
+  }
+  EXPECT_EQ(end, passage.data() + passage.size());
+}
+
+TEST(Stages, ARowKeepsAsMuchAsItsScheduleSays) {
+  // Four stages keep 4, 3, 2 and 1 lanes of a quarter of the model each, or all lanes.
+  EXPECT_DOUBLE_EQ(Stages({.pipeline = 4}, pieces(4), {}, 1).lanes_kept(8), 10.0 / 4);
+  const pipeline::Mesh gpipe{.data = 2, .pipeline = 4, .schedule = pipeline::Schedule::kGpipe};
+  EXPECT_DOUBLE_EQ(Stages(gpipe, pieces(4), {}, 1).lanes_kept(8), 4.0);
+}
+
+TEST(Stages, SaysWhereEachWorkerIs) {
+  const Stages stages({.data = 2, .pipeline = 2}, pieces(4), {}, 1);
+  EXPECT_THAT(stages.places(4), ::testing::ElementsAre("0.0", "0.1", "1.0", "1.1"));
+  EXPECT_THAT(stages.places(3), ::testing::ElementsAre("0.0", "0.1", ""));
+  EXPECT_THAT(stages.places(1), ::testing::ElementsAre("0.0"));
+}
+
+TEST(Stages, AloneAWorkerClaimsAndLoadsEverything) {
+  const Stages stages({.data = 2, .pipeline = 2}, pieces(4), {}, 1);
+  const strategies::LaneShare share = stages.share({});
+  EXPECT_EQ(share.count, 1U);
+  EXPECT_TRUE(share.claims && share.loads);
+}
+
+}  // namespace
+}  // namespace muster::trainer
