@@ -54,10 +54,11 @@ PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client"
             "mpirun": "openmpi-bin", "sshd": "openssh-server", "ip": "iproute2"}
 
 
-def wait_until(condition, what, seconds=60):
+def wait_until(condition, what, seconds=60, why=lambda: ""):
+    """Polls. `why` says what is known when it has taken too long."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited for {what}"
+        assert time.monotonic() < deadline, f"waited for {what}\n{why()}"
         time.sleep(0.05)  # sleeps: polls, with a deadline
 
 

@@ -47,6 +47,20 @@ class Slurm(unittest.TestCase):
         with open(os.path.join(self.folder, f"far-{job}.log")) as file:
             return file.read()
 
+    def known_of(self, job):
+        """What Slurm, the job and its nodes have said: for the message of a test that waited in vain."""
+        said = [subprocess.run(words, env=ENV, check=False, capture_output=True, text=True).stdout
+                for words in (["scontrol", "show", "job", job], ["sinfo", "-N", "-l"], ["squeue", "-l"])]
+        logs = glob.glob(os.path.join(self.folder, "far-*.log")) + glob.glob(os.path.join(
+            os.path.dirname(ENV["SLURM_CONF"]), "slurm*.log"))
+        for path in logs:
+            with open(path, errors="replace") as file:
+                said.append(f"{path}:\n" + "".join(file.readlines()[-40:]))
+        return "\n".join(said)
+
+    def wait(self, job, condition, what, seconds):
+        launchers.wait_until(condition, what, seconds, lambda: self.known_of(job))
+
     def submit(self, *flags):
         text = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--nodes", "2", *flags]).stdout
         return re.search(r"Submitted batch job (\d+)", text).group(1)
@@ -98,7 +112,7 @@ class Slurm(unittest.TestCase):
 
     def test_a_submitted_job_trains(self):
         job = self.submit()
-        launchers.wait_until(lambda: self.state(job)[0] == "COMPLETED", "the job", 120)
+        self.wait(job, lambda: self.state(job)[0] == "COMPLETED", "the job", 120)
         self.assertEqual(self.state(job), ("COMPLETED", 0))
         self.assertIn("training", self.log_of(job).lower())
 
@@ -120,10 +134,10 @@ class Slurm(unittest.TestCase):
         self.held_back = None
         launchers.write_job(self.folder, epochs=LONG)
         job = self.submit("--sbatch=--time-min=1")
-        launchers.wait_until(lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "metrics.jsonl")), "training", 120)
+        self.wait(job, lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "metrics.jsonl")), "training", 120)
         disturb(job)
-        launchers.wait_until(lambda: self.state(job)[1] >= restarts, "the requeue", 120)
-        launchers.wait_until(lambda: self.ended_well(job), "the job", 240)
+        self.wait(job, lambda: self.state(job)[1] >= restarts, "the requeue", 120)
+        self.wait(job, lambda: self.ended_well(job), "the job", 240)
         log = self.log_of(job)
         self.assertIn("going on with", log)
         # One run, which was resumed.
@@ -141,9 +155,9 @@ class Slurm(unittest.TestCase):
     def test_muster_stop_ends_it_for_good(self):
         launchers.write_job(self.folder, epochs=LONG)
         job = self.submit()
-        launchers.wait_until(lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "control.token")), "training", 120)
+        self.wait(job, lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "control.token")), "training", 120)
         self.run_here([MUSTER, "stop", "far"])
-        launchers.wait_until(lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end", 120)
+        self.wait(job, lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end", 120)
         self.assertEqual(self.state(job)[1], 0)
 
 
