@@ -260,6 +260,11 @@ class Musterw(unittest.TestCase):
         self.assertEqual(self.configured(self.run_wrapper("info")), [])
         self.assertIn("MUSTER_TESTS=ON", self.configured(self.run_wrapper("-DA=1", "info"))[0])
 
+    def test_adding_tests_keeps_the_definitions(self):
+        # The preset sets flags of its own: a tree configured without the user's would be compiled again, all of it.
+        self.run_wrapper("-DA=1", "-DB=2 3", "info")
+        self.assertIn("MUSTER_TESTS=ON -DA=1 -DB=2 3", self.configured(self.run_wrapper("test"))[0])
+
     def somebody_waits_for_lock(self):
         """The kernel lists who is blocked on a lock with an arrow, and the lock by the file's inode."""
         inode = (self.tree / "build/release/musterw.lock").stat().st_ino
