@@ -1,12 +1,13 @@
-// The address of the arena goes through group or store, the memory through a socket (comm/region.h). Waits have limits
-// of their own only where nobody watches over the founder.
-#include "muster/strategies/members/arena_access.h"
+// The address of the shared memory goes through group or store, the memory through a socket (comm/region.h). Waits have
+// limits of their own only where nobody watches over the founder.
+#include "muster/strategies/members/roster_access.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <random>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -24,58 +25,59 @@ namespace {
 constexpr std::chrono::hours kStartTimeout{1};
 
 // Alone nobody else has to see it, but only shared memory can be mapped a second time, read-only for the model.
-comm::Arena make_arena(const comm::ArenaOptions& wanted, int rank) {
-  comm::ArenaOptions options = wanted;
+template <typename Shared>
+std::shared_ptr<Shared> make(typename Shared::Options options, int rank) {
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random();
   auto region = std::make_shared<const comm::SharedRegion>(
-      comm::SharedRegion::create(comm::Arena::bytes(options), {.make_now = true}));
-  comm::Arena::create(region, options);
-  return comm::Arena::attach(std::move(region), options.nonce, rank);
+      comm::SharedRegion::create(Shared::bytes(options), {.make_now = true}));
+  Shared::create(region, options);
+  return std::make_shared<Shared>(Shared::attach(std::move(region), options.nonce, rank));
 }
 
-comm::Arena fetch_arena(const comm::ArenaAddress& address, const comm::ArenaOptions& wanted, int rank,
-                        const Deadline& deadline) {
+template <typename Shared>
+std::shared_ptr<Shared> fetch(const std::string& text, const typename Shared::Options& wanted, int rank,
+                              const Deadline& deadline) {
+  const auto address = comm::ArenaAddress::parse(text);
   auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, deadline));
-  comm::Arena arena = comm::Arena::attach(std::move(region), address.nonce, rank);
-  const comm::ArenaOptions& found = arena.options();
-  if (found.version_bytes != wanted.version_bytes || found.lane_bytes != wanted.lane_bytes ||
-      found.lanes != wanted.lanes || found.ranks != wanted.ranks)
+  auto shared = std::make_shared<Shared>(Shared::attach(std::move(region), address.nonce, rank));
+  if (!shared->options().fits(wanted))
     throw Error(ErrorKind::kMismatch, "this worker's model, optimizer or lanes are not those of the first worker", {},
                 "Start every worker with the same program, arguments and job.");
-  return arena;
+  return shared;
 }
 
-}  // namespace
+std::string address_of(const comm::RegionServer& server, const comm::Roster& roster) {
+  return comm::ArenaAddress{server.address(), roster.nonce()}.text();
+}
 
-comm::Arena open_arena(comm::Group& group, const comm::ArenaOptions& wanted) {
-  struct Announcement {
-    std::array<std::uint8_t, 128> address{};
-  } announcement;
+template <typename Shared>
+std::shared_ptr<Shared> open_in(comm::Group group, const typename Shared::Options& wanted) {
+  std::array<std::uint8_t, 128> message{};
   const Deadline deadline = Deadline::after(kStartTimeout);
   if (group.rank() != 0) {
-    group.broadcast(std::span<std::uint8_t>(announcement.address), 0, deadline);
-    const auto end = std::find(announcement.address.begin(), announcement.address.end(), 0);
-    const std::string text(announcement.address.begin(), end);
-    comm::Arena arena = fetch_arena(comm::ArenaAddress::parse(text), wanted, group.rank(), deadline);
+    group.broadcast(std::span<std::uint8_t>(message), 0, deadline);
+    const std::string text(message.begin(), std::find(message.begin(), message.end(), 0));
+    auto shared = fetch<Shared>(text, wanted, group.rank(), deadline);
     group.barrier(deadline);
-    return arena;
+    return shared;
   }
-  comm::Arena arena = make_arena(wanted, 0);
+  auto shared = make<Shared>(wanted, 0);
   std::optional<comm::RegionServer> server;
   if (group.size() > 1) {
-    server.emplace(*arena.region());
-    const std::string text = comm::ArenaAddress{server->address(), arena.options().nonce}.text();
-    MUSTER_CHECK(text.size() < announcement.address.size(), "an address fits its message");
-    std::copy(text.begin(), text.end(), announcement.address.begin());
+    server.emplace(*shared->region());
+    const std::string text = address_of(*server, *shared);
+    MUSTER_CHECK(text.size() < message.size(), "an address fits its message");
+    std::copy(text.begin(), text.end(), message.begin());
   }
-  group.broadcast(std::span<std::uint8_t>(announcement.address), 0, deadline);
+  group.broadcast(std::span<std::uint8_t>(message), 0, deadline);
   group.barrier(deadline);
-  return arena;
+  return shared;
 }
 
-comm::Arena open_arena(Supervised& supervised, const comm::ArenaOptions& wanted) {
-  if (supervised.founder) return make_arena(wanted, supervised.seat);
+template <typename Shared>
+std::shared_ptr<Shared> open_under(Supervised& supervised, const typename Shared::Options& wanted) {
+  if (supervised.founder) return make<Shared>(wanted, supervised.seat);
   std::string text = supervised.arena;
   for (int round = 0; text.empty(); ++round) {
     // The founder may have much to load; whether it gets on is the supervisor's to see.
@@ -85,15 +87,26 @@ comm::Arena open_arena(Supervised& supervised, const comm::ArenaOptions& wanted)
     const std::optional<int> appointed = comm::appointed_by(text);
     if (!appointed) break;
     supervised.founder = *appointed == supervised.seat;
-    if (supervised.founder) return make_arena(wanted, supervised.seat);
+    if (supervised.founder) return make<Shared>(wanted, supervised.seat);
     text.clear();
   }
-  return fetch_arena(comm::ArenaAddress::parse(text), wanted, supervised.seat, Deadline::after(supervised.patience));
+  return fetch<Shared>(text, wanted, supervised.seat, Deadline::after(supervised.patience));
 }
 
-std::unique_ptr<comm::RegionServer> serve_arena(const Supervised& supervised, const comm::Arena& arena) {
-  auto server = std::make_unique<comm::RegionServer>(*arena.region());
-  const std::string text = comm::ArenaAddress{server->address(), arena.options().nonce}.text();
+}  // namespace
+
+template <typename Shared>
+std::shared_ptr<Shared> open_shared(std::optional<Supervised>& supervised, const comm::Group& group,
+                                    typename Shared::Options wanted) {
+  wanted.ranks = supervised ? supervised->seats : group.size();
+  return supervised ? open_under<Shared>(*supervised, wanted) : open_in<Shared>(group, wanted);
+}
+template std::shared_ptr<comm::Roster> open_shared(std::optional<Supervised>&, const comm::Group&, comm::RosterOptions);
+template std::shared_ptr<comm::Arena> open_shared(std::optional<Supervised>&, const comm::Group&, comm::ArenaOptions);
+
+std::unique_ptr<comm::RegionServer> serve_roster(const Supervised& supervised, const comm::Roster& roster) {
+  auto server = std::make_unique<comm::RegionServer>(*roster.region());
+  const std::string text = address_of(*server, roster);
   const ProcessId self = this_process();
   supervised.store->set(fmt::format("server/{}-{}", self.pid, self.start_time), text);
   if (supervised.founder) supervised.store->set(comm::arena_key(comm::open_round(*supervised.store)), text);
