@@ -1,5 +1,5 @@
-// The service of agents (cluster_service.h) behind a guarded port, and what has to be known of an address before anybody
-// listens there or calls it.
+// The service of agents (cluster_service.h) behind a guarded port, and what has to be known of an address before
+// anybody listens there or calls it.
 #include "muster/control/cluster_server.h"
 
 #include <arpa/inet.h>
