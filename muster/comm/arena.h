@@ -1,16 +1,16 @@
 // The host arena: training state that all workers of a host share, and that any of them may leave by kill -9 at any
 // instruction without harm to the committed version.
 //
-// It holds two buffers for versions (the committed one, and the one that the running step writes), one area per lane,
-// and a control page of atomic words. What is inside versions and areas is the strategy's business. A step, for one
-// rank:
+// It is a roster (roster.h: who trains) and behind it two buffers for versions (the committed one, and the one that the
+// running step writes), one area per lane, and the words by which lanes are claimed and steps committed. What is inside
+// versions and areas is the strategy's business. A step, for one rank:
 //   1. claim() or claim_next() a lane, start() it, write lane(i), finish() it; until none is left
 //   2. wait_all_done(), then read all lanes and next_version(); write the slice that this rank owns
 //   3. commit(): arrives, waits for the other members, and the version is flipped by one compare-and-swap
 // A death: whoever confirmed it calls begin_generation(); members then get kPeerLost out of their waits, call enter(),
 // and go on with the same step, whose finished lanes are kept. Layout, protocol and the crash argument: docs/arena.md.
 //
-// Thread safety: one thread per rank's Arena; committed(), pin() and fail() may be called from any thread.
+// Thread safety: that of the roster; pin() may be called from any thread.
 // Errors: kPeerLost (a member died, or a new generation began) and kTimeout name rank, pid, lane and step.
 #pragma once
 
@@ -21,24 +21,28 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "muster/base/deadline.h"
 #include "muster/comm/arena_words.h"
-#include "muster/comm/board.h"
 #include "muster/comm/region.h"
-#include "muster/comm/shared_note.h"
+#include "muster/comm/roster.h"
 #include "muster/comm/version_pins.h"
 
 namespace muster::comm {
 
 struct ArenaOptions {
   int ranks = 1;  // at most 64; how many may ever be members at once
-  int lanes = 0;  // at most 4096; none, and no bytes: members, signs of life and the note alone
+  int lanes = 1;  // at most 4096
   std::size_t version_bytes = 0;
   std::size_t lane_bytes = 0;
   std::uint64_t nonce = 0;  // of the job: an arena of another job is refused
   std::uint64_t step = 0;   // the step that version 0's buffer is filled for: not 0 when a run is resumed
+
+  // Whether those who find this arena are content with it who want `wanted`.
+  bool fits(const ArenaOptions& wanted) const {
+    return ranks == wanted.ranks && lanes == wanted.lanes && version_bytes == wanted.version_bytes &&
+           lane_bytes == wanted.lane_bytes;
+  }
 };
 
 // The two ways a step can end.
@@ -47,8 +51,9 @@ enum class Outcome {
   kKeep,  // the step is skipped: it counts, and the committed version stays where it is
 };
 
-class Arena {
+class Arena : public Roster {
  public:
+  using Options = ArenaOptions;
   static constexpr int kMostLanes = 4096;
   static constexpr int kMostPhase = 253;  // phases of wait_arrived; commit() uses those above
 
@@ -59,16 +64,11 @@ class Arena {
   // Somebody else's. `rank` is this process's, or kAnyRank for an observer (parent, checkpoint writer). Throws
   // kMismatch (no arena, another layout, another job, closed) or kDamaged (truncated), with the reason.
   static Arena attach(std::shared_ptr<const SharedRegion> region, std::uint64_t nonce, int rank);
+  // The same, if what is there is an arena and not a roster alone.
+  static std::optional<Arena> find(std::shared_ptr<const SharedRegion> region, std::uint64_t nonce, int rank);
 
   const ArenaOptions& options() const { return options_; }
-  const std::shared_ptr<const SharedRegion>& region() const { return region_; }
-  Board& board() { return board_; }  // heartbeats and seats
-  const Board& board() const { return board_; }
-  void beat() { board_.beat(); }  // a sign of life of this rank; from any thread
-  CommitWord committed() const;
   std::uint64_t step() const { return step_; }  // that this rank works on
-  std::uint64_t generation() const { return generation_; }
-  std::uint64_t members() const { return members_; }  // bit r: rank r; of generation()
 
   // The committed version is in version(committed().buffer). Only next_version() may be written, once it is
   // returned; lanes only between start() and finish().
@@ -76,24 +76,6 @@ class Arena {
   std::span<std::byte> lane(int lane) const;
   ReadOnlyMapping map_version_read_only(std::uint64_t buffer) const;
 
-  // --- Members. Called by whoever decides on them, one at a time; an observer may.
-  // Who decides on members: a process that takes charge keeps it until it dies or leaves it. take_charge() is false
-  // when another living process has it.
-  bool take_charge(const ProcessId& self);
-  void leave_charge(const ProcessId& self);
-  // Whether somebody has been in charge and nobody is any more.
-  bool abandoned() const;
-  // Of the present generation; for observers.
-  std::uint64_t present_members() const { return read_members(committed().generation); }
-  // Starts `generation` (above the present one) with the ranks of bit mask `members`; waits and commits of the old one
-  // end with kPeerLost. Unfinished claims of ranks that are no longer members are free again, finished lanes are kept.
-  // Calling it again with the same arguments completes what a caller that died has begun.
-  // REQUIRES: every process that is no longer a member, or whose rank another process takes, is dead (confirmed).
-  void begin_generation(std::uint64_t generation, std::uint64_t members);
-  // Ends all waits of this generation with kPeerLost: for a parent that has seen `rank` die.
-  void fail(int rank, std::string_view reason);
-  // No one attaches or enters any more.
-  void close();
   // The step that version 0's buffer is filled for, once more. REQUIRES: no generation has begun.
   void set_first_step(std::uint64_t step);
   // The versions are not the job's: of a host that joins one, until it has taken up the state of another (adopt,
@@ -101,19 +83,8 @@ class Arena {
   void mark_fresh();
   bool fresh() const { return committed().fresh != 0; }
 
-  // Takes this rank's seat, so that whoever decides on members sees that it is ready to be one.
-  void ask_to_enter() { board_.sit(); }
-  // Waits for a later generation than this rank was in, and enters it as soon as this rank is a member. Throws
-  // kTimeout when no such generation begins, kMismatch when the arena is closed.
-  void enter_next(const Deadline& deadline);
-  // Throws kPeerLost when a later generation than this rank's has begun. Safe from any thread.
-  void throw_if_superseded() const;
-
-  // --- A rank's own work. REQUIRES, of all that follow: enter() has returned.
-  // Becomes a member of `generation` as soon as that has begun; once a generation. What this rank claimed before and
-  // did not finish is free. Throws kMismatch (a later generation has begun, this rank is no member or has entered
-  // before, the arena is closed) or kTimeout. REQUIRES: this rank is not writing anywhere in the arena.
-  void enter(std::uint64_t generation, const Deadline& deadline);
+  // --- A rank's own work. REQUIRES, of all that follow: enter() has returned. What this rank, and those who are no
+  // members any more, had claimed before and not finished is free then; finished lanes are kept.
 
   // Each is true if this rank now has what it asked for. All throw kPeerLost once a new generation has begun, but
   // finish(), which keeps the work.
@@ -154,10 +125,6 @@ class Arena {
   // generation, and have written into next_version() what both versions must have in common.
   void settle();
 
-  // --- A text beside the state (shared_note.h). One member writes it, always the same one of a generation.
-  void write_note(std::string_view text) { shared_note().write(text); }
-  std::string note() const { return shared_note().read(); }  // empty: none was written
-
   // --- Readers, also observers.
   // Holds the version that is committed now. Throws kResource when 16 pins are held.
   VersionPin pin() const;
@@ -166,31 +133,20 @@ class Arena {
   struct Control;
   enum class AskedFor { kAllDone, kDoneOrFree };
 
-  Arena(std::shared_ptr<const SharedRegion> region, const ArenaOptions& options, int rank);
+  Arena(Roster roster, const ArenaOptions& options);
+  void take_up(const CommitWord& now) override;
   Control& control() const;
   std::atomic<std::uint64_t>& lane_word(int lane) const;
   std::atomic<std::uint64_t>& arrival_word(int rank) const;
   std::atomic<std::uint64_t>& adoption_word(int rank) const;
-  SharedNote shared_note() const;
-  bool superseded() const;  // a new generation has begun
   bool change_lane(int lane, LaneWord from, LaneWord to);
   bool wait_lanes(int first, int last, AskedFor asked_for, const Deadline& deadline);
-  void wait_member(int rank, int phase, const Deadline& deadline);
+  void wait_entered(const Deadline& deadline);
+  void wait_member(int other, int phase, const Deadline& deadline);
   VersionPins pins() const;
-  std::uint64_t read_members(std::uint64_t generation) const;
-  void publish_members(std::uint64_t current, std::uint64_t generation, std::uint64_t members);
-  void free_lanes_of_others(std::uint64_t members);
-  void vacate_seats_of_the_dead();
 
-  // Constant after construction.
-  std::shared_ptr<const SharedRegion> region_;
-  ArenaOptions options_;
-  int rank_;
-  Board observer_;  // copied by those who may be called from any thread
+  ArenaOptions options_;  // constant after construction, but for set_first_step()
   // This rank's thread only.
-  Board board_;
-  std::uint64_t generation_ = 0;
-  std::uint64_t members_ = 0;
   std::uint64_t step_ = 0;
   bool all_entered_ = false;
 };

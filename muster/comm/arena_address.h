@@ -1,4 +1,4 @@
-// Where an arena is to be had, as a text that fits an environment variable or a store.
+// Where an arena (or a roster alone) is to be had, as a text that fits an environment variable or a store.
 #pragma once
 
 #include <cstdint>

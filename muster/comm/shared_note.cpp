@@ -23,14 +23,14 @@ void SharedNote::write(std::string_view text) const {
   const std::uint64_t number = last_number() + 1;
   Page& page = pages_[number % 2];
   page.number.store(0);
-  MUSTER_FAILPOINT("arena.note.before_write");
+  MUSTER_FAILPOINT("roster.note.before_write");
   page.length.store(text.size());
   for (std::size_t begin = 0; begin < text.size(); begin += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
     std::memcpy(&word, text.data() + begin, std::min(sizeof(word), text.size() - begin));
     page.text[begin / sizeof(word)].store(word, std::memory_order_release);
   }
-  MUSTER_FAILPOINT("arena.note.before_publish");
+  MUSTER_FAILPOINT("roster.note.before_publish");
   page.number.store(number);
   pages_[0].ever.store(1);
 }

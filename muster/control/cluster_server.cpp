@@ -1,22 +1,15 @@
-// A port, with a gate before it where there is trust, and the service. An address that cannot be bound is the user's to
-// change, so what is said names it.
+// The service of agents (cluster_service.h) behind a guarded port, and what has to be known of an address before
+// anybody listens there or calls it.
 #include "muster/control/cluster_server.h"
 
 #include <arpa/inet.h>
 
-#include <chrono>
-#include <optional>
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
-#include "muster/base/log.h"
 #include "muster/base/text.h"
-#include "muster/control/audit.h"
 #include "muster/control/cluster_service.h"
-#include "muster/control/credentials.h"
-#include "muster/control/tcp_gate.h"
+#include "muster/control/guarded_port.h"
 
 namespace muster::control {
 namespace {
@@ -37,54 +30,24 @@ std::string host_part(const std::string& address) {
 }  // namespace
 
 struct ClusterServer::Parts {
-  explicit Parts(std::function<void(const std::string&)> its_note) : note(std::move(its_note)) {}
-
-  const std::function<void(const std::string&)> note;
-  Log log{LogLevel::kWarning};
-  Audit audit{[this](const std::string& line, bool refusal) {
-    if (refusal) log.warning(line);  // people should see it
-    note(line);
-  }};
-  std::optional<ServerTrust> trust;
-  std::unique_ptr<grpc::Service> service;
-  std::unique_ptr<grpc::Server> server;  // ended before the service
-  std::optional<TcpGate> gate;
+  explicit Parts(const ClusterListen& listen) : port(listen) {}
+  GuardedPort port;
 };
 
 ClusterServer::ClusterServer(ClusterCalls& calls, const ClusterListen& listen)
-    : parts_(std::make_unique<Parts>(listen.note)) {
-  host_part(listen.address);
-  if (listen.trust.any()) parts_->trust.emplace(make_server_trust(listen.trust, parts_->audit));
-  parts_->service =
-      make_cluster_service(calls, parts_->trust ? parts_->trust->authorize : AuthorizeCall(),
-                           [&audit = parts_->audit](const grpc::ServerContextBase& context, const Error& error) {
-                             audit.refused({.who = {}, .what = "Join", .from = context.peer()}, error.message());
-                           });
-  grpc::ServerBuilder builder;
-  limit_cluster_server(builder);
-  // Two coordinators on one port would each get some of the agents.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  int port = 0;
-  if (parts_->trust) {
-    limit_strangers(builder);
-    parts_->gate.emplace(builder, listen.address, *parts_->trust, parts_->audit);
-  } else {
-    builder.AddListeningPort(listen.address, grpc::InsecureServerCredentials(), &port);
-  }
-  builder.RegisterService(parts_->service.get());
-  parts_->server = builder.BuildAndStart();
-  if (!parts_->server || (port == 0 && !parts_->gate))
-    throw Error(ErrorKind::kIo, "cannot listen for agents", listen.address,
-                "Is it an address of this machine, and is the port free?");
-  address_ = parts_->gate ? parts_->gate->address()
-                          : fmt::format("{}:{}", listen.address.substr(0, listen.address.rfind(':')), port);
-  if (parts_->gate) parts_->gate->open();
+    : parts_(std::make_unique<Parts>(listen)) {
+  GuardedPort& port = parts_->port;
+  port.open(make_cluster_service(calls, port.authorize(),
+                                 [&audit = port.audit()](const grpc::ServerContextBase& context, const Error& error) {
+                                   audit.refused({.who = {}, .what = "Join", .from = context.peer()}, error.message());
+                                 }),
+            limit_cluster_server, "agents");
 }
 
-ClusterServer::~ClusterServer() {
-  parts_->gate.reset();
-  parts_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  parts_->server->Wait();
+ClusterServer::~ClusterServer() = default;
+
+const std::string& ClusterServer::address() const {
+  return parts_->port.address();
 }
 
 bool is_loopback(const std::string& address) {

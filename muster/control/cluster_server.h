@@ -32,12 +32,11 @@ class ClusterServer {
   ~ClusterServer();
 
   // With the port that was chosen.
-  const std::string& address() const { return address_; }
+  const std::string& address() const;
 
  private:
   struct Parts;
-  std::string address_;
-  std::unique_ptr<Parts> parts_;
+  const std::unique_ptr<Parts> parts_;
 };
 
 // Whether an address ("HOST:PORT") can be reached from this machine only. Throws kInvalidInput when it is none.

@@ -2,20 +2,17 @@
 // do; the others are told at once that there is nothing new, and come again.
 #include "muster/control/cluster_service.h"
 
-#include <grpcpp/resource_quota.h>
-
 #include <atomic>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/control/cluster_wire.h"
-#include "muster/control/wire.h"
+#include "muster/control/grpc_service.h"
 
 namespace muster::control {
 namespace {
 
 constexpr int kMostClusterThreads = 320;
-constexpr int kMostClusterMetadataBytes = 4 * 1024;
 constexpr int kMostWaits = 256;
 constexpr int kShortestPingMs = 1'000;  // between two, of clients that look whether the way still stands
 
@@ -104,18 +101,10 @@ class ClusterService final : public v1::Cluster::Service {
  private:
   template <typename Body>
   grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const Body& body) const {
-    if (authorize_) {
-      if (grpc::Status status = authorize_(context, call); !status.ok()) return status;
-    }
-    try {
+    return answer_call(authorize_, context, call, [&] {
       if (call != "Join") require_same_cluster(context);
       body();
-      return grpc::Status::OK;
-    } catch (const Error& error) {
-      return to_status(error);
-    } catch (const std::exception& error) {
-      return {grpc::StatusCode::INTERNAL, error.what()};
-    }
+    });
   }
 
   // A number of another life of the coordinator may be somebody else's in this one.
@@ -144,15 +133,7 @@ std::unique_ptr<grpc::Service> make_cluster_service(ClusterCalls& calls, Authori
 }
 
 void limit_cluster_server(grpc::ServerBuilder& builder) {
-  grpc::ResourceQuota quota;
-  quota.SetMaxThreads(kMostClusterThreads);
-  builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-  builder.SetMaxReceiveMessageSize(kMostClusterRequestBytes);
-  builder.SetMaxSendMessageSize(kMostClusterReplyBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostClusterMetadataBytes);
+  limit_server(builder, {kMostClusterThreads, kMostClusterRequestBytes, kMostClusterReplyBytes});
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kShortestPingMs);
 }
 

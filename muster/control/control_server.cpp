@@ -3,7 +3,6 @@
 #include "muster/control/control_server.h"
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/mutex.h"
 #include "muster/control/access_token.h"
+#include "muster/control/grpc_service.h"
 #include "muster/control/local_listener.h"
 #include "muster/control/wire.h"
 
@@ -24,7 +24,6 @@ namespace {
 
 constexpr std::chrono::seconds kRefusalInterval{10};
 constexpr int kMostThreads = 8;
-constexpr int kMostMetadataBytes = 4 * 1024;
 
 // At most one line in the log for each interval, with the number of calls it stands for.
 class RefusalLog {
@@ -88,14 +87,7 @@ class Service final : public v1::Control::Service {
                           "Use the account that started the run; its token is in control.token."));
       return {grpc::StatusCode::UNAUTHENTICATED, told.error_message(), told.error_details()};
     }
-    try {
-      body();
-      return grpc::Status::OK;
-    } catch (const Error& error) {
-      return to_status(error);
-    } catch (const std::exception& error) {
-      return {grpc::StatusCode::INTERNAL, error.what()};
-    }
+    return answer_call(body);
   }
 
   ControlCalls& calls_;
@@ -131,16 +123,8 @@ void ControlServer::listen(ControlCalls& calls, JobRecord& record, const std::fi
   const std::string name = "muster-" + random_hex(16);
   parts_->address = "unix-abstract:" + name;
   parts_->service = std::make_unique<Service>(calls, make_token(token_file(run)), log, clock);
-  grpc::ResourceQuota quota;
-  quota.SetMaxThreads(kMostThreads);
   grpc::ServerBuilder builder;
-  builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-  builder.SetMaxReceiveMessageSize(kMostRequestBytes);
-  builder.SetMaxSendMessageSize(kMostReplyBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  limit_server(builder, {kMostThreads, kMostRequestBytes, kMostReplyBytes});
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostThreads);
   builder.RegisterService(parts_->service.get());
   parts_->server = builder.BuildAndStart();

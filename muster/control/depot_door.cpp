@@ -3,7 +3,6 @@
 #include "muster/control/depot_door.h"
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/resource_quota.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,9 +10,9 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/control/grpc_service.h"
 #include "muster/control/local_service.h"
 #include "muster/control/shard_wire.h"
-#include "muster/control/wire.h"
 #include "shards.grpc.pb.h"
 
 namespace muster::control {
@@ -29,12 +28,13 @@ class DepotService final : public v1::ShardDepot::Service {
 
   grpc::Status OpenDepot(grpc::ServerContext* context, const v1::OpenDepotRequest*,
                          v1::OpenDepotReply* reply) override {
-    return answer(*context, "OpenDepot", [&] { to_wire(depot_.open(Deadline::after(kLongestOpen)), *reply); });
+    return answer_call(authorize_, *context, "OpenDepot",
+                       [&] { to_wire(depot_.open(Deadline::after(kLongestOpen)), *reply); });
   }
 
   grpc::Status FetchPiece(grpc::ServerContext* context, const v1::FetchPieceRequest* request,
                           v1::ReadShardReply* reply) override {
-    return answer(*context, "FetchPiece", [&] {
+    return answer_call(authorize_, *context, "FetchPiece", [&] {
       const auto wait = std::min(std::chrono::milliseconds(request->wait_ms()), kLongestFetch);
       to_wire(depot_.fetch(piece_of(request->piece()), Deadline::after(wait)), *reply);
     });
@@ -42,7 +42,7 @@ class DepotService final : public v1::ShardDepot::Service {
 
   grpc::Status ExpectPieces(grpc::ServerContext* context, const v1::ExpectPiecesRequest* request,
                             v1::ExpectPiecesReply*) override {
-    return answer(*context, "ExpectPieces", [&] {
+    return answer_call(authorize_, *context, "ExpectPieces", [&] {
       if (request->pieces_size() > kMostExpectedPieces)
         throw Error(ErrorKind::kInvalidInput, "too many pieces are expected at once");
       std::vector<data::PieceId> pieces;
@@ -54,7 +54,7 @@ class DepotService final : public v1::ShardDepot::Service {
 
   grpc::Status PlaceLane(grpc::ServerContext* context, const v1::PlaceLaneRequest* request,
                          v1::PlaceLaneReply*) override {
-    return answer(*context, "PlaceLane", [&] {
+    return answer_call(authorize_, *context, "PlaceLane", [&] {
       if (request->runs_size() > kMostPlacedRuns)
         throw Error(ErrorKind::kInvalidInput, "too many runs of pieces for a lane");
       std::vector<data::PieceRun> runs;
@@ -67,32 +67,12 @@ class DepotService final : public v1::ShardDepot::Service {
  private:
   static data::PieceId piece_of(const v1::PieceEntry& entry) { return {entry.shard(), entry.piece()}; }
 
-  template <typename Body>
-  grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const Body& body) const {
-    if (grpc::Status status = authorize_(context, call); !status.ok()) return status;
-    try {
-      body();
-      return grpc::Status::OK;
-    } catch (const Error& error) {
-      return to_status(error);
-    } catch (const std::exception& error) {
-      return {grpc::StatusCode::INTERNAL, error.what()};
-    }
-  }
-
   data::PieceDoor& depot_;
   const AuthorizeCall authorize_;
 };
 
 void limit_door(grpc::ServerBuilder& builder) {
-  grpc::ResourceQuota quota;
-  quota.SetMaxThreads(kMostDoorThreads);
-  builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-  builder.SetMaxReceiveMessageSize(kMostShardRequestBytes);
-  builder.SetMaxSendMessageSize(kMostShardReplyBytes);
+  limit_server(builder, {kMostDoorThreads, kMostShardRequestBytes, kMostShardReplyBytes});
 }
 
 }  // namespace

@@ -25,12 +25,11 @@ class ShardServer {
   ~ShardServer();
 
   // With the port that was chosen.
-  const std::string& address() const { return address_; }
+  const std::string& address() const;
 
  private:
   struct Parts;
-  std::string address_;
-  std::unique_ptr<Parts> parts_;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace muster::control

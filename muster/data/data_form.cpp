@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 
 namespace muster::data {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/data/dataset.h"
 #include "muster/data/images.h"
-#include "muster/data/table_dataset.h"
+#include "muster/data/table.h"
 
 namespace muster::data {
 

@@ -10,11 +10,13 @@
 #include "muster/base/error.h"
 #include "muster/data/array_dataset.h"
 #include "muster/data/cifar10.h"
+#include "muster/data/csv_reader.h"
 #include "muster/data/idx.h"
 #include "muster/data/image_dataset.h"
 #include "muster/data/packed_dataset.h"
 #include "muster/data/picture_parts.h"
 #include "muster/data/source_parts.h"
+#include "muster/data/table_dataset.h"
 
 namespace muster::data {
 namespace {

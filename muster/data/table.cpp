@@ -17,6 +17,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/csv_reader.h"
 #include "muster/data/latin1.h"
 #include "muster/data/number.h"
 

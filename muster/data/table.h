@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "muster/data/bad_samples.h"
-#include "muster/data/csv_reader.h"
 #include "muster/data/table_options.h"
 
 namespace muster::data {
+
+class CsvReader;  // csv_reader.h
 
 enum class ColumnKind { kNumeric, kCategorical, kIgnored };
 
@@ -31,6 +32,13 @@ struct Column {
   // Of a table that was read like another: rows with a category that the other does not have, and some of those.
   std::uint64_t unknown = 0;
   std::vector<std::string> unknown_examples = {};
+};
+
+// How the numbers of a column become features: (x - mean) / stddev, with `missing` for a missing x.
+struct ColumnScale {
+  double mean = 0;
+  double stddev = 1;
+  double missing = 0;
 };
 
 struct Table {

@@ -14,13 +14,6 @@
 
 namespace muster::data {
 
-// How the numbers of a column become features: (x - mean) / stddev, with `missing` for a missing x.
-struct ColumnScale {
-  double mean = 0;
-  double stddev = 1;
-  double missing = 0;
-};
-
 // One for each column, from the rows for which `counts` is true, in row order: mean and (population) standard deviation
 // of what is not missing; 0 and 1 for columns that are neither numeric features nor a target of numbers, stddev 1 for
 // one without variance.

@@ -3,7 +3,6 @@
 #include "muster/federated/federated_listener.h"
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/resource_quota.h>
 
 #include <atomic>
 #include <optional>
@@ -13,10 +12,8 @@
 
 #include "federated.grpc.pb.h"
 #include "muster/base/error.h"
-#include "muster/base/log.h"
-#include "muster/control/audit.h"
 #include "muster/control/credentials.h"
-#include "muster/control/tcp_gate.h"
+#include "muster/control/guarded_port.h"
 #include "muster/control/wire.h"
 #include "muster/federated/federated_wire.h"
 
@@ -25,7 +22,6 @@ namespace {
 
 constexpr int kMostFederatedThreads = 320;
 constexpr int kMostFederatedWaits = 256;
-constexpr int kMostFederatedMetadataBytes = 4 * 1024;
 
 using control::AuthorizeCall;
 using Identify = std::function<std::optional<control::CallerIdentity>(const grpc::ServerContextBase&)>;
@@ -108,61 +104,29 @@ class FederatedService final : public v1::Federated::Service {
 }  // namespace
 
 struct FederatedListener::Parts {
-  explicit Parts(std::function<void(const std::string&)> its_note) : note(std::move(its_note)) {}
-
-  const std::function<void(const std::string&)> note;
-  Log log{LogLevel::kWarning};
-  control::Audit audit{[this](const std::string& line, bool refusal) {
-    if (refusal) log.warning(line);  // people should see it
-    note(line);
-  }};
-  std::optional<control::ServerTrust> trust;
-  std::unique_ptr<grpc::Service> service;
-  std::unique_ptr<grpc::Server> server;  // ended before the service
-  std::optional<control::TcpGate> gate;
+  explicit Parts(const control::ClusterListen& listen) : port(listen) {}
+  control::GuardedPort port;
 };
 
-FederatedListener::FederatedListener(FederatedCalls& calls, const control::ClusterListen& listen)
-    : parts_(std::make_unique<Parts>(listen.note)) {
-  control::is_loopback(listen.address);  // throws for what is no address
+FederatedListener::FederatedListener(FederatedCalls& calls, const control::ClusterListen& listen) {
   if (listen.trust.any() && listen.trust.certs.empty())
     throw Error(ErrorKind::kInvalidInput, "a token does not tell one client from another", {},
                 "Give --certs: `muster certs add CERTS client NAME` makes a client's certificate.");
-  if (listen.trust.any()) parts_->trust.emplace(control::make_server_trust(listen.trust, parts_->audit));
-  parts_->service =
-      std::make_unique<FederatedService>(calls, parts_->trust ? parts_->trust->authorize : AuthorizeCall(),
-                                         parts_->trust ? parts_->trust->identify : Identify(), parts_->note);
-  grpc::ServerBuilder builder;
-  grpc::ResourceQuota quota;
-  quota.SetMaxThreads(kMostFederatedThreads);
-  builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostFederatedMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  int port = 0;
-  if (parts_->trust) {
-    control::limit_strangers(builder);
-    parts_->gate.emplace(builder, listen.address, *parts_->trust, parts_->audit);
-  } else {
-    builder.AddListeningPort(listen.address, grpc::InsecureServerCredentials(), &port);
-  }
-  builder.RegisterService(parts_->service.get());
-  parts_->server = builder.BuildAndStart();
-  if (!parts_->server || (port == 0 && !parts_->gate))
-    throw Error(ErrorKind::kIo, "cannot listen for clients", listen.address,
-                "Is it an address of this machine, and is the port free?");
-  address_ = parts_->gate ? parts_->gate->address()
-                          : fmt::format("{}:{}", listen.address.substr(0, listen.address.rfind(':')), port);
-  if (parts_->gate) parts_->gate->open();
+  parts_ = std::make_unique<Parts>(listen);
+  control::GuardedPort& port = parts_->port;
+  port.open(
+      std::make_unique<FederatedService>(calls, port.authorize(), port.trust() ? port.trust()->identify : Identify(),
+                                         port.note()),
+      [](grpc::ServerBuilder& builder) {
+        control::limit_server(builder, {.threads = kMostFederatedThreads, .request_bytes = kMostMessageBytes});
+      },
+      "clients");
 }
 
-FederatedListener::~FederatedListener() {
-  parts_->gate.reset();
-  parts_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  parts_->server->Wait();
+FederatedListener::~FederatedListener() = default;
+
+const std::string& FederatedListener::address() const {
+  return parts_->port.address();
 }
 
 }  // namespace muster::federated

@@ -24,11 +24,10 @@ class FederatedListener {
   ~FederatedListener();
 
   // With the port that was chosen.
-  const std::string& address() const { return address_; }
+  const std::string& address() const;
 
  private:
   struct Parts;
-  std::string address_;
   std::unique_ptr<Parts> parts_;
 };
 

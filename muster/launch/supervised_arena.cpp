@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/process.h"
+#include "muster/comm/arena.h"
 #include "muster/comm/supervisor_sign.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/worker_words.h"
@@ -48,7 +49,7 @@ std::optional<std::size_t> SupervisedArena::founder() const {
 
 void SupervisedArena::look() {
   const auto now = system_clock().now();
-  if (arena_ || now - looked_ < kArenaPollInterval) return;
+  if (roster_ || now - looked_ < kArenaPollInterval) return;
   looked_ = now;
   std::shared_ptr<const comm::SharedRegion> region;
   try {
@@ -65,10 +66,10 @@ void SupervisedArena::look() {
 }
 
 void SupervisedArena::take(const std::shared_ptr<const comm::SharedRegion>& region) {
-  arena_.emplace(comm::Arena::attach(region, address_.nonce, comm::kAnyRank));
+  roster_.emplace(comm::Roster::attach(region, address_.nonce, comm::kAnyRank));
   const Deadline deadline = Deadline::after(kChargeTimeout);
   // A worker that decides in a supervisor's place does so for a moment only.
-  while (!arena_->take_charge(this_process())) {
+  while (!roster_->take_charge(this_process())) {
     if (deadline.passed()) throw Error(ErrorKind::kMismatch, "another process watches the workers of this job");
     system_clock().sleep_for(kChargePollInterval);
   }
@@ -107,25 +108,22 @@ void SupervisedArena::appoint(std::size_t seat) {
 }
 
 void SupervisedArena::begin_generation(std::uint64_t generation, std::uint64_t members) {
-  arena_->begin_generation(generation, members);
+  roster_->begin_generation(generation, members);
 }
 
 bool SupervisedArena::done(std::size_t seat) const {
-  return arena_ && board().doing(static_cast<int>(seat)).activity == comm::Activity::kDone;
-}
-
-comm::Arena SupervisedArena::view() const {
-  return comm::Arena::attach(arena_->region(), address_.nonce, comm::kAnyRank);
+  return roster_ && board().doing(static_cast<int>(seat)).activity == comm::Activity::kDone;
 }
 
 std::vector<LaneOfStep> SupervisedArena::lanes_of(std::size_t seat) const {
   std::vector<LaneOfStep> lanes;
-  if (!arena_) return lanes;
-  const comm::Arena now = view();
-  for (int lane = 0; lane < now.options().lanes; ++lane) {
-    const comm::LaneWord word = now.lane_state(lane);
+  if (!roster_) return lanes;
+  // As it is at this moment.
+  const std::optional<comm::Arena> now = comm::Arena::find(roster_->region(), address_.nonce, comm::kAnyRank);
+  for (int lane = 0; now && lane < now->options().lanes; ++lane) {
+    const comm::LaneWord word = now->lane_state(lane);
     if (word.rank == static_cast<int>(seat) && word.state == comm::LaneState::kStarted)
-      lanes.push_back({now.step(), lane});
+      lanes.push_back({now->step(), lane});
   }
   return lanes;
 }
@@ -137,7 +135,7 @@ std::string SupervisedArena::place_of(std::size_t seat) const {
 }
 
 std::string SupervisedArena::note() const {
-  return arena_ ? arena_->note() : read_note(store_folder_);
+  return roster_ ? roster_->note() : read_note(store_folder_);
 }
 
 bool SupervisedArena::fixed() const {

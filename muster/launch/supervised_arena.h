@@ -1,8 +1,9 @@
-// The store and the arena of a job's workers, as their supervisor has them: who is told to make the arena, how it is
-// found, handed on and observed, and what is done when the one that makes it dies first. No decisions about workers.
+// The store and the roster of a job's workers (comm/roster.h), as their supervisor has them: who is told to make it,
+// with the arena behind it where there is one, how it is found, handed on and observed, and what is done when the one
+// that makes it dies first. No decisions about workers.
 //
-// The first process makes the arena; those that start with it find it in the store, later ones are told where it is.
-// From the moment at which the supervisor has it, the arena outlives any worker.
+// The first process makes it; those that start with it find it in the store, later ones are told where it is. From the
+// moment at which the supervisor has it, it outlives any worker.
 // Thread safety: one thread.
 #pragma once
 
@@ -16,9 +17,9 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/temporary_folder.h"
-#include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
 #include "muster/comm/region.h"
+#include "muster/comm/roster.h"
 #include "muster/comm/store.h"
 #include "muster/launch/job_ending.h"
 
@@ -58,11 +59,11 @@ class SupervisedArena {
   void appoint(std::size_t seat);
 
   // Whether there is one; what follows needs it, or says nothing.
-  bool there() const { return arena_.has_value(); }
-  const comm::Board& board() const { return arena_->board(); }
-  std::uint64_t step() const { return arena_ ? arena_->committed().step : 0; }  // committed
-  std::uint64_t generation() const { return arena_->committed().generation; }
-  std::uint64_t members() const { return arena_->present_members(); }
+  bool there() const { return roster_.has_value(); }
+  const comm::Board& board() const { return roster_->board(); }
+  std::uint64_t step() const { return roster_ ? roster_->committed().step : 0; }  // committed
+  std::uint64_t generation() const { return roster_->committed().generation; }
+  std::uint64_t members() const { return roster_->present_members(); }
   void begin_generation(std::uint64_t generation, std::uint64_t members);
   // Whether the worker on that seat has said that its work is done.
   bool done(std::size_t seat) const;
@@ -81,7 +82,6 @@ class SupervisedArena {
  private:
   void open_store(std::filesystem::path folder);
   void take(const std::shared_ptr<const comm::SharedRegion>& region);
-  comm::Arena view() const;  // as it is at this moment
   std::optional<std::string> stored(const char* key) const;
 
   const TemporaryFolder folder_;
@@ -95,7 +95,7 @@ class SupervisedArena {
   int round_ = 0;  // of the store's arena keys (comm/arena_address.h)
   Clock::Instant looked_{};
   comm::ArenaAddress address_;
-  std::optional<comm::Arena> arena_;
+  std::optional<comm::Roster> roster_;
   std::optional<comm::RegionServer> server_;
 };
 

@@ -60,7 +60,7 @@ TEST_F(Recovery, TheOnlyWorkerIsReplacedAndLosesNoStep) {
   const Json expected = undisturbed({"job.runs=undisturbed"});
   const testing::Failpoints armed(
       "arena.finish.after=kill@step=3,attempt=0;arena.commit.before_flip=kill@step=5,attempt=1;"
-      "arena.note.before_write=kill@step=8,attempt=2");
+      "roster.note.before_write=kill@step=8,attempt=2");
   const Finished result = run_program(folder_.path(), train_arguments(1));
   expect_same_end(result, expected, "one worker, three deaths");
   EXPECT_THAT(result.err, HasSubstr("worker 0 ")) << "it was not killed";
@@ -74,8 +74,8 @@ TEST_F(Recovery, ADeathAtAnyPointOfAStepChangesNothing) {
   // Three in a run: two workers, then the leader, which alone writes notes.
   const std::vector<std::array<const char*, 3>> runs{
       {"arena.claim.after", "arena.arrive.before", "arena.commit.before_arrival"},
-      {"arena.start.after", "arena.arrive.after", "arena.note.before_write"},
-      {"arena.finish.before", "arena.commit.after_arrival", "arena.note.before_publish"},
+      {"arena.start.after", "arena.arrive.after", "roster.note.before_write"},
+      {"arena.finish.before", "arena.commit.after_arrival", "roster.note.before_publish"},
       {"arena.finish.after", "arena.commit.after_flip", "arena.commit.before_flip"}};
   for (const auto& points : runs) {
     const std::string rules = fmt::format(
@@ -145,8 +145,8 @@ TEST_F(Recovery, ACheckpointThatTwoLeadersCouldNotWriteIsWrittenByTheThirdAndNot
   const Json expected = undisturbed({rarely[0]});
   const testing::Failpoints armed(
       "checkpoint.tensors_written=error@rank=0,call=3;"
-      "arena.note.before_write=delay=1000@rank=0,step=15,call=2;"
-      "arena.note.before_publish=kill@rank=0,step=15,call=2;"
+      "roster.note.before_write=delay=1000@rank=0,step=15,call=2;"
+      "roster.note.before_publish=kill@rank=0,step=15,call=2;"
       "checkpoint.tensors_written=kill@rank=1,attempt=0");
   const Finished result = run_program(folder_.path(), train_arguments(3, rarely));
   for (const int rank : {0, 1})
@@ -196,14 +196,14 @@ TEST_F(Recovery, AFounderThatIsLostBeforeItHasMetTheOthersTakesNothingOfTheCheck
   };
   const Json start = rows(resume("calm").out).front();
   ASSERT_LT(start.at("first_step").get<int>(), start.at("total_steps").get<int>() / 2) << "not inside the first epoch";
-  const testing::Failpoints armed("arena.enter.after_arrival=kill@rank=0,attempt=0");
+  const testing::Failpoints armed("roster.enter.after_arrival=kill@rank=0,attempt=0");
   EXPECT_THAT(resume("runs").err, HasSubstr("worker 0 ")) << "it was not killed";
   EXPECT_EQ(validations("runs"), validations("calm"));
 }
 
 // Nothing is made twice either.
 TEST_F(Recovery, AFounderOfANewRunThatIsLostBeforeItHasMetTheOthersLeavesOneFolder) {
-  const testing::Failpoints armed("arena.enter.after_arrival=kill@rank=0,attempt=0");
+  const testing::Failpoints armed("roster.enter.after_arrival=kill@rank=0,attempt=0");
   const Finished result = run_program(folder_.path(), train_arguments(2));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("worker 0 ")) << "it was not killed";

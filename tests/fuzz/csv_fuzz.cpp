@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/data/csv_reader.h"
 #include "muster/data/latin1.h"
 #include "muster/data/table_dataset.h"
 

@@ -4,6 +4,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/data/data_form.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {

@@ -1,5 +1,5 @@
 // muster chaos --hosts on a real job: hosts are lost, come back, fall apart, and what is left is that of one worker on
-// one host. The short form of the runs in docs/hosts.md.
+// one host. The short form of the runs in docs/performance-hosts.md.
 #include <chrono>
 #include <filesystem>
 #include <string>

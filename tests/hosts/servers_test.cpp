@@ -17,10 +17,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "support/eventually.h"
-#include "support/hosts.h"
-#include "support/sandbox.h"
-#include "support/training_program.h"
+#include "hosts/far_job.h"
 
 namespace muster::testing {
 namespace {
@@ -29,77 +26,17 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kPort = "7400";
-constexpr const char* kWork = "/tmp/work";
-constexpr std::chrono::seconds kLongest{300};
-
-class HostsServers : public ::testing::Test {
+class HostsServers : public FarJob {
  protected:
-  void SetUp() override {
-    if (const std::string why = Hosts::impossible(); !why.empty()) GTEST_SKIP() << why;
-  }
+  HostsServers()
+      : FarJob({"parallel.host_seconds=5", "parallel.strategy=\"parameter_server\"", "parallel.chunk_kb=64",
+                "parallel.liveness_seconds=60"},
+               "parameter_server.push.before=delay=20") {}
 
-  // `count` hosts; the first has the job file, and each a folder of certificates.
-  void prepare(int count, const std::vector<std::string>& more) {
-    hosts_.emplace(count);
-    std::vector<std::string> keys{
-        "parallel.interface=\"eth0\"", "parallel.host_seconds=5",      "parallel.strategy=\"parameter_server\"",
-        "parallel.chunk_kb=64",        "parallel.liveness_seconds=60", "job.ledger=true"};
-    keys.insert(keys.end(), more.begin(), more.end());
-    Host& first = (*hosts_)[0];
-    spill(first.file("/tmp/work/job.toml"), stateful_job("far", keys));
-    std::vector<std::string> create{MUSTER_PROGRAM, "certs", "create", "certs"};
-    for (int host = 1; host < count; ++host)
-      create.insert(create.end(), {"--host", (*hosts_)[host].name()});
-    const Finished made = first.run(create);
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-    std::filesystem::copy(first.file("/tmp/work/certs/coordinator"), first.file("/tmp/work/own"));
-    for (int host = 1; host < count; ++host)
-      std::filesystem::copy(first.file("/tmp/work/certs/agent-" + (*hosts_)[host].name()),
-                            (*hosts_)[host].file("/tmp/work/own"));
-  }
-  std::string address() { return (*hosts_)[0].address() + ":" + kPort; }
-  // A job of steps that take no time at all is nothing that happens to people.
-  static std::vector<std::string> slowly() { return {"MUSTER_FAILPOINTS=parameter_server.push.before=delay=20"}; }
-
-  HostProgram train(int hosts, int workers) {
-    std::vector<std::string> words{MUSTER_PROGRAM};
-    for (const std::string& word : train_arguments(workers, {"parallel.hosts=" + std::to_string(hosts)}))
-      words.push_back(word);
-    words.insert(words.end(), {"--listen", address()});
-    words.insert(words.end(), trust_.begin(), trust_.end());
-    return (*hosts_)[0].start(words, slowly());
-  }
-  HostProgram& agent(int host) {
-    std::vector<std::string> words{MUSTER_PROGRAM, "agent", "--join", address(), "--wait", "200"};
-    words.insert(words.end(), trust_.begin(), trust_.end());
-    return agents_.emplace_back((*hosts_)[host].start(words, slowly()));
-  }
-  // What people have been told on all hosts.
-  std::string told(const HostProgram& train) {
-    std::string text = train.out() + train.err();
-    for (const HostProgram& agent : agents_)
-      text += "an agent: " + agent.err();
-    return text;
-  }
-  Json status() {
-    const Finished result = (*hosts_)[0].run({MUSTER_PROGRAM, "status", "far", "--json"});
-    return result.exit_code == 0 ? rows(result.out).back() : Json();
-  }
+  HostProgram train(int hosts, int workers) { return FarJob::train(std::to_string(hosts), std::to_string(workers)); }
   // Once so many hosts train, and all servers serve, and have committed `steps` steps since this was seen first.
   void wait_for(std::size_t hosts, int servers, const HostProgram& train, std::uint64_t steps = 2) {
-    Json now;
-    std::optional<std::uint64_t> from;
-    const auto look = [&] {
-      now = status();
-      if (!now.is_object() || !now.contains("hosts") || now.at("hosts").size() != hosts) return false;
-      const auto trains = [](const Json& host) { return host.at("workers") > 0; };
-      if (!std::ranges::all_of(now.at("hosts"), trains) || now.at("servers").at("serving") != servers) return false;
-      const std::uint64_t step = now.at("step");
-      if (!from) from = step;
-      return step >= *from + steps;
-    };
-    ASSERT_TRUE(eventually(look, Deadline::after(kLongest))) << now << "\n" << told(train);
+    wait_until(hosts, train, steps, [&](const Json& status) { return status.at("servers").at("serving") == servers; });
   }
   // What one worker makes of it with shared_sync, on the first host alone, in so many steps; 0: in all.
   Json undisturbed(std::uint64_t steps = 0) {
@@ -128,22 +65,9 @@ class HostsServers : public ::testing::Test {
     }
     return text;
   }
-  std::string model_of(const Json& row, const char* part) {
-    return slurp((*hosts_)[0].file(std::filesystem::path(kWork) / row.at("checkpoint").get<std::string>() / part));
-  }
   // Stops the job. It has the state of one worker that has done as many steps alone, and its ledger is exact.
   void expect_the_end(HostProgram& train) {
-    const Finished stop = (*hosts_)[0].run({MUSTER_PROGRAM, "stop", "far"}, kLongest);
-    EXPECT_EQ(stop.exit_code, 0) << stop.out << stop.err << told(train);
-    const Finished end = train.wait(kLongest);
-    ASSERT_FALSE(rows(end.out).empty()) << told(train);
-    const Json stopped = rows(end.out).back();
-    ASSERT_EQ(stopped.at("event"), "interrupted") << stopped << told(train);
-    const Json expected = undisturbed(stopped.at("step"));
-    for (const char* part : {"model.safetensors", "optimizer.safetensors"})
-      EXPECT_TRUE(model_of(stopped, part) == model_of(expected, part))
-          << part << " after " << stopped.at("step") << " steps\n"
-          << told(train);
+    stop_and_compare(train, [&](std::uint64_t steps) { return undisturbed(steps); });
     expect_exact_ledger();
   }
   // What a host's workers have loaded is on its own disk: the parts of all hosts are one ledger.
@@ -159,10 +83,6 @@ class HostsServers : public ::testing::Test {
     const Finished ledger = (*hosts_)[0].run({MUSTER_PROGRAM, "ledger", "check", "far"});
     EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
   }
-
-  std::optional<Hosts> hosts_;
-  std::deque<HostProgram> agents_;
-  std::vector<std::string> trust_{"--certs", "own"};
 };
 
 TEST_F(HostsServers, BspOnTwoHostsGivesTheBitsOfOneWorker) {

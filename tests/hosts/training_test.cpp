@@ -20,10 +20,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "support/eventually.h"
-#include "support/hosts.h"
-#include "support/sandbox.h"
-#include "support/training_program.h"
+#include "hosts/far_job.h"
 
 namespace muster::testing {
 namespace {
@@ -32,101 +29,27 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kPort = "7400";
-constexpr const char* kWork = "/tmp/work";
-constexpr std::chrono::seconds kLongest{240};
-
-class HostsTrainingTest : public ::testing::Test {
+class HostsTrainingTest : public FarJob {
  protected:
-  void SetUp() override {
-    if (const std::string why = Hosts::impossible(); !why.empty()) GTEST_SKIP() << why;
-  }
+  HostsTrainingTest()
+      : FarJob({"parallel.host_seconds=2.5", "job.epochs=1000000", "optimizer.schedule=\"constant\""},
+               "arena.commit.before_arrival=delay=20") {}
 
-  // `count` hosts; the first has the job file, and each a folder of certificates.
-  void prepare(int count, const std::vector<std::string>& more = {}) {
-    hosts_.emplace(count);
-    std::vector<std::string> keys{"parallel.interface=\"eth0\"", "parallel.host_seconds=2.5", "job.ledger=true",
-                                  "job.epochs=1000000", "optimizer.schedule=\"constant\""};
-    keys.insert(keys.end(), more.begin(), more.end());
-    Host& first = (*hosts_)[0];
-    spill(first.file("/tmp/work/job.toml"), stateful_job("far", keys));
-    std::vector<std::string> create{MUSTER_PROGRAM, "certs", "create", "certs"};
-    for (int host = 1; host < count; ++host)
-      create.insert(create.end(), {"--host", (*hosts_)[host].name()});
-    const Finished made = first.run(create);
-    ASSERT_EQ(made.exit_code, 0) << made.err;
-    std::filesystem::copy(first.file("/tmp/work/certs/coordinator"), first.file("/tmp/work/own"));
-    for (int host = 1; host < count; ++host)
-      std::filesystem::copy(first.file("/tmp/work/certs/agent-" + (*hosts_)[host].name()),
-                            (*hosts_)[host].file("/tmp/work/own"));
-  }
-  std::string address() { return (*hosts_)[0].address() + ":" + kPort; }
-  // Each commit takes a while: a job of steps that take no time at all is nothing that happens to people.
-  static std::vector<std::string> slowly() { return {"MUSTER_FAILPOINTS=arena.commit.before_arrival=delay=20"}; }
-
-  HostProgram train(const std::string& hosts, const std::string& workers) {
-    std::vector<std::string> words{MUSTER_PROGRAM};
-    const std::vector<std::string> arguments = train_arguments(workers, {"parallel.hosts=" + hosts});
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    words.insert(words.end(), {"--listen", address()});
-    words.insert(words.end(), trust_.begin(), trust_.end());
-    return (*hosts_)[0].start(words, slowly());
-  }
-  HostProgram& agent(int host) {
-    std::vector<std::string> words{MUSTER_PROGRAM, "agent", "--join", address(), "--wait", "200"};
-    words.insert(words.end(), trust_.begin(), trust_.end());
-    return agents_.emplace_back((*hosts_)[host].start(words, slowly()));
-  }
-  // What people have been told on all hosts.
-  std::string told(const HostProgram& train) {
-    std::string text = train.out() + train.err();
-    for (const HostProgram& agent : agents_)
-      text += "an agent: " + agent.err();
-    return text;
-  }
-  // Where the job stands, as `muster status` on the first host has it.
-  Json status() {
-    const Finished result = (*hosts_)[0].run({MUSTER_PROGRAM, "status", "far", "--json"});
-    return result.exit_code == 0 ? rows(result.out).back() : Json();
-  }
   // Once so many hosts train and have committed `steps` steps since this was seen first.
   void wait_for(std::size_t hosts, const HostProgram& train, std::uint64_t steps = 1) {
-    Json now;
-    std::optional<std::uint64_t> from;
-    const auto look = [&] {
-      now = status();
-      if (!now.is_object() || !now.contains("hosts") || now.at("hosts").size() != hosts) return false;
-      const auto trains = [](const Json& host) { return host.at("workers") > 0; };
-      if (!std::ranges::all_of(now.at("hosts"), trains)) return false;
-      const std::uint64_t step = now.at("step");
-      if (!from) from = step;
-      return step >= *from + steps;
-    };
-    ASSERT_TRUE(eventually(look, Deadline::after(kLongest))) << now << "\n" << told(train);
+    wait_until(hosts, train, steps, [](const Json&) { return true; });
   }
   // Stops the job. It has the state of one worker that has done as many steps alone, and its ledger is exact.
   void expect_the_end(HostProgram& train) {
     Host& first = (*hosts_)[0];
-    const Finished stop = first.run({MUSTER_PROGRAM, "stop", "far"}, kLongest);
-    EXPECT_EQ(stop.exit_code, 0) << stop.out << stop.err << told(train);
-    const Finished end = train.wait(kLongest);
-    ASSERT_FALSE(rows(end.out).empty()) << end.err;
-    const Json stopped = rows(end.out).back();
-    ASSERT_EQ(stopped.at("event"), "interrupted") << stopped << told(train);
-    const std::uint64_t steps = stopped.at("step");
-    const Finished alone = first.run(
-        {MUSTER_PROGRAM, "train", "job.toml", "--json", "--set", "parallel.hosts=1", "--set", "parallel.workers=1",
-         "--set", "job.runs=undisturbed", "--set", "job.ledger=false", "--set", fmt::format("job.steps={}", steps)},
-        kLongest);
-    ASSERT_EQ(alone.exit_code, 0) << alone.err;
-    const Json undisturbed = rows(alone.out).back();
-    ASSERT_EQ(undisturbed.at("step"), steps);
-    for (const char* part : {"model.safetensors", "optimizer.safetensors"}) {
-      const auto bytes = [&](const Json& row) {
-        return slurp(first.file(std::filesystem::path(kWork) / row.at("checkpoint").get<std::string>() / part));
-      };
-      EXPECT_TRUE(bytes(stopped) == bytes(undisturbed)) << part << " after " << steps << " steps\n" << end.err;
-    }
+    stop_and_compare(train, [&](std::uint64_t steps) {
+      const Finished alone = first.run(
+          {MUSTER_PROGRAM, "train", "job.toml", "--json", "--set", "parallel.hosts=1", "--set", "parallel.workers=1",
+           "--set", "job.runs=undisturbed", "--set", "job.ledger=false", "--set", fmt::format("job.steps={}", steps)},
+          kLongest);
+      EXPECT_EQ(alone.exit_code, 0) << alone.err;
+      return alone.exit_code == 0 ? rows(alone.out).back() : Json();
+    });
     // Every host has what the others have recorded, those that were lost, too.
     const Finished ledger = first.run({MUSTER_PROGRAM, "ledger", "check", "far"});
     EXPECT_EQ(ledger.exit_code, 0) << ledger.out << ledger.err;
@@ -153,10 +76,6 @@ class HostsTrainingTest : public ::testing::Test {
       text += slurp(run.path() / "log.supervisor.txt");
     return text;
   }
-
-  std::optional<Hosts> hosts_;
-  std::deque<HostProgram> agents_;
-  std::vector<std::string> trust_{"--certs", "own"};
 };
 
 TEST_F(HostsTrainingTest, TwoHostsGiveTheBitsOfOneWorker) {

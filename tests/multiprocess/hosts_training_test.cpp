@@ -14,9 +14,9 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
-#include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
 #include "muster/comm/region.h"
+#include "muster/comm/roster.h"
 #include "muster/comm/store.h"
 #include "muster/control/job_generation.h"
 #include "support/eventually.h"
@@ -77,7 +77,7 @@ class TrainingHost {
   void find_arena() {
     const auto address = comm::ArenaAddress::parse(store_->get("arena", Deadline::after(120s)));
     auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, Deadline::after(120s)));
-    arena_.emplace(comm::Arena::attach(std::move(region), address.nonce, comm::kAnyRank));
+    arena_.emplace(comm::Roster::attach(std::move(region), address.nonce, comm::kAnyRank));
     for (int seat = 0; seat < seats_; ++seat)
       EXPECT_TRUE(
           testing::eventually([&] { return arena_->board().occupant(seat).has_value(); }, Deadline::after(120s)));
@@ -99,7 +99,7 @@ class TrainingHost {
   const int seats_;
   std::shared_ptr<comm::Store> store_;
   std::vector<std::unique_ptr<Program>> workers_;
-  std::optional<comm::Arena> arena_;
+  std::optional<comm::Roster> arena_;
   std::uint64_t generation_ = 0;
 };
 

@@ -20,6 +20,12 @@ SOURCE = "// What it rests on,\n// and why.\n"
 
 # Small, and in order by every check.
 GOOD_TREE = {
+    "ARCHITECTURE.md": "".join(
+        f"| `{layer}/` | what it holds |\n"
+        for layer in "base observe comm model compute control launch coordinator federated tuning pipeline trainer cli "
+        "docs tests examples".split()
+    )
+    + "| `data/` | `partition/` and `augment/` |\n| `strategies/` | `first/`, `second/`, `members/`, `replica/` |\n",
     ".clang-format": "BasedOnStyle: Google\n",
     "CMakeLists.txt": "project(Tiny)\nadd_subdirectory(muster)\nadd_subdirectory(examples)\nadd_subdirectory(tests)\n",
     "muster/CMakeLists.txt": "foreach(layer base model launch coordinator strategies trainer cli)\n"
@@ -69,7 +75,7 @@ GOOD_TREE = {
     "tests/unit/base/error_test.cpp": '// Reads examples/small.toml.\n#include "muster/base/error.h"\n',
     "tests/package/CMakeLists.txt": "project(Consumer)\n",
     "musterw": "build_packages=(\n  g++ cmake\n)\ntest_packages=(python3)\ngate_packages=(clang)\n",
-    "docs/errors.md": "| kind |\n| --- |\n| `timeout` |\n| `io` |\n\nSee [packages](dependencies.md#top).\n",
+    "docs/errors.md": "| kind |\n| --- |\n| `timeout` |\n| `io` |\n\nSee [packages](dependencies.md).\n",
     "docs/dependencies.md": "| `g++` | compiler |\n| `cmake` | build |\n| `python3` | checks |\n| `clang` | gates |\n",
 }
 
@@ -450,13 +456,29 @@ class Docs(CheckTestCase):
         self.append("docs/dependencies.md", "| `valgrind` | nothing |\n")
         self.expect_only("docs/dependencies.md", "`valgrind`")
 
+    def test_finds_a_folder_without_a_row(self):
+        self.write("benchmarks/one.md", "nothing\n")
+        self.expect_only("ARCHITECTURE.md", "`benchmarks/`")
+
+    def test_finds_a_row_of_a_folder_that_is_gone(self):
+        self.append("ARCHITECTURE.md", "| `python/` | another face |\n")
+        self.expect_only("ARCHITECTURE.md", "`python/`")
+
+    def test_finds_a_sub_folder_that_its_layers_row_does_not_name(self):
+        self.write("muster/strategies/third/third.h", "// What it is.\n")
+        self.expect_only("ARCHITECTURE.md", "`third/`")
+
     def test_finds_a_link_that_leads_nowhere(self):
         self.append("docs/errors.md", "[gone](gone.md)\n")
         self.expect_only("docs/errors.md", "gone.md")
 
-    def test_leaves_web_links_and_anchors_alone(self):
-        self.append("docs/errors.md", "[a](https://example.org/x) [b](#kind)\n```\n[c](in_code.md)\n```\n")
+    def test_leaves_web_links_and_code_alone(self):
+        self.append("docs/errors.md", "## `Kind`, once\n[a](https://example.org/x#y) [b](#kind-once)\n```\n[c](in_code.md)\n```\n")
         self.expect_pass()
+
+    def test_finds_a_link_to_a_heading_that_is_gone(self):
+        self.append("docs/dependencies.md", "[a](errors.md#kinds)\n")
+        self.expect_only("docs/dependencies.md", "errors.md#kinds")
 
 
 if __name__ == "__main__":

@@ -327,7 +327,7 @@ void add_chaos(CLI::App& app, Outcome& outcome) {
   command->add_flag("--json", flags->json, "The result as one JSON object");
   command->footer(
       "Checks in the end: every sample exactly once, the weights of an undisturbed run, nothing ever went back, the\n"
-      "newest checkpoint is whole, nothing stood still for long, nothing is left (docs/fault-tolerance.md). Exit code "
+      "newest checkpoint is whole, nothing stood still for long, nothing is left (docs/chaos.md). Exit code "
       "1\nif one of these fails.\n"
       "\nExamples:\n"
       "  muster chaos fashion                                  the job that runs, 6 faults a minute for 5 minutes\n"

@@ -3,7 +3,7 @@
 // I1 every sample exactly once, I2 copies of the state agree, I3 the weights of an undisturbed run, I4 step, generation
 // and fencing token never go back, I5 the newest checkpoint is whole and not older than one that was there, I6 nothing
 // stands still for long, I7 nothing is left; of several hosts also: no part without the coordinator goes on.
-// docs/fault-tolerance.md says how each is checked.
+// docs/chaos.md says how each is checked.
 #pragma once
 
 #include <cstdint>

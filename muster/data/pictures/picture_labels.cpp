@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/csv_reader.h"
 #include "muster/data/picture_parts.h"
 #include "muster/data/table.h"
 

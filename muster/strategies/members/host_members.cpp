@@ -24,13 +24,13 @@
 #include "muster/control/job_generation.h"
 #include "muster/control/liveness.h"
 #include "muster/launch/child_process.h"
-#include "muster/strategies/members/arena_access.h"
 #include "muster/strategies/members/fixed_members.h"
+#include "muster/strategies/members/roster_access.h"
 
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: arena_access.cpp says why
+constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: roster_access.cpp says why
 constexpr std::chrono::milliseconds kHeartbeat{100};
 // How long a worker waits for the supervisor's decision before it looks whether there still is one.
 constexpr std::chrono::milliseconds kDecisionTime{200};
@@ -41,28 +41,22 @@ constexpr std::chrono::seconds kWrittenBefore{10};  // for a slow disk
   throw Error(ErrorKind::kPeerLost, "told to end: the others are not waited for any longer");
 }
 
-comm::Arena open(std::optional<Supervised>& supervised, comm::Group group, comm::ArenaOptions wanted) {
-  wanted.ranks = supervised ? supervised->seats : group.size();
-  if (!supervised) return open_arena(group, wanted);
-  return open_arena(*supervised, wanted);
-}
-
 }  // namespace
 
-HostMembers::HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group,
-                         comm::ArenaOptions wanted, const Clock& clock)
-    : supervised_(supervised),
+HostMembers::HostMembers(std::optional<Supervised> supervised, const comm::Group& group,
+                         std::shared_ptr<comm::Roster> roster, const Clock& clock)
+    : supervised_(std::move(supervised)),
       group_(group),
       clock_(clock),
-      arena_(open(supervised_, group, wanted)),
-      liveness_(comm::supervisor_liveness(supervised ? supervised->folder : "")) {
-  for (int seat = 0; seat < arena_.options().ranks; ++seat)
+      roster_(roster ? std::move(roster) : open_shared<comm::Roster>(supervised_, group, {})),
+      liveness_(comm::supervisor_liveness(supervised_ ? supervised_->folder : "")) {
+  for (int seat = 0; seat < roster_->options().ranks; ++seat)
     watches_.emplace_back(control::ProcessWatch::Idle::kSilent, liveness_ / 4, clock_);
   if (supervised_) return;
   members_.group = group_;
   members_.generation = kFirstGeneration;
-  if (group_.rank() == 0) arena_.begin_generation(kFirstGeneration, all_ranks());
-  arena_.enter(kFirstGeneration, Deadline::after(kStartTimeout));
+  if (group_.rank() == 0) roster_->begin_generation(kFirstGeneration, all_ranks());
+  roster_->enter(kFirstGeneration, Deadline::after(kStartTimeout));
 }
 
 std::uint64_t HostMembers::all_ranks() const {
@@ -71,34 +65,35 @@ std::uint64_t HostMembers::all_ranks() const {
 }
 
 comm::GroupOptions HostMembers::group_of_host() const {
-  // Of the arena's ranks some may be empty; members are counted in the order of their ranks.
-  const std::uint64_t below = (std::uint64_t{1} << arena_.board().self()) - 1;
+  // Of the roster's ranks some may be empty; members are counted in the order of their ranks.
+  const std::uint64_t below = (std::uint64_t{1} << roster_->board().self()) - 1;
   comm::GroupOptions group;
-  group.rank = std::popcount(arena_.members() & below);
-  group.size = std::popcount(arena_.members());
+  group.rank = std::popcount(roster_->members() & below);
+  group.size = std::popcount(roster_->members());
   group.store = supervised_->store;
-  group.name = fmt::format("generation-{}", arena_.generation());
+  group.name = fmt::format("generation-{}", roster_->generation());
   group.backend = "shm";
   return group;
 }
 
 comm::GroupOptions HostMembers::group_of_all_hosts() {
   const HostPlace& place = *supervised_->host;
-  // Both were written before the arena's generation began.
+  // Both were written before the roster's generation began.
   const std::string text =
-      supervised_->store->get(control::hosts_key(arena_.generation()), Deadline::after(kWrittenBefore));
+      supervised_->store->get(control::hosts_key(roster_->generation()), Deadline::after(kWrittenBefore));
   std::uint64_t number = host_number_ == 0 ? place.number : host_number_;
   try {
-    number = std::stoull(supervised_->store->get(control::own_host_key(arena_.generation()), Deadline::after({})));
+    number = std::stoull(supervised_->store->get(control::own_host_key(roster_->generation()), Deadline::after({})));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kTimeout) throw;  // it has not changed
   }
   members_.job = control::JobGeneration::from_text(text);
   members_.host = members_.job.place_of(number);
-  if (members_.job.hosts[members_.host].members != arena_.members())
-    throw Error(ErrorKind::kMismatch,
-                fmt::format("job generation {} has members {:#x} on host {}, and its arena has {:#x}",
-                            members_.job.number, members_.job.hosts[members_.host].members, number, arena_.members()));
+  if (members_.job.hosts[members_.host].members != roster_->members())
+    throw Error(
+        ErrorKind::kMismatch,
+        fmt::format("job generation {} has members {:#x} on host {}, and its roster has {:#x}", members_.job.number,
+                    members_.job.hosts[members_.host].members, number, roster_->members()));
   // Who was away under another number comes anew.
   if (std::exchange(host_number_, number) != number || first_of_job_ == 0) first_of_job_ = members_.job.number;
   comm::GroupOptions group;
@@ -117,7 +112,7 @@ void HostMembers::gather() {
   // Some may be in the middle of a long lane: the group is made when all have come. Whoever is lost or hangs is found
   // by others, and a generation without it ends this wait.
   const std::function<void()> interruption = [this] {
-    arena_.throw_if_superseded();
+    roster_->throw_if_superseded();
     look_after_the_others();
     throw_if_told_to_end();
   };
@@ -129,9 +124,9 @@ void HostMembers::gather() {
   if (supervised_->host) {
     // A thread of the group asks it too, and copies of the group may outlive this object.
     group.connect_timeout = kStartTimeout;
-    auto observer = std::make_shared<const comm::Arena>(
-        comm::Arena::attach(arena_.region(), arena_.options().nonce, comm::kAnyRank));
-    arena_.throw_if_superseded();  // so it has been attached in this generation
+    auto observer =
+        std::make_shared<const comm::Roster>(comm::Roster::attach(roster_->region(), roster_->nonce(), comm::kAnyRank));
+    roster_->throw_if_superseded();  // so it has been attached in this generation
     group.interruption = [observer = std::move(observer), grace_used = supervised_->grace_used] {
       observer->throw_if_superseded();
       if (grace_used() >= kGraceForOthers) end_wait_for_others();
@@ -142,7 +137,7 @@ void HostMembers::gather() {
   const auto own = static_cast<std::int64_t>(supervised_->host ? first_of_job_ : first_generation_);
   members_.group.all_gather(std::span(&own, 1), std::span(since), Deadline::after(kStartTimeout));
   members_.leader = static_cast<int>(std::min_element(since.begin(), since.end()) - since.begin());
-  members_.generation = supervised_->host ? members_.job.number : arena_.generation();
+  members_.generation = supervised_->host ? members_.job.number : roster_->generation();
   gathered_ = true;
 }
 
@@ -158,7 +153,7 @@ void HostMembers::tell_if_broken(const std::string& reason) {
 void HostMembers::tell_what_is_broken() {
   // Who is about to end anyway has no time for a coordinator that may be gone.
   if (!untold_ || supervised_->grace_used() >= kGraceForGeneration) return;
-  if (!supervised_->host || members_.job.number == 0 || arena_.committed().generation != arena_.generation()) {
+  if (!supervised_->host || members_.job.number == 0 || roster_->committed().generation != roster_->generation()) {
     untold_.reset();
     return;
   }
@@ -180,12 +175,12 @@ void HostMembers::meet() {
   enter_step(kBeforeTheFirstStep);
   // Once: a worker whose first meeting failed, because somebody was lost in it, comes here again.
   if (!server_) {
-    server_ = serve_arena(*supervised_, arena_);
-    arena_.ask_to_enter();
-    // Whoever takes over finds this process in the arena, so it need not end with the one that started it.
+    server_ = serve_roster(*supervised_, *roster_);
+    roster_->ask_to_enter();
+    // Whoever takes over finds this process in the roster, so it need not end with the one that started it.
     outlive_parent();
     heartbeat_ = std::jthread([this](const std::stop_token& stop) { give_signs_of_life(stop); });
-    arena_.board().set_interruption([this] {
+    roster_->board().set_interruption([this] {
       look_after_the_others();
       throw_if_told_to_end();
     });
@@ -199,8 +194,8 @@ void HostMembers::give_signs_of_life(const std::stop_token& stop) {
   std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
   do {
-    arena_.beat();
-    if (!arena_.abandoned())
+    roster_->beat();
+    if (!roster_->abandoned())
       abandoned_since_ = 0;
     else if (abandoned_since_ == 0)
       abandoned_since_ = clock_.now().time_since_epoch().count();
@@ -220,7 +215,7 @@ void HostMembers::enter_next() {
     if (supervised_->host && gathered_ && supervised_->grace_used() >= kGraceForGeneration)
       throw Error(ErrorKind::kTimeout, "told to end, and no generation has begun");
     try {
-      return arena_.enter_next(Deadline::after(
+      return roster_->enter_next(Deadline::after(
           deadline.passed() ? kDecisionTime : std::min<std::chrono::nanoseconds>(kDecisionTime, deadline.remaining())));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
@@ -234,13 +229,13 @@ void HostMembers::enter_next() {
     }
     tell_what_is_broken();
     // Between hosts nobody trains without the coordinator's word.
-    if (arena_.abandoned() && !supervised_->host) decide_on_members();
+    if (roster_->abandoned() && !supervised_->host) decide_on_members();
   }
 }
 
 bool HostMembers::silent(int seat) {
-  const std::optional<ProcessId> process = arena_.board().occupant(seat);
-  const Clock::Instant beat{arena_.board().last_beat(seat)};
+  const std::optional<ProcessId> process = roster_->board().occupant(seat);
+  const Clock::Instant beat{roster_->board().last_beat(seat)};
   // What is stopped or starved is judged by the time that it was seen to be, so it has to be looked at before.
   if (!process || beat.time_since_epoch().count() == 0 || clock_.now() - beat < liveness_ / 4) return false;
   return control::judge_silence(watches_[static_cast<std::size_t>(seat)].look(*process, beat), liveness_,
@@ -250,10 +245,10 @@ bool HostMembers::silent(int seat) {
 
 void HostMembers::look_after_the_others() {
   if (abandoned_since_ == 0) return;
-  for (int seat = 0; seat < arena_.options().ranks; ++seat) {
-    if ((arena_.members() >> seat & 1) == 0 || seat == arena_.board().self()) continue;
+  for (int seat = 0; seat < roster_->options().ranks; ++seat) {
+    if ((roster_->members() >> seat & 1) == 0 || seat == roster_->board().self()) continue;
     // A member has a seat; one of the dead may have been emptied since.
-    const std::optional<ProcessId> process = arena_.board().occupant(seat);
+    const std::optional<ProcessId> process = roster_->board().occupant(seat);
     const bool dead = !process || state_of(*process) == ProcessState::kGone;
     if (!dead && !silent(seat)) continue;
     throw Error(
@@ -265,20 +260,20 @@ void HostMembers::look_after_the_others() {
 // What the supervisor would do if there were one: everybody who lives is a member.
 void HostMembers::decide_on_members() {
   const ProcessId self = this_process();
-  if (!arena_.take_charge(self)) return;  // somebody else does
+  if (!roster_->take_charge(self)) return;  // somebody else does
   std::uint64_t living = 0;
-  for (int seat = 0; seat < arena_.options().ranks; ++seat) {
-    const std::optional<ProcessId> occupant = arena_.board().occupant(seat);
+  for (int seat = 0; seat < roster_->options().ranks; ++seat) {
+    const std::optional<ProcessId> occupant = roster_->board().occupant(seat);
     if (!occupant) continue;
     // One that wakes up later could write where others work: killed, and its death awaited.
-    if (seat != arena_.board().self() && silent(seat)) launch::ChildProcess::adopt(*occupant).kill(SIGKILL);
+    if (seat != roster_->board().self() && silent(seat)) launch::ChildProcess::adopt(*occupant).kill(SIGKILL);
     if (state_of(*occupant) != ProcessState::kGone) living |= std::uint64_t{1} << seat;
   }
   // Another worker may have done it a moment ago.
-  const std::uint64_t generation = arena_.committed().generation;
-  if (generation == arena_.generation() || arena_.present_members() != living)
-    arena_.begin_generation(generation + 1, living);
-  arena_.leave_charge(self);
+  const std::uint64_t generation = roster_->committed().generation;
+  if (generation == roster_->generation() || roster_->present_members() != living)
+    roster_->begin_generation(generation + 1, living);
+  roster_->leave_charge(self);
 }
 
 void HostMembers::rejoin() {
@@ -286,7 +281,7 @@ void HostMembers::rejoin() {
   tell_if_broken(fmt::format("a worker of host {} has lost the others", host_number_));
   for (;;) {
     enter_next();
-    if (first_generation_ == 0) first_generation_ = arena_.generation();
+    if (first_generation_ == 0) first_generation_ = roster_->generation();
     try {
       return gather();
     } catch (const Error& error) {

@@ -1,11 +1,11 @@
 // The workers of a host as members of generations: how one comes in, learns that others were lost, and goes on with
 // those who are left. Strategies whose workers may be lost and replaced are built on it.
 //
-// It owns the host arena (comm/arena.h) and a thread that gives signs of life. While a supervisor lives it sees who is
-// lost; when it is gone the workers watch over each other. With a fixed group (no supervisor) there is one generation,
-// and nobody is replaced. In a job of several hosts a generation of the arena stands for one of the job, which the
-// agent has left in the host's store: the group is that of all workers of all hosts, and without the coordinator's word
-// nobody decides on members. Thread safety: one thread; abandoned_for() from any.
+// It has the host's roster (comm/roster.h) and a thread that gives signs of life. While a supervisor lives it sees who
+// is lost; when it is gone the workers watch over each other. With a fixed group (no supervisor) there is one
+// generation, and nobody is replaced. In a job of several hosts a generation of the roster stands for one of the job,
+// which the agent has left in the host's store: the group is that of all workers of all hosts, and without the
+// coordinator's word nobody decides on members. Thread safety: one thread; abandoned_for() from any.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,9 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/failpoint.h"
-#include "muster/comm/arena.h"
 #include "muster/comm/connect.h"
 #include "muster/comm/region.h"
+#include "muster/comm/roster.h"
 #include "muster/control/process_watch.h"
 #include "muster/strategies/membership.h"
 
@@ -29,13 +29,12 @@ namespace muster::strategies {
 
 class HostMembers final : public Membership {
  public:
-  // Makes or finds the arena, with room for what the strategy keeps in it. `supervised` and `group` as in
-  // StrategyOptions. Every worker wants the same.
-  HostMembers(const std::optional<Supervised>& supervised, const comm::Group& group, comm::ArenaOptions wanted,
+  // `supervised` and `group` as in StrategyOptions. `roster`: of workers who keep more behind it, what open_shared()
+  // gave (roster_access.h); none: makes or finds one.
+  HostMembers(std::optional<Supervised> supervised, const comm::Group& group, std::shared_ptr<comm::Roster> roster = {},
               const Clock& clock = system_clock());
 
-  comm::Arena& arena() { return arena_; }
-  const comm::Arena& arena() const { return arena_; }
+  comm::Roster& roster() { return *roster_; }
 
   bool replaces() const override { return supervised_.has_value(); }
   bool founds() const override { return supervised_ ? supervised_->founder : group_.rank() == 0; }
@@ -43,17 +42,17 @@ class HostMembers final : public Membership {
   // Under a supervisor: says that this worker is ready, and returns when it is a member.
   void meet() override;
   void rejoin() override;
-  void throw_if_interrupted() const override { arena_.throw_if_superseded(); }
+  void throw_if_interrupted() const override { roster_->throw_if_superseded(); }
   std::chrono::nanoseconds abandoned_for() const override;
-  void begin(comm::Activity activity) override { arena_.board().begin(activity); }
+  void begin(comm::Activity activity) override { roster_->board().begin(activity); }
   void enter_step(std::int64_t step) override;
-  void write_note(const std::string& text) override { arena_.write_note(text); }
-  std::string note() const override { return arena_.note(); }
+  void write_note(const std::string& text) override { roster_->write_note(text); }
+  std::string note() const override { return roster_->note(); }
 
  private:
   void gather();
   comm::GroupOptions group_of_host() const;
-  // Of the job generation that the arena's one stands for; makes the members' hosts those of it.
+  // Of the job generation that the roster's one stands for; makes the members' hosts those of it.
   comm::GroupOptions group_of_all_hosts();
   // Leaves a word for the coordinator if the others were lost and nothing has begun here; if it is away, as soon as it
   // is there again.
@@ -70,10 +69,10 @@ class HostMembers final : public Membership {
   std::uint64_t all_ranks() const;
 
   // Constant after construction.
-  std::optional<Supervised> supervised_;  // constant after construction
+  std::optional<Supervised> supervised_;
   const comm::Group group_;
   const Clock& clock_;  // of how long the workers are without a supervisor, and members silent
-  comm::Arena arena_;
+  const std::shared_ptr<comm::Roster> roster_;
   const std::chrono::nanoseconds liveness_;
   // Of the present members.
   Members members_;
@@ -83,7 +82,7 @@ class HostMembers final : public Membership {
   std::uint64_t host_number_ = 0;
   std::uint64_t first_of_job_ = 0;
   std::optional<std::string> untold_;           // what the coordinator has still to hear
-  std::unique_ptr<comm::RegionServer> server_;  // gives the arena to those who come later
+  std::unique_ptr<comm::RegionServer> server_;  // gives the roster to those who come later
   std::optional<FailpointScope> scope_;
   std::vector<control::ProcessWatch> watches_;    // by seat, for times without a supervisor
   std::atomic<std::int64_t> abandoned_since_{0};  // of the monotonic clock, in ns; 0: it is not

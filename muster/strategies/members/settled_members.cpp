@@ -7,8 +7,8 @@
 
 namespace muster::strategies {
 
-SettledMembers::SettledMembers(const Supervised& supervised) : host_(supervised, comm::Group(), comm::ArenaOptions()) {
-  MUSTER_CHECK(supervised.host.has_value(), "a fixed group on one host needs no arena");
+SettledMembers::SettledMembers(const Supervised& supervised) : host_(supervised, comm::Group()) {
+  MUSTER_CHECK(supervised.host.has_value(), "a fixed group on one host needs no roster");
   host_.meet();
   MUSTER_CHECK(members().leader == 0, "all have come at the same time: the first rank leads");
 }

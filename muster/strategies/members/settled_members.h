@@ -1,7 +1,7 @@
 // The workers of several hosts as a group that stays as it is: they meet once, in the first generation that the
 // coordinator of all hosts makes of them, and nobody is replaced. What a fixed group (fixed_members.h) is on one host.
 //
-// Each host has an arena without lanes for it (host_members.h): by it the host's supervisor sees who is ready and who
+// Each host has a roster for it (host_members.h): by it the host's supervisor sees who is ready and who
 // gives no sign of life, and who waits for others learns that the job has gone on without them. A loss ends the job.
 // Thread safety: one thread; abandoned_for() and throw_if_interrupted() from any.
 #pragma once

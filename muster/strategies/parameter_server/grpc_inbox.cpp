@@ -1,7 +1,6 @@
 // The server's end. Each stream has a thread that reads it (gRPC's) and one that writes it; both meet the thread of the
 // Inbox at queues only, which hold at most `window` messages a client. So a client that does not read, or reads slowly,
 // holds up nobody but itself.
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 #include <sys/stat.h>
 
@@ -18,6 +17,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/audit.h"
 #include "muster/control/credentials.h"
+#include "muster/control/grpc_service.h"
 #include "muster/control/local_listener.h"
 #include "muster/control/tcp_gate.h"
 #include "muster/strategies/parameter_server/grpc_transport.h"
@@ -193,17 +193,10 @@ class GrpcInbox final : public Inbox {
         trust_(trust.any() ? std::optional(control::make_server_trust(trust, audit_)) : std::nullopt),
         service_(limits, std::move(token), trust_ ? trust_->authorize : control::AuthorizeCall()) {
     if (memory_bytes > 0) region_ = comm::SharedRegion::create(memory_bytes, {.shared = false});
-    grpc::ResourceQuota quota;
-    // A client that comes back may meet its old stream.
-    quota.SetMaxThreads(2 * std::min(limits.clients, kMostLines) + 4);
     grpc::ServerBuilder builder;
-    builder.SetResourceQuota(quota);
-    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-    builder.SetMaxReceiveMessageSize(kMostFrame);
-    builder.SetMaxSendMessageSize(kMostFrame);
-    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+    // A client that comes back may meet its old stream.
+    const int threads = 2 * std::min(limits.clients, kMostLines) + 4;
+    control::limit_server(builder, {threads, kMostFrame, kMostFrame, kMostMetadataBytes});
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMilliseconds);

@@ -42,7 +42,7 @@ constexpr std::uint32_t kMostHostNumbers = 1 << 18;
 
 // Servers hold the state: all that a host's workers share of their own is who they are.
 std::unique_ptr<Membership> make_members(const StrategyOptions& options) {
-  if (options.supervised) return std::make_unique<HostMembers>(options.supervised, options.group, comm::ArenaOptions{});
+  if (options.supervised) return std::make_unique<HostMembers>(options.supervised, options.group);
   return std::make_unique<FixedMembers>(options.group, options.note);
 }
 
@@ -91,7 +91,9 @@ class ParameterServerStrategy final : public Strategy {
   // Until members_ is there, which knows whether another one has been appointed.
   bool is_first() const { return options_.supervised ? options_.supervised->founds_job() : options_.group.rank() == 0; }
   // Whether it is this worker that gives the servers their first state.
-  bool founds() const { return options_.supervised ? options_.supervised->founds_job() : members_->founds(); }
+  bool founds() const {
+    return members_->founds() && (!on_several_hosts() || options_.supervised->host->number == control::kFirstHost);
+  }
   bool on_several_hosts() const { return options_.supervised && options_.supervised->host; }
   // As the model sees them: what it writes would be overwritten by the next pull, without a word.
   std::span<const float> parameters() const {

@@ -13,6 +13,7 @@
 #include "muster/comm/arena.h"
 #include "muster/strategies/host_layout.h"
 #include "muster/strategies/members/host_members.h"
+#include "muster/strategies/members/roster_access.h"
 #include "muster/strategies/shared_sync/host_exchange.h"
 #include "muster/strategies/shared_sync/host_state.h"
 #include "muster/strategies/shared_sync/link_time.h"
@@ -21,7 +22,7 @@
 namespace muster::strategies {
 namespace {
 
-constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: members/arena_access.cpp says why
+constexpr std::chrono::hours kStartTimeout{1};  // of a fixed group: members/roster_access.cpp says why
 
 // Phases of a step between its lanes and its commit: everybody's part must be there before anybody goes on.
 enum Phase : int { kHeads = 1, kReduced = 2, kMeasured = 3, kUpdated = 4 };
@@ -33,8 +34,8 @@ class SharedSyncStrategy final : public Strategy {
   SharedSyncStrategy(const SharedSync& chosen, StrategyOptions options)
       : options_(std::move(options)),
         exchange_early_(chosen.exchange_early),
-        members_(options_.supervised, options_.group, arena_options()),
-        arena_(members_.arena()) {
+        shared_(open_shared<comm::Arena>(options_.supervised, options_.group, arena_options())),
+        members_(options_.supervised, options_.group, shared_) {
     for (std::size_t buffer = 0; buffer < 2; ++buffer) {
       versions_[buffer] = carve_version(options_, arena_.version(buffer));
       // The model sees its parameters through a mapping that cannot be written.
@@ -143,8 +144,9 @@ class SharedSyncStrategy final : public Strategy {
   // Constant after construction. The group is a copy of the caller's, the same group.
   StrategyOptions options_;
   const bool exchange_early_;
+  const std::shared_ptr<comm::Arena> shared_;
   HostMembers members_;
-  comm::Arena& arena_;
+  comm::Arena& arena_ = *shared_;
   std::array<HostVersion, 2> versions_;
   Views views_;
   std::vector<HostLane> lanes_;

@@ -208,7 +208,7 @@ void leave_claims_behind(Host& host) {
 std::vector<std::string> arena_failpoints(bool adopting) {
   std::vector<std::string> names = failpoint_names();
   std::erase_if(names, [&](const std::string& name) {
-    return !name.starts_with("arena.") || name.starts_with("arena.adopt.") != adopting;
+    return !(name.starts_with("arena.") || name.starts_with("roster.")) || name.starts_with("arena.adopt.") != adopting;
   });
   return names;
 }
@@ -447,6 +447,30 @@ TEST(ArenaStop, ACommitThatComesTooLateIsFencedOff) {
       [&] { host.begin(0b11); });
   EXPECT_EQ(code, 42);
   EXPECT_EQ(host.arena().committed(), (CommitWord{2, 0, 0}));
+}
+
+// Who enters frees lanes of those that are gone. Stopped in the middle of it, while another one takes their place in a
+// later generation, it has nothing more to free.
+TEST(ArenaStop, AnEntryThatComesTooLateFreesNoLanesOfThoseWhoCameSince) {
+  Host host(3);
+  host.create("");
+  leave_claims_behind(host);  // in generation 1: ranks 1 and 2
+  host.begin(0b001);
+  const int code = stopped_and_continued(
+      "arena.enter.before_free=stop@call=0",
+      [&] {
+        host.attach(0).enter(2, Deadline::after(kPatience));
+        return 7;
+      },
+      [&] {
+        host.begin(0b011);
+        Arena newcomer = host.attach(1);
+        newcomer.enter(3, Deadline::after(kPatience));
+        ASSERT_TRUE(newcomer.claim(1) && newcomer.start(1));
+      });
+  EXPECT_EQ(code, 7);
+  const LaneWord lane = host.attach(kAnyRank).lane_state(1);
+  EXPECT_TRUE(lane.state == LaneState::kStarted && lane.rank == 1) << "a living worker's lane was given away";
 }
 
 TEST(ArenaStop, APinThatComesTooLateTakesTheNewVersion) {

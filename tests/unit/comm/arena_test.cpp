@@ -93,7 +93,7 @@ TEST(Arena, PutsItsPartsSideBySide) {
         for (int lane = 0; lane < lanes; ++lane)
           parts.push_back(arena.lane(lane));
         const std::byte* end =
-            region->bytes().data() + Board::bytes(7) + 512 + 64 * (7 + static_cast<std::size_t>(lanes));
+            region->bytes().data() + Roster::bytes({7}) + 320 + 64 * (7 + static_cast<std::size_t>(lanes));
         for (std::size_t part = 0; part < parts.size(); ++part) {
           EXPECT_EQ(parts[part].size(), part < 2 ? version_bytes : lane_bytes);
           EXPECT_GE(parts[part].data(), end) << "part " << part << " overlaps";
@@ -115,6 +115,7 @@ TEST(Arena, RefusesImpossibleSizes) {
   with([](ArenaOptions& o) { o.ranks = 0; });
   with([](ArenaOptions& o) { o.ranks = 65; });
   with([](ArenaOptions& o) { o.ranks = -1; });
+  with([](ArenaOptions& o) { o.lanes = 0; });
   with([](ArenaOptions& o) { o.lanes = -1; });
   with([](ArenaOptions& o) { o.lanes = 4097; });
   with([](ArenaOptions& o) { o.version_bytes = ~std::size_t{0}; });
@@ -150,7 +151,7 @@ class ArenaAttach : public ::testing::Test {
 };
 
 TEST_F(ArenaAttach, RefusesWhatIsNoArena) {
-  expect_error(ErrorKind::kMismatch, HasSubstr("foreign: it does not begin as an arena does"),
+  expect_error(ErrorKind::kMismatch, HasSubstr("foreign: it does not begin as a roster does"),
                [] { Arena::attach(make_region(1 << 20), kJobNonce, 0); });
   poke<std::uint64_t>(0, 12345);
   expect_refused(ErrorKind::kMismatch, "foreign");
@@ -158,7 +159,7 @@ TEST_F(ArenaAttach, RefusesWhatIsNoArena) {
 
 TEST_F(ArenaAttach, RefusesAnotherLayout) {
   poke<std::uint32_t>(8, 99);
-  expect_refused(ErrorKind::kMismatch, "the arena has layout 99 and this program knows 6");
+  expect_refused(ErrorKind::kMismatch, "the roster has layout 99 and this program knows 7");
 }
 
 TEST_F(ArenaAttach, RefusesTheArenaOfAnotherJob) {
@@ -184,15 +185,16 @@ TEST_F(ArenaAttach, RefusesSizesThatMakeNoSense) {
   poke<std::uint32_t>(12, 1000);  // ranks
   expect_refused(ErrorKind::kDamaged, "sizes make no sense");
   poke<std::uint32_t>(12, 1);
-  poke<std::uint64_t>(24, ~std::uint64_t{0});  // version_bytes
+  const std::size_t version_bytes = Roster::bytes({1}) + 16;
+  poke(version_bytes, ~std::uint64_t{0});
   expect_refused(ErrorKind::kDamaged, "sizes make no sense");
-  poke<std::uint64_t>(24, 100000);
+  poke<std::uint64_t>(version_bytes, 100000);
   expect_refused(ErrorKind::kDamaged, "truncated");
 }
 
 TEST_F(ArenaAttach, RefusesARankThatHasNoPlace) {
   for (const int rank : {1, 63, 64, -2}) {
-    expect_error(ErrorKind::kInvalidInput, HasSubstr("has no place: the arena has 1 ranks"),
+    expect_error(ErrorKind::kInvalidInput, HasSubstr("has no place: the roster has 1 ranks"),
                  [&] { Arena::attach(region_, kJobNonce, rank); });
   }
 }
@@ -215,7 +217,7 @@ TEST(ArenaGeneration, IsEnteredByItsMembersOnly) {
   EXPECT_EQ(rank1.members(), 0b011U);
   expect_error(ErrorKind::kMismatch, HasSubstr("rank 2 is no member of generation 1"), [&] { rank2.enter(1, soon()); });
   parent.begin_generation(5, 0b110);
-  expect_error(ErrorKind::kMismatch, HasSubstr("generation 1 is stale: the arena is in generation 5"),
+  expect_error(ErrorKind::kMismatch, HasSubstr("generation 1 is stale: generation 5 has begun"),
                [&] { rank2.enter(1, soon()); });
   rank2.enter(5, soon());
   EXPECT_EQ(rank2.members(), 0b110U);
@@ -250,17 +252,16 @@ TEST(ArenaGeneration, FreesWhatTheGoneHadNotFinishedAndKeepsTheRest) {
   ASSERT_TRUE(arena.rank[0].start(3));
   ASSERT_TRUE(arena.rank[1].claim(4));
   arena.parent.begin_generation(2, 0b011);
+  arena.rank[1].enter(2, soon());  // whoever comes first
   const auto state = [&](int lane) { return arena.rank[0].lane_state(lane).state; };
   EXPECT_EQ(state(0), LaneState::kDone);
   EXPECT_EQ(state(1), LaneState::kFree);
   EXPECT_EQ(state(2), LaneState::kFree);
   EXPECT_EQ(state(3), LaneState::kStarted) << "a survivor's work goes on";
-  EXPECT_EQ(state(4), LaneState::kClaimed);
+  EXPECT_EQ(state(4), LaneState::kFree) << "whoever enters has nothing in hand";
   arena.rank[0].finish(3);
   arena.rank[0].enter(2, soon());
   EXPECT_EQ(state(3), LaneState::kDone);
-  arena.rank[1].enter(2, soon());
-  EXPECT_EQ(state(4), LaneState::kFree) << "whoever enters has nothing in hand";
 }
 
 TEST(ArenaGeneration, FencesOffThoseWhoAreStillInTheOldOne) {

@@ -1,5 +1,6 @@
 // Through JSON and back; forms that contradict themselves are refused by their place.
 #include "muster/data/data_form.h"
+#include "muster/base/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

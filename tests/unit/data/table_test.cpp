@@ -1,5 +1,7 @@
 // What columns are taken for, declared or inferred, and what is said of rows that do not fit.
 #include "muster/data/table.h"
+#include "muster/data/byte_reader.h"
+#include "muster/data/csv_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

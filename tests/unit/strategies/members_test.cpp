@@ -62,9 +62,9 @@ TEST(HostMembers, CountsForHowLongNobodyIsInCharge) {
   supervised.founder = true;
   FakeClock clock;
   clock.advance(1h);  // since the machine's start; 0 would be "never"
-  HostMembers members(supervised, comm::Group(), comm::ArenaOptions{}, clock);
-  ASSERT_TRUE(members.arena().take_charge(this_process()));
-  members.arena().leave_charge(this_process());
+  HostMembers members(supervised, comm::Group(), nullptr, clock);
+  ASSERT_TRUE(members.roster().take_charge(this_process()));
+  members.roster().leave_charge(this_process());
   members.meet();  // this worker decides by itself that it is the only member
   EXPECT_TRUE(members.members().leads());
   EXPECT_TRUE(members.wants_note(false));
@@ -75,7 +75,7 @@ TEST(HostMembers, CountsForHowLongNobodyIsInCharge) {
   })) << "longer than this test has lasted";
   const std::chrono::nanoseconds before = members.abandoned_for();
   EXPECT_EQ(members.abandoned_for(), before) << "the clock has not moved";
-  ASSERT_TRUE(members.arena().take_charge(this_process()));
+  ASSERT_TRUE(members.roster().take_charge(this_process()));
   EXPECT_TRUE(testing::eventually([&] { return members.abandoned_for() == 0ns; }));
 }
 
@@ -108,13 +108,13 @@ class MemberOfHosts : public ::testing::Test {
     supervised_.host = HostPlace{cluster_, 1};
   }
   void make() {
-    members_ = std::make_unique<HostMembers>(supervised_, comm::Group(), comm::ArenaOptions{});
-    ASSERT_TRUE(members_->arena().take_charge(this_process()));
+    members_ = std::make_unique<HostMembers>(supervised_, comm::Group());
+    ASSERT_TRUE(members_->roster().take_charge(this_process()));
   }
   void begin(std::uint64_t generation) {
     const control::JobGeneration job{generation, 1, {{1, "a", 0b1, 0, 1}}};
     supervised_.store->set(control::hosts_key(generation), job.to_text());
-    members_->arena().begin_generation(generation, 0b1);
+    members_->roster().begin_generation(generation, 0b1);
   }
 
   const testing::TemporaryFolder folder_;
@@ -177,7 +177,7 @@ TEST_F(MemberOfHosts, EndsItsWaitForTheOthersWhenItIsToldToEnd) {
   members_->meet();
   const control::JobGeneration both{2, 2, {{1, "a", 0b1, 0, 1}, {2, "b", 0b1, 1, 2}}};
   supervised_.store->set(control::hosts_key(2), both.to_text());
-  members_->arena().begin_generation(2, 0b1);
+  members_->roster().begin_generation(2, 0b1);
   cluster_->was_set = [&](std::string_view key) {
     if (key.find("came") != std::string_view::npos) grace_used = kGraceForOthers;
   };

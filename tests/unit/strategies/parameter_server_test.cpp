@@ -274,10 +274,11 @@ TEST(ParameterServerFloor, AQuestionThatFailsLeavesTheCursorWhereItWas) {
   std::jthread supervisor([&] {
     const auto address = comm::ArenaAddress::parse(store.get(comm::arena_key(0), soon()));
     auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, soon()));
-    comm::Arena arena = comm::Arena::attach(region, address.nonce, comm::kAnyRank);
-    while (!arena.board().occupant(0))
+    EXPECT_FALSE(comm::Arena::find(region, address.nonce, comm::kAnyRank)) << "the state is on the servers";
+    comm::Roster roster = comm::Roster::attach(region, address.nonce, comm::kAnyRank);
+    while (!roster.board().occupant(0))
       std::this_thread::yield();
-    arena.begin_generation(1, 1);
+    roster.begin_generation(1, 1);
   });
   strategy->membership().meet();
   arm_failpoints("parameter_server.shm.before_post=error");

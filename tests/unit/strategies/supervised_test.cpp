@@ -17,8 +17,8 @@
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
 #include "muster/base/random.h"
-#include "muster/comm/arena.h"
 #include "muster/comm/arena_address.h"
+#include "muster/comm/roster.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 #include "support/sandbox.h"
 #include "unit/strategies/replica_training.h"
@@ -206,7 +206,7 @@ class SupervisedJob {
   int deaths() const { return deaths_; }
   // The generation that began when somebody had finished, or the next there would have been.
   std::uint64_t last_began() const { return last_began_.value_or(generation_ + 1); }
-  const comm::Arena& arena() const { return *arena_; }
+  const comm::Roster& arena() const { return *arena_; }
   std::string file(const char* name) const { return slurp(folder_ / name); }
 
  private:
@@ -260,7 +260,7 @@ class SupervisedJob {
     }
     auto region =
         std::make_shared<const comm::SharedRegion>(comm::fetch_region(address_.server, Deadline::after(kPatience)));
-    arena_.emplace(comm::Arena::attach(region, address_.nonce, comm::kAnyRank));
+    arena_.emplace(comm::Roster::attach(region, address_.nonce, comm::kAnyRank));
     serve(*region);
   }
 
@@ -295,7 +295,7 @@ class SupervisedJob {
   const std::shared_ptr<comm::Store> store_ = comm::make_file_store(folder_ / "store");
   std::map<int, pid_t> workers_;
   std::map<int, int> attempts_;
-  std::optional<comm::Arena> arena_;
+  std::optional<comm::Roster> arena_;
   comm::ArenaAddress address_;
   pid_t server_ = 0;
   std::uint64_t generation_ = 0;
@@ -349,7 +349,7 @@ TEST_F(SupervisedSync, AStepThatWasCommittedAfterAllIsAccountedForOnce) {
 TEST_F(SupervisedSync, ADeathWhileTheOthersComeTogetherIsOneMore) {
   SupervisedJob job(3,
                     "arena.start.after=kill@rank=2,step=5,attempt=0;"
-                    "arena.enter.before_arrival=kill@rank=1,step=5,attempt=0",
+                    "roster.enter.before_arrival=kill@rank=1,step=5,attempt=0",
                     expected_);
   job.run();
   EXPECT_EQ(job.deaths(), 2);

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/random.h"
 
 namespace muster::trainer {
