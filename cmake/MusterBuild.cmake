@@ -94,12 +94,12 @@ function(muster_torch_carries_gloo out)
   endif()
 endfunction()
 
-# muster_layer(NAME SOURCES ... [TORCH_SOURCES ...] [DEPENDS layer...] [LIBRARIES target...] [ONE_BY_ONE]): the library of
-# one folder of muster/. TORCH_SOURCES are behind the wall, as a target of their own, so that the others do not wait for
-# the precompiled header; without LibTorch they are left out. ONE_BY_ONE: never several sources as one (their
-# sub-folders use the same names for different things, and there is little to gain).
+# muster_layer(NAME SOURCES ... [TORCH_SOURCES ...] [DEPENDS layer...] [LIBRARIES target...] [ONE_BY_ONE [source...]]): the
+# library of one folder of muster/. TORCH_SOURCES are behind the wall, as a target of their own, so that the others do not
+# wait for the precompiled header; without LibTorch they are left out. ONE_BY_ONE: of its sources, those that use names
+# which others use for something else; where none is named, all.
 function(muster_layer name)
-  cmake_parse_arguments(ARG "ONE_BY_ONE" "" "SOURCES;TORCH_SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TORCH_SOURCES;DEPENDS;LIBRARIES;ONE_BY_ONE" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND muster_)
   add_library(muster_${name} STATIC ${ARG_SOURCES})
   set(targets muster_${name})
@@ -111,7 +111,10 @@ function(muster_layer name)
     target_link_libraries(muster_${name} PUBLIC $<BUILD_INTERFACE:muster_torch>)
     list(APPEND targets muster_${name}_torch)
   endif()
-  if(NOT ARG_ONE_BY_ONE)
+  if(ARG_ONE_BY_ONE)
+    set_source_files_properties(${ARG_ONE_BY_ONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+  if(NOT ONE_BY_ONE IN_LIST ARG_KEYWORDS_MISSING_VALUES)
     muster_unity(muster_${name} 8)
   endif()
   foreach(target ${targets})

@@ -71,6 +71,24 @@ bool has_decimal_commas(const Rows& rows) {
   return any;
 }
 
+// Whether the comma of a number can only be that before its fraction: behind those of thousands are three digits, and
+// no thousands begin with a zero.
+bool is_surely_fraction(std::string_view number) {
+  const std::size_t comma = number.find(',');
+  if (comma == std::string_view::npos) return false;
+  std::size_t end = comma + 1;
+  while (end < number.size() && std::isdigit(static_cast<unsigned char>(number[end])) != 0)
+    ++end;
+  std::string_view whole = number.substr(0, comma);
+  if (!whole.empty() && (whole.front() == '-' || whole.front() == '+')) whole.remove_prefix(1);
+  return end - comma - 1 != 3 || whole.size() > 3 || whole.empty() || whole.front() == '0';
+}
+
+bool has_sure_fraction(const Rows& rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const auto& row) { return std::any_of(row.begin(), row.end(), is_surely_fraction); });
+}
+
 // A header is words above a column that holds numbers, or a first row of words that are all different and do not come
 // again. The first column may be without a name: programs write the numbers of rows so.
 bool has_header(const Rows& rows, const TableOptions& table) {
@@ -198,8 +216,9 @@ std::optional<TableOptions> find_columns(const std::filesystem::path& path, bool
     }
     const std::size_t fields = common_fields(rows);
     if (fields < 2) continue;
-    // A comma that only ever stands in numbers cuts every line alike, too, and into more fields.
-    if (delimiter != ',' && delimiter != ' ' && has_decimal_commas(rows)) {
+    // A comma that only ever stands in numbers cuts every line alike, too, and into more fields. Where commas separate
+    // the columns such numbers stand in quotes, as those do whose commas separate thousands.
+    if (delimiter != ' ' && has_decimal_commas(rows) && (delimiter != ',' || has_sure_fraction(rows))) {
       table.decimal = ',';
       return table;
     }

@@ -161,7 +161,10 @@ class TableBuilder {
                         std::move(refusal.remedy)));
     };
     if (fields.size() != fields_)
-      return refuse({fmt::format("has {} fields where {} are expected", fields.size(), fields_), {}});
+      return refuse({fmt::format("has {} fields where {} are expected", fields.size(), fields_),
+                     options_.decimal == options_.delimiter
+                         ? "Where the delimiter stands in numbers too, these have to stand in quotes."
+                         : ""});
     for (std::size_t c = 0; c < row_.size(); ++c) {
       const ColumnKind kind = table_.columns[c].kind;
       if (kind == ColumnKind::kIgnored) continue;

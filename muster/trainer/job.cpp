@@ -192,7 +192,8 @@ void check_data(const Schema& schema, const Job& job) {
     throw schema.invalid("data.targets", "cannot stand beside data.target", "Give one column or several, not both.");
   if (job.data.tokens == "bytes" && schema.chosen("data.encoding"))
     throw schema.invalid("data.encoding", "has no effect where tokens are bytes", "Remove it.");
-  if (job.data.decimal == job.data.delimiter)
+  // A comma may be both: such numbers stand in quotes.
+  if (job.data.decimal == "." && job.data.delimiter == ".")
     throw schema.invalid("data.decimal", "is the delimiter too", "A number could not be told from two fields.");
   const std::string& delimiter = job.data.delimiter;
   if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {

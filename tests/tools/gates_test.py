@@ -227,6 +227,29 @@ class Gates(unittest.TestCase):
             time.sleep(0.05)  # sleeps: the kernel tells nobody but the parent that a process is gone
         return False
 
+    def test_a_gate_with_little_time_goes_on_where_it_was_stopped(self):
+        first = self.programs_of(self.run_gates("tsan", "--minutes", "0"))
+        self.assertEqual([len(portion) for portion in first], [1])
+        rest = self.run_gates("tsan", "--minutes", "5")
+        self.assertEqual(rest.returncode, 0, rest.stdout + rest.stderr)
+        order = sum(self.programs_of(rest), [])
+        self.assertEqual((len(order), order[-1]), (6, first[0][0]), "what has passed last comes last")
+        self.assertIn("tsan: 6 of 6 have passed in this clone", rest.stdout)
+
+    def test_tidy_looks_again_at_what_it_found(self):
+        run = self.run_gates("tidy-all", "--minutes", "5", TIDY_FAILS="b.cpp")
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertIn("tidy: 1 of 2 have passed in this clone", run.stdout)
+        again = self.run_gates("tidy-all", "--minutes", "5")
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        looked = [call.split()[-1] for call in self.calls_of(again, "clang-tidy")]
+        self.assertEqual(looked, ["muster/base/b.cpp", "muster/base/a.cpp"])
+
+    def test_minutes_are_for_gates_that_can_be_stopped(self):
+        run = self.run_gates("threads", "--minutes", "5")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("threads runs whole", run.stderr)
+
     def test_all_runs_every_gate_whatever_the_first_found(self):
         run = self.run_gates("--all", CLANG_FAILS="a.cpp", TESTS_FAIL="gate-tsan")
         self.assertEqual(run.returncode, 1)

@@ -1,6 +1,7 @@
 // Files as users bring them, and what is found out about each.
 #include "muster/data/inspect.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,6 +136,21 @@ TEST_F(Inspect, DecimalCommasAndLatin1) {
                  "e Worte,\nsch\xF6n gereimt\x85\n")
                 .text.latin1,
             true);
+}
+
+TEST_F(Inspect, DecimalCommasInQuotesBetweenCommas) {
+  std::string table = "a,b,target\n";
+  for (int i = 0; i < 30; ++i)
+    table += fmt::format("\"{0},5\",{0},\"0,{1}\"\n", i, 100 + i);
+  const SourceOptions options = look("t.csv", table);
+  EXPECT_EQ(options.table.delimiter, ',');
+  EXPECT_EQ(options.table.decimal, ',');
+  EXPECT_TRUE(options.table.regression);
+  const Data data = open_source(options);
+  EXPECT_EQ(data.form.columns.columns[0].kind, ColumnKind::kNumeric);
+  EXPECT_EQ(data.bad_samples->count(), 0U);
+  // Three digits behind every comma may be thousands.
+  EXPECT_EQ(look("u.csv", "a,y\n\"1,500\",red\n\"12,250\",blue\n\"950\",red\n").table.decimal, '.');
 }
 
 TEST_F(Inspect, CommasInTextAreNoDecimals) {

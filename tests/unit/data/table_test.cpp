@@ -195,6 +195,16 @@ TEST(ReadTable, DecimalCommas) {
   EXPECT_THAT(error->message(), HasSubstr("1.234,5"));
 }
 
+TEST(ReadTable, DecimalCommasBetweenCommasStandInQuotes) {
+  const TableOptions options{.regression = true, .decimal = ','};
+  const Table table = read("a,y\n\"1,5\",2\n3,\"4,25\"\n", options);
+  EXPECT_THAT(table.columns[0].values, ElementsAre(1.5F, 3.0F));
+  EXPECT_THAT(table.columns[1].values, ElementsAre(2.0F, 4.25F));
+  const auto error = refusal("a,y\n1,5,2\n3,4\n", options);
+  ASSERT_TRUE(error);
+  EXPECT_THAT(std::string(error->what()), HasSubstr("have to stand in quotes"));
+}
+
 TEST(ReadTable, SeveralTargetsAreNumbers) {
   TableOptions options{.regression = true, .targets = {"v", "u"}};
   const Table table = read("u,x,v\n1,2,3\n4,5,6\n", options);
