@@ -111,6 +111,16 @@ class Slurm(unittest.TestCase):
         self.assertIn("#SBATCH --nodes=2", done.stdout)
         self.assertEqual(self.run_here(["squeue", "-h"]).stdout.strip(), "")
 
+    def test_a_time_that_is_all_warning_is_refused(self):
+        done = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--time", "2", "--dry-run"], code=2)
+        self.assertIn("--time 2 is 120 s", done.stderr)
+
+    def test_values_over_the_file_go_with_the_job(self):
+        for words in (["job.toml", "--set", "job.epochs=3"], ["--", "job.toml", "--set", "job.epochs=3"],
+                      ["job.toml", "--", "--set", "job.epochs=3"]):
+            done = self.run_here([MUSTER, "launch", "slurm", "--dry-run", *words])
+            self.assertIn("'train' 'job.toml' '--set' 'job.epochs=3'", done.stdout)
+
     def test_a_submitted_job_trains(self):
         job = self.submit()
         self.wait(job, lambda: self.state(job)[0] == "COMPLETED", "the job", 120)
@@ -168,6 +178,7 @@ class Slurm(unittest.TestCase):
         launchers.write_job(self.folder, epochs=ENDLESS)
         job = self.submit()
         self.wait(job, lambda: self.trains(job), "training", 120)
+        self.assertIn("Slurm: node 0 of 2", self.run_here([MUSTER, "status", "far"]).stdout)
         self.run_here([MUSTER, "stop", "far"])
         self.wait(job, lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end", 120)
         self.assertEqual(self.state(job)[1], 0)
