@@ -165,7 +165,9 @@ TEST_F(HostsEtcdTest, AnAgentTakesOverWithItsOwnWorkersAndProcess) {
   wait_for(1, 2, 2);
   const bool of_second = second.err().find("this agent does from now on") != std::string::npos;
   const Json now = status(of_second ? 1 : 2);
-  if (of_second) EXPECT_EQ(now["members"][0]["pid"], before["members"][0]["pid"]) << "its worker trains on";
+  if (of_second) {
+    EXPECT_EQ(now["members"][0]["pid"], before["members"][0]["pid"]) << "its worker trains on";
+  }
   EXPECT_EQ(now["coordinator"]["host"], of_second ? "host-1" : "host-2");
   expect_end(of_second ? second : third, of_second ? third : second);
 }
