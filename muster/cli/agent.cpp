@@ -20,6 +20,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/program_job.h"
 #include "muster/cli/signals.h"
+#include "muster/cli/turn_to_lead.h"
 #include "muster/cli/workers.h"
 #include "muster/control/any_coordinator.h"
 #include "muster/control/cluster_client.h"
@@ -56,6 +57,19 @@ coordinator::CoordinatedJob job_here(const AgentFlags& flags, const control::Wel
   return job;
 }
 
+// As whom it listens in its turn.
+ClusterFlags listening(const AgentFlags& flags) {
+  if (flags.listen.empty())
+    throw Error(ErrorKind::kInvalidInput, "an agent that stands by has to be found in its turn", "--store",
+                "Add --listen ADDRESS:PORT of this host, one that the agents are given by --join A,B.");
+  ClusterFlags listening;
+  listening.listen = flags.listen;
+  listening.interface = flags.cluster.interface;
+  listening.insecure = flags.cluster.insecure;
+  listening.trust.certs = flags.listen_certs;
+  return listening;
+}
+
 }  // namespace
 
 int run_agent(const AgentFlags& flags) {
@@ -80,6 +94,11 @@ int run_agent(const AgentFlags& flags) {
     return job_here(flags, welcome, folder, interface);
   };
   options.together = flags.together;
+  std::optional<TurnToLead> turn;  // until the agent has ended
+  if (!flags.store.url.empty()) {
+    turn.emplace(listening(flags), flags.store);
+    options.recorded = [&turn](const std::filesystem::path& run) { turn->begin(run); };
+  }
   options.tell = tell;
   const SignalWatch signals(
       kAgentGrace, [](const std::string& signal) { tell(fmt::format("{}: again to stop at once", signal)); },
@@ -95,6 +114,14 @@ void add_agent(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("agent", "Let this host take part in a job that another one has started.");
   auto flags = std::make_shared<AgentFlags>();
   add_join_flags(*command, flags->cluster);
+  add_store_flags(*command, flags->store);
+  CLI::Option* const listen =
+      command->add_option("--listen", flags->listen,
+                          "With --store: ADDRESS:PORT at which this host listens when it coordinates in its turn");
+  command
+      ->add_option("--listen-certs", flags->listen_certs,
+                   "With --listen: the coordinator's folder of muster certs create")
+      ->needs(listen);
   command->add_option("--workers", flags->workers, "Workers on this host; over parallel.workers and muster run -n")
       ->check(CLI::Range(1, 64));
   command->add_option("--name", flags->name, "What this host is called in muster status. None: its host name");
@@ -114,6 +141,8 @@ void add_agent(CLI::App& app, Outcome& outcome) {
       "The program of muster run has to be there, too; it is started in the folder that the agent is started in.\n"
       "Ctrl-C or SIGTERM leaves the job, which goes on with the other hosts; a second one ends everything at once.\n"
       "--join takes several addresses, joined by commas: where another coordinator may take over (muster attach).\n"
+      "With --store this agent stands by: when the etcd says that nobody coordinates the job, it does, with its "
+      "workers.\n"
       "Without a coordinator the workers go on for parallel.orphan_seconds; then they end, and so does the agent.\n"
       "The exit code is 0 when the job has finished, 143 when it was stopped, 1 when it has failed, 130 or 143 after "
       "a\n"
@@ -121,7 +150,9 @@ void add_agent(CLI::App& app, Outcome& outcome) {
       "\nExamples:\n"
       "  muster train job.toml --listen 127.0.0.1:7400       on one host, with parallel.hosts = 2\n"
       "  muster agent --join 127.0.0.1:7400                  on the other (here: the same)\n"
-      "  muster agent --join 10.0.0.1:7400 --certs agent --interface eth1 --workers 8");
+      "  muster agent --join 10.0.0.1:7400 --certs agent --interface eth1 --workers 8\n"
+      "  muster agent --join 10.0.0.1:7400,10.0.0.2:7400 --certs agent --store etcd://10.0.0.7:2379 --store-ca ca.crt\n"
+      "               --listen 10.0.0.2:7400 --listen-certs coordinator");
   command->callback([flags, &outcome] { outcome.exit_code = run_agent(*flags); });
 }
 

@@ -2,10 +2,12 @@
 // it.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "muster/cli/cluster_flags.h"
+#include "muster/cli/store_flags.h"
 
 namespace muster::cli {
 
@@ -15,6 +17,10 @@ struct AgentFlags {
   std::string name;
   double wait_seconds = 60;
   std::string runs = "runs";  // folder for the runs of programs
+  // Of an agent that stands by: the etcd, where it listens then, and as whom. Empty: it does not.
+  StoreFlags store;
+  std::string listen;
+  std::filesystem::path listen_certs;
   // A signal to this process is one to all hosts (coordinator::AgentOptions).
   bool together = false;
 };

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -22,6 +23,9 @@ void run_bundle(const std::filesystem::path& to) {
   if (!archive && (name.ends_with(".tar") || name.ends_with(".gz") || name.ends_with(".zip") || name.ends_with(".zst")))
     throw Error(ErrorKind::kInvalidInput, "is neither a folder nor a .tar.zst", to.string(),
                 fmt::format("Name a folder, or an archive that ends with {}.", kArchiveEnding));
+  std::error_code code;
+  if (archive && std::filesystem::exists(to, code))
+    throw Error(ErrorKind::kInvalidInput, "is there already", to.string(), "Remove it, or name another one.");
   const launch::MadeBundle made =
       archive ? launch::make_bundle_archive(own_program(), to) : launch::make_bundle(own_program(), to);
   const auto megabytes = [](std::uint64_t bytes) { return (bytes + 500'000) / 1'000'000; };
@@ -40,7 +44,7 @@ void add_bundle(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("bundle", "Make a copy of Muster that runs on machines with nothing installed.");
   auto to = std::make_shared<std::filesystem::path>();
-  command->add_option("to", *to, "A folder that is not there yet, or FILE.tar.zst")->required();
+  command->add_option("to", *to, "A folder or FILE.tar.zst that is not there yet")->required();
   command->footer(
       "The program and every library that it has loaded, but for the C library: the other machine's has to be as new\n"
       "as this one's (made on Debian 12: Debian 12, 13 and later). It runs wherever it lies, finds its own libraries\n"

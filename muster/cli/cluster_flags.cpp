@@ -48,10 +48,11 @@ void add_listen_flags(CLI::App& command, ClusterFlags& flags) {
   add_common_flags(command, flags);
 }
 
-void add_node_flags(CLI::App& command, ClusterFlags& flags) {
-  command.add_option("--shared", flags.shared,
-                     "Under srun or mpirun: a folder that all nodes see, where they find each other. None: where runs "
-                     "are");
+bool names_hosts(const std::string& hosts) {
+  return hosts.find_first_not_of("0123456789:") != std::string::npos;
+}
+
+void add_ssh_flags(CLI::App& command, ClusterFlags& flags) {
   command.add_option("--host-file", flags.host_file,
                      "The hosts of --hosts in a file, a line for each: a:4, or a slots=4 as mpirun has it");
   command.add_option("--remote-muster", flags.remote_muster,
@@ -59,6 +60,13 @@ void add_node_flags(CLI::App& command, ClusterFlags& flags) {
   command.add_option(
       "--bundle", flags.bundle,
       "With --hosts: what muster bundle has made, for hosts that have no muster; kept in ~/.cache there");
+}
+
+void add_node_flags(CLI::App& command, ClusterFlags& flags) {
+  command.add_option("--shared", flags.shared,
+                     "Under srun or mpirun: a folder that all nodes see, where they find each other. None: where runs "
+                     "are");
+  add_ssh_flags(command, flags);
 }
 
 void add_join_flags(CLI::App& command, ClusterFlags& flags) {

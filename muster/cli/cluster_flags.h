@@ -26,6 +26,7 @@ struct ClusterFlags {
   std::string shared{};            // a folder that all nodes of a launcher see; empty: the folder of runs
   control::TrustOptions trust;
   bool insecure = false;
+  bool over_mpi = false;  // sums of gradients, which the job says (parallel.network); no flag
 
   bool by_ssh() const { return !hosts.empty() || !host_file.empty(); }
 };
@@ -36,6 +37,11 @@ void add_node_flags(CLI::App& command, ClusterFlags& flags);
 void add_join_flags(CLI::App& command, ClusterFlags& flags);
 // Of a command that can be either side.
 void add_either_flags(CLI::App& command, ClusterFlags& flags);
+
+// Whether --hosts names them, for ssh; else it is a number or a range, as --listen has it.
+bool names_hosts(const std::string& hosts);
+// --host-file, --remote-muster and --bundle, beside a --hosts that names some.
+void add_ssh_flags(CLI::App& command, ClusterFlags& flags);
 
 // Throws kUnsupported when Gloo is missing: what workers of several hosts say to each other goes through it.
 void require_network(const std::optional<comm::MissingGloo>& missing);

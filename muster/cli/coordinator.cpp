@@ -8,6 +8,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/store_flags.h"
 #include "muster/cli/take_over.h"
+#include "muster/control/job_json.h"
 
 namespace muster::cli {
 namespace {
@@ -16,6 +17,7 @@ struct CoordinatorFlags {
   std::string job;
   std::string runs = "runs";
   bool standby = false;
+  std::string turn;  // the lease of whoever led before, by which an agent says that it has become this program
   double wait_seconds = 60;
   ClusterFlags cluster;
   StoreFlags store;
@@ -29,6 +31,8 @@ int run_coordinator(const CoordinatorFlags& flags) {
   if (!etcd)
     throw Error(ErrorKind::kInvalidInput, "a standby needs --store: only an etcd knows for certain who leads", {},
                 "Give the --store that muster train was given. Without one muster attach takes over by hand.");
+  if (!flags.turn.empty())
+    return take_turn(flags.job, flags.cluster, *etcd, control::lease_from(parse_json(flags.turn, "--turn"), "--turn"));
   return stand_by_for(flags.job, flags.runs, flags.cluster, *etcd, std::chrono::duration<double>(flags.wait_seconds));
 }
 
@@ -40,6 +44,7 @@ void add_coordinator(CLI::App& app, Outcome& outcome) {
   auto flags = std::make_shared<CoordinatorFlags>();
   command->add_option("job", flags->job, "A run's folder, its name, or the beginning of it")->required();
   command->add_flag("--standby", flags->standby, "Wait until nobody coordinates the job; then do");
+  command->add_option("--turn", flags->turn)->group("");
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   command->add_option("--wait", flags->wait_seconds, "Seconds to wait for a run of that name to begin")
       ->check(CLI::Range(0.0, 1e6))

@@ -13,8 +13,9 @@ class Gathering {
  public:
   virtual ~Gathering() = default;
 
-  // Has the others come as soon as the coordinator of `hosts` listens, which is to be started with them.
-  virtual void prepare(coordinator::JobHosts& hosts) = 0;
+  // Has the others come as soon as the coordinator of `job`, which has hosts, listens; which is to be started with
+  // them.
+  virtual void prepare(coordinator::CoordinatedJob& job) = 0;
   // The coordinator ends before anybody could come: why.
   virtual void fail(const std::string& reason) = 0;
 };

@@ -35,6 +35,7 @@ constexpr std::uint64_t kUnmeasuredMemory = std::uint64_t{4} << 30;
 
 struct SlurmFlags {
   std::vector<std::string> words;
+  std::vector<std::string> assignments;
   int nodes = 2;
   std::optional<int> cores;
   std::string time;
@@ -70,10 +71,13 @@ launch::SlurmJob slurm_job(const SlurmFlags& flags) {
   job.command = {flags.program.empty() ? own_program() : flags.program};
   double grace = 30;  // of programs
   if (flags.words.front() == "run") {
+    if (!flags.assignments.empty())
+      throw Error(ErrorKind::kInvalidInput, "a program has no job file", "--set",
+                  "Give its own flags behind its name.");
     job.name = "muster-run";
     job.cores = flags.cores.value_or(1);
   } else {
-    std::vector<std::string> assignments;
+    std::vector<std::string> assignments = flags.assignments;
     for (std::size_t i = 1; i + 1 < flags.words.size(); ++i)
       if (flags.words[i] == "--set") assignments.push_back(flags.words[i + 1]);
     const trainer::ResolvedJob resolved = trainer::load_job(flags.words.front(), assignments);
@@ -84,6 +88,8 @@ launch::SlurmJob slurm_job(const SlurmFlags& flags) {
   }
   job.warning_seconds = flags.warning.value_or(static_cast<int>(grace) + kCheckpointSeconds);
   job.command.insert(job.command.end(), flags.words.begin(), flags.words.end());
+  for (const std::string& assignment : flags.assignments)
+    job.command.insert(job.command.end(), {"--set", assignment});
   return job;
 }
 
@@ -119,8 +125,22 @@ std::uint64_t memory_of(const trainer::ResolvedJob& resolved, std::string& words
   return kUnmeasuredMemory;
 }
 
+// Paths of the job are those that pods see: only what a claim holds is there.
+void warn_of_local_paths(const KubernetesFlags& flags, const trainer::ResolvedJob& resolved) {
+  const auto warn = [&](const char* key, const std::string& path) {
+    if (path.empty() || (!flags.data.empty() && path.starts_with("/data"))) return;
+    tell(
+        fmt::format("{} = \"{}\" has to be a path that every pod sees, and pods do not see this machine's files. "
+                    "Have it in the image, or in a volume: --data CLAIM is /data there, and --set {}=/data/...",
+                    key, path, key));
+  };
+  warn("data.path", resolved.job.data.path);
+  warn("model.script", resolved.job.model.script);
+}
+
 void print_manifests(const KubernetesFlags& flags) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  warn_of_local_paths(flags, resolved);
   launch::KubernetesJob job;
   job.name = flags.name.empty() ? launch::kubernetes_name(resolved.job.name) : flags.name;
   job.image = flags.image;
@@ -156,6 +176,8 @@ void add_slurm(CLI::App& launch, Outcome& outcome) {
       ->add_option("job", flags->words,
                    "The job file, and after -- more for muster train; or after --: run and the words of muster run")
       ->required();
+  command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--nodes,-N", flags->nodes, "Nodes: hosts of the job")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -73,7 +73,9 @@ launch::OwnAddress own_address(const std::string& interface, const std::vector<s
 void choose_interface(ClusterFlags& flags, const launch::OwnAddress& own) {
   const bool named = !flags.interface.empty();
   flags.interface = launch::choose_interface(flags.interface, own);
-  if (!named && !flags.interface.empty())
+  if (flags.over_mpi)
+    tell("sums of gradients go over MPI, without encryption, on the network that it is told to use");
+  else if (!named && !flags.interface.empty())
     tell(fmt::format("sums of gradients go over {} ({}), without encryption; --interface names another one",
                      flags.interface, own.address));
 }
@@ -103,10 +105,9 @@ FirstNode::FirstNode(const launch::Surroundings& surroundings, const std::filesy
   flags.listen = with_port(own.address, "0");
 }
 
-void FirstNode::prepare(coordinator::JobHosts& hosts) {
-  hosts.arrival = kArrival;
-  hosts.started = launch::to_string(surroundings_);
-  hosts.listens = [this](const std::string& address) {
+void FirstNode::prepare(coordinator::CoordinatedJob& job) {
+  job.hosts->arrival = kArrival;
+  job.hosts->listens = [this](const std::string& address) {
     if (meeting_) meeting_->open(address);
   };
 }
@@ -120,15 +121,16 @@ int run_other_node(const launch::Surroundings& surroundings, const std::filesyst
   take_variables(surroundings, flags);
   const TemporaryFolder own("muster-trust-");
   AgentFlags agent;
+  std::optional<launch::Met> met;
   if (!surroundings.coordinator.empty()) {
     flags.join = surroundings.coordinator;
   } else {
-    std::optional<launch::Met> met;
     int code = 0;
     {
       const SignalWatch signals(kArrival, [](const std::string& signal) { tell(signal + ": ending"); });
-      met = launch::find_meeting(folder_for(surroundings, runs, flags), surroundings.name, own.path() / "agent",
-                                 Deadline::after(kArrival), [&] { return signals.stop_requested(); });
+      met = launch::find_meeting(
+          folder_for(surroundings, runs, flags), surroundings.name, own.path() / "agent", Deadline::after(kArrival),
+          [&] { return signals.stop_requested(); }, launch::answers_at);
       code = signals.exit_code();
     }
     if (!met) return code;
@@ -148,7 +150,17 @@ int run_other_node(const launch::Surroundings& surroundings, const std::filesyst
                    : std::string();
   agent.wait_seconds = std::chrono::duration<double>(kArrival).count();
   agent.together = surroundings.together;
-  return run_agent(agent);
+  const auto clear = [&] {
+    if (met) launch::clear_meeting(folder_for(surroundings, runs, flags), surroundings.name, *met, launch::answers_at);
+  };
+  try {
+    const int code = run_agent(agent);
+    clear();
+    return code;
+  } catch (...) {
+    clear();
+    throw;
+  }
 }
 
 }  // namespace muster::cli

@@ -29,7 +29,7 @@ class FirstNode final : public Gathering {
   FirstNode(const FirstNode&) = delete;
   FirstNode& operator=(const FirstNode&) = delete;
 
-  void prepare(coordinator::JobHosts& hosts) override;
+  void prepare(coordinator::CoordinatedJob& job) override;
   void fail(const std::string& reason) override;
 
  private:

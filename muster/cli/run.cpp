@@ -119,11 +119,6 @@ std::unique_ptr<Gathering> gather(RunFlags& flags, const launch::Surroundings& s
   return gathering;
 }
 
-// A number or a range, as --listen has it; else names.
-bool names_hosts(const std::string& hosts) {
-  return hosts.find_first_not_of("0123456789:") != std::string::npos;
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, Outcome& outcome) {
@@ -217,7 +212,8 @@ void add_run(CLI::App& app, Outcome& outcome) {
       program.program = std::filesystem::absolute(program.program).lexically_normal().string();
     coordinator::CoordinatedJob job = coordinated_job(program);
     job.hosts = hosts_of(*flags, program);
-    if (gathering) gathering->prepare(*job.hosts);
+    if (!surroundings.launcher.empty()) job.started = launch::to_string(surroundings);
+    if (gathering) gathering->prepare(job);
     job.folder = folder_of(flags->runs, job.name);
     tell_of_folder(*flags, job);
     const auto body = [&] {

@@ -70,18 +70,19 @@ SshGathering::SshGathering(ClusterFlags& flags)
   flags.trust.certs = made / "coordinator";
 }
 
-void SshGathering::prepare(coordinator::JobHosts& hosts) {
-  hosts.arrival = kSshArrival;
-  hosts.started = "by ssh:";
+void SshGathering::prepare(coordinator::CoordinatedJob& job) {
+  job.started = "by ssh (--hosts):";
   for (const launch::NamedHost& host : others_)
-    hosts.started += " " + host.name;
-  hosts.listens = [this](const std::string& address) { start(address); };
-  hosts.hopeless = [this] { return agents_.lost(); };
+    job.started += " " + host.name;
+  job.hosts->arrival = kSshArrival;
+  job.hosts->listens = [this](const std::string& address) { start(address, "agent"); };
+  job.hosts->hopeless = [this] { return agents_.lost(); };
 }
 
-void SshGathering::start(const std::string& address) {
+void SshGathering::start(const std::string& address, const std::string& command) {
   for (const launch::NamedHost& host : others_) {
     launch::RemoteAgent agent;
+    agent.command = command;
     agent.join = address;
     agent.name = without_user(host.name);
     agent.workers = host.workers;

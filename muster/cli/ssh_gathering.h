@@ -25,12 +25,17 @@ class SshGathering final : public Gathering {
   // On this one; nothing: as the job says.
   std::optional<int> own_workers() const { return own_workers_; }
 
-  void prepare(coordinator::JobHosts& hosts) override;
+  void prepare(coordinator::CoordinatedJob& job) override;
   void fail(const std::string&) override {}
 
- private:
-  void start(const std::string& address);
+  // What prepare() does for a job: has the others join at that address, by `muster COMMAND --join`.
+  void start(const std::string& address, const std::string& command);
+  // The first of them that has ended badly; nothing: none has.
+  std::optional<Error> lost() { return agents_.lost(); }
+  // Until they have ended, at most so long.
+  void wait(const Deadline& deadline) { agents_.wait(deadline); }
 
+ private:
   std::vector<launch::NamedHost> others_;
   std::optional<int> own_workers_;
   std::string remote_program_;

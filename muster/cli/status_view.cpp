@@ -140,6 +140,7 @@ std::string job_page(const control::JobStatus& status, const Json& row) {
   if (status.max_servers > 0) facts.push_back({"servers", servers(status)});
   facts.push_back({"generation", fmt::format("{}", status.hosts.empty() ? status.generation : status.job_generation)});
   facts.push_back({"coordinator", coordinator(status)});
+  if (!status.started.empty()) facts.push_back({"started", status.started});
   text += table(facts, "  ");
   if (!status.hosts.empty()) {
     std::vector<Row> rows{{"HOST", "NUMBER", "WORKERS", "LANES", "STEP", "HEARD OF", "RUN FOLDER", "CHECKPOINT"}};

@@ -69,6 +69,7 @@ class TakeOverView {
 // Nobody may think that it supervises workers that another one has taken over: it is killed, and its death awaited.
 void end_holder(const std::optional<control::Lease>& lease, const char* what, const std::filesystem::path& run) {
   if (!lease || lease->holder.pid == 0 || state_of(lease->holder) == ProcessState::kGone) return;
+  if (lease->holder == this_process()) return;  // it has become this one (TurnToLead)
   tell(fmt::format("the {} of this host (process {}) is ended; its workers are taken over", what, lease->holder.pid));
   launch::ChildProcess agent = launch::ChildProcess::adopt(lease->holder);
   agent.kill(SIGKILL);
@@ -238,6 +239,28 @@ std::filesystem::path await_run(const std::string& job, const std::string& runs,
   }
 }
 
+// Until this process leads: the lease of whoever did before. Nothing: as coordinator::stand_by().
+std::optional<control::Lease> await_turn(const std::filesystem::path& run, const SharedRecord& shared,
+                                         const ClusterFlags& flags, const std::function<bool()>& stop_requested) {
+  bool checked = false;
+  coordinator::StandbyOptions options;
+  options.tell = tell;
+  options.stop_requested = [&] {
+    try {
+      if (!checked && shared.record->lease()) {
+        require_part_of_the_job(run, *shared.record);
+        require_can_be_taken(known_job(run), shared.record->cluster().has_value(), run);
+        if (!flags.listen.empty()) listen_by(flags);
+        checked = true;
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;  // it is looked at again
+    }
+    return stop_requested();
+  };
+  return coordinator::stand_by(*shared.record, options);
+}
+
 }  // namespace
 
 int take_over_workers(const std::filesystem::path& run, const ClusterFlags& flags,
@@ -276,26 +299,24 @@ int stand_by_for(const std::string& job, const std::string& runs, const ClusterF
     const SignalWatch signals(std::chrono::hours(24), [](const std::string& signal) { tell(signal + ": ending"); });
     run = await_run(job, runs, Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(wait)), signals);
     shared = open_shared(*run, etcd);
-    bool checked = false;
-    coordinator::StandbyOptions options;
-    options.tell = tell;
-    options.stop_requested = [&] {
-      try {
-        if (!checked && shared->record->lease()) {
-          require_part_of_the_job(*run, *shared->record);
-          require_can_be_taken(known_job(*run), shared->record->cluster().has_value(), *run);
-          if (!flags.listen.empty()) listen_by(flags);
-          checked = true;
-        }
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kTimeout) throw;  // it is looked at again
-      }
-      return signals.stop_requested();
-    };
-    before = coordinator::stand_by(*shared->record, options);
+    before = await_turn(*run, *shared, flags, [&] { return signals.stop_requested(); });
     if (!before) return signals.exit_code();
   }
   return coordinate_shared(*run, *shared, *before, etcd, flags);
+}
+
+void stand_by_beside(const std::filesystem::path& run, const ClusterFlags& flags, const control::EtcdOptions& etcd,
+                     const std::function<bool()>& stop_requested,
+                     const std::function<void(const control::Lease& before)>& lead) {
+  const SharedRecord shared = open_shared(run, etcd);
+  if (const auto before = await_turn(run, shared, flags, stop_requested)) lead(*before);
+}
+
+int take_turn(const std::filesystem::path& run, const ClusterFlags& flags, const control::EtcdOptions& etcd,
+              const control::Lease& before) {
+  const SharedRecord shared = open_shared(run, etcd);
+  shared.record->take_over(this_process());
+  return coordinate_shared(run, shared, before, etcd, flags);
 }
 
 }  // namespace muster::cli

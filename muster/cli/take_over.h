@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "muster/cli/cluster_flags.h"
 #include "muster/control/etcd_options.h"
+#include "muster/control/job_record.h"
 
 namespace muster::cli {
 
@@ -24,5 +26,15 @@ int take_over_workers(const std::filesystem::path& run, const ClusterFlags& flag
 // before. `wait`: for a run of that name to begin.
 int stand_by_for(const std::string& job, const std::string& runs, const ClusterFlags& flags,
                  const control::EtcdOptions& etcd, std::chrono::duration<double> wait);
+
+// As a part of an agent of that run: waits likewise, and calls `lead` once this process leads in the place of the
+// holder of `before`. Returns after it, or when the job is over or a stop was requested. Throws as stand_by_for().
+void stand_by_beside(const std::filesystem::path& run, const ClusterFlags& flags, const control::EtcdOptions& etcd,
+                     const std::function<bool()>& stop_requested,
+                     const std::function<void(const control::Lease& before)>& lead);
+// In the program that this process has become then (turn_to_lead.h): goes on as the coordinator. Throws as
+// take_over_workers().
+int take_turn(const std::filesystem::path& run, const ClusterFlags& flags, const control::EtcdOptions& etcd,
+              const control::Lease& before);
 
 }  // namespace muster::cli

@@ -29,6 +29,7 @@
 #include "muster/cli/store_flags.h"
 #include "muster/cli/take_over.h"
 #include "muster/cli/workers.h"
+#include "muster/comm/mpi_transport.h"
 #include "muster/control/store.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/worker_words.h"
@@ -81,8 +82,14 @@ std::filesystem::path told_run() {
 }
 
 // This process as one of the job's workers.
-void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resolved, const launch::World& world,
+void run_worker_aloud(const TrainFlags& flags, const trainer::ResolvedJob& resolved, launch::World world,
                       Outcome& outcome) {
+  // MPI can be started once in a process, and groups come and go.
+  std::shared_ptr<comm::MpiRuntime> mpi;
+  if (!world.cluster.empty() && resolved.job.parallel.network == "mpi") {
+    world.network = "mpi";
+    mpi = comm::start_mpi();
+  }
   // Only the view of the worker that leads is told anything.
   ProgressView view(style_for_output(flags.quiet, flags.json), stdout, stderr, terminal_width);
   // The launcher says what a signal leads to. Before the job's first step there is nothing to finish or to save.
@@ -208,7 +215,8 @@ int run_workers(const TrainFlags& flags, const trainer::ResolvedJob& resolved,
   launch::Command command{own_program(), arguments, {{kMemoryVariable, memory_for_workers()}}};
   coordinator::CoordinatedJob job = coordinated_job(resolved);
   job.hosts = job_hosts(flags, resolved);
-  if (node.gathering != nullptr) node.gathering->prepare(*job.hosts);
+  if (!node.surroundings.launcher.empty()) job.started = launch::to_string(node.surroundings);
+  if (node.gathering != nullptr) node.gathering->prepare(job);
   job.etcd = etcd_by(flags.store);
   if (job.etcd) control::make_etcd_store(*job.etcd)->revision();  // before anything is started
   // The first ones as copies of this process; those of a job with servers, other hosts or an etcd meet threads of ours.
@@ -248,11 +256,29 @@ void take_hosts(int started, const trainer::ResolvedJob& resolved, TrainFlags& f
       "Start it on as many, or leave parallel.hosts out: then what starts it says how many.");
 }
 
+// Workers become ranks of the MPI whose process on this node has started them.
+void require_network_here(const trainer::ResolvedJob& resolved, const ClusterFlags& flags,
+                          const launch::Surroundings& surroundings) {
+  if (resolved.job.parallel.network != "mpi") return;
+  if (flags.listen.empty() && !flags.by_ssh() && !surroundings.several()) return;  // one host sends nothing
+  if (!comm::mpi_available())
+    throw resolved.invalid("parallel.network", "this build of Muster has no MPI",
+                           "Install libopenmpi-dev and build again, or use gloo.");
+  if (surroundings.ranks_of_mpi) return;
+  throw resolved.invalid(
+      "parallel.network",
+      fmt::format("no MPI has started this process ({})",
+                  surroundings.reason.empty() ? "--listen and --hosts start none" : surroundings.reason),
+      "Start it by mpirun -N 1, or by srun --mpi=pmix; or use gloo.");
+}
+
 // As who has started it on each node: the first coordinates, the others are agents.
 int run_node(TrainFlags flags, std::vector<std::string> arguments) {
   trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
   const launch::Surroundings surroundings = surroundings_for(flags.cluster);
   const std::filesystem::path runs = resolved.job.runs;
+  require_network_here(resolved, flags.cluster, surroundings);
+  flags.cluster.over_mpi = resolved.job.parallel.network == "mpi";
   if (surroundings.node > 0) return run_other_node(surroundings, runs, flags.cluster, std::nullopt);
   Node node{surroundings, nullptr, RestartNote(runs, surroundings)};
   if (!flags.resume && flags.run.empty()) {

@@ -52,6 +52,7 @@ Json to_json(const JobStatus& status) {
     json["job_generation"] = status.job_generation;
     json["coordinator"]["host"] = status.coordinator_host;
   }
+  if (!status.started.empty()) json["started"] = status.started;
   if (status.max_servers > 0) {
     json["servers"] = {{"min", status.min_servers},
                        {"max", status.max_servers},

@@ -50,6 +50,7 @@ struct JobStatus {
   std::uint64_t job_generation = 0;    // of all hosts; 0: the job has one, or none has begun
   std::vector<Change> changes = {};    // from the record, whoever answers
   std::string coordinator_host = {};   // its name; empty: the job has one host
+  std::string started = {};            // by what its hosts were started and how that is known; empty: by nothing
   std::vector<std::string> alarms = {};
   std::int32_t coordinator_pid = 0;  // 0: none runs
   bool live = false;                 // told by the coordinator itself; false: what its record says

@@ -92,6 +92,7 @@ void to_wire(const JobStatus& status, v1::StatusReply& reply) {
   }
   reply.set_job_generation(status.job_generation);
   reply.set_coordinator_host(clean(status.coordinator_host));
+  reply.set_started(clean(status.started));
   for (const Change& change : status.changes) {
     v1::JobChange& out = *reply.add_changes();
     out.set_number(change.number);
@@ -143,6 +144,7 @@ JobStatus from_wire(const v1::StatusReply& reply) {
   }
   status.job_generation = reply.job_generation();
   status.coordinator_host = reply.coordinator_host();
+  status.started = reply.started();
   for (const v1::JobChange& change : reply.changes()) {
     Change& out = status.changes.emplace_back();
     out.number = change.number();

@@ -201,7 +201,8 @@ int Agent::run(const Audience& audience) {
     job = options_.job(*welcome, interface);
     reporter.set_job(job->orphan, interface);
     if (!interface.empty()) reporter.call_others(address_for_others(interface), welcome->patience);
-    HostService::Line line{calls_, [&reporter] { return reporter.host(); }, options_.coordinator, {}};
+    HostService::Line line{
+        calls_, [&reporter] { return reporter.host(); }, options_.coordinator, {}, options_.recorded};
     line.cluster = [&reporter, cluster = welcome->cluster, interface, listen = options_.coordinator,
                     arguments = welcome->arguments] {
       return control::LedCluster{cluster,   reporter.term(), listen,           reporter.relay(),

@@ -4,6 +4,7 @@
 // end. Thread safety: run() once.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ struct AgentOptions {
   bool together = false;
   // The job as this host runs it, from what the coordinator has said; fills in the interface if it has none.
   std::function<CoordinatedJob(const control::Welcome&, std::string& interface)> job;
+  // HostService::Line::recorded.
+  std::function<void(const std::filesystem::path& run)> recorded = [](const std::filesystem::path&) {};
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };
 

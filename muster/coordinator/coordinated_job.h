@@ -32,8 +32,7 @@ struct JobHosts {
   std::string job{};  // this and the next two: control/cluster_calls.h
   std::string program{};
   std::vector<std::string> arguments{};
-  std::string name{};     // of this host; empty: as it calls itself
-  std::string started{};  // by whom the hosts are, in words for people and the log; empty: one by one
+  std::string name{};  // of this host; empty: as it calls itself
   // Told where this host listens, with the port that was chosen, as soon as it does.
   std::function<void(const std::string& address)> listens{};
   // Within which the least of hosts have to come, where something has started them all; empty: somebody may start them
@@ -71,7 +70,8 @@ struct CoordinatedJob {
   std::optional<JobData> data{};                               // empty: every host sees all of it by itself
   std::optional<control::EtcdOptions> etcd{};  // that holds the record; empty: a file of the run's folder
   std::shared_ptr<const Training> training = std::make_shared<const Training>();
-  JobFolder folder{};  // of its record
+  JobFolder folder{};     // of its record
+  std::string started{};  // by what, where something has started the nodes of the job, in words; told and shown
 };
 
 // Between this and what a record holds of it; the store is the supervisor's to say.

@@ -90,7 +90,10 @@ launch::SupervisorOptions Coordinator::supervisor_options(const Audience& audien
 }
 
 std::unique_ptr<LedHosts> Coordinator::lead() {
-  if (!job_.hosts) return nullptr;
+  if (!job_.hosts) {
+    if (!job_.started.empty()) note(job_.started);
+    return nullptr;
+  }
   // The term counts before anybody hears of it.
   if (job_.hosts->taken_over) service_.lead(*job_.hosts->taken_over);
   auto led = std::make_unique<LedHosts>(

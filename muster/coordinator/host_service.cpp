@@ -131,6 +131,7 @@ struct HostService::State final : control::ControlCalls {
         standing = news.standing;
       }
       complaint.clear();
+      if (!std::exchange(told_recorded, true)) line.recorded(run);
     } catch (const Error& error) {
       given_up = !server;
       const std::string words = given_up ? fmt::format("commands on this host cannot reach the job: {}", error.what())
@@ -193,6 +194,7 @@ struct HostService::State final : control::ControlCalls {
   std::vector<control::Change> changes_passed_on;
   std::uint64_t earlier_generations = 0;
   bool given_up = false;
+  bool told_recorded = false;
   std::string complaint;  // the last, until all is written
   // guarded by mutex; `run` is read without by the thread, which alone writes it
   std::mutex mutex;

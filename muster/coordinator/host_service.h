@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ class HostService {
     std::string coordinator{};            // its address, for people
     // What is needed to take over here when the coordinator is lost, as it is now.
     std::function<control::LedCluster()> cluster = [] { return control::LedCluster(); };
+    // Told once, on a thread of the service's: the record in that run's folder is whole, so one could take over here.
+    std::function<void(const std::filesystem::path& run)> recorded = [](const std::filesystem::path&) {};
   };
 
   HostService(CoordinatedJob job, Line line, Tell tell, const Clock& clock = system_clock());

@@ -275,6 +275,7 @@ struct JobService::State {
     status.max_servers = wanted.max_servers;
     status.target_servers = wanted.target_servers;
     status.coordinator_pid = this_process().pid;
+    status.started = job.started;
     status.live = true;
     status.changes = known_changes;
     if (etcd && etcd->session_left().count() == 0)

@@ -97,7 +97,7 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, s
   listen.note = std::move(note);
   server_.emplace(cluster_, listen);
   if (hosts_.taken_over && !hosts_.before.empty()) heralds_.emplace(hosts_.before, cluster_.identity());
-  if (!hosts_.started.empty()) tell_(hosts_.started);
+  if (!job.started.empty()) tell_(job.started);
   if (hosts_.listens)
     hosts_.listens(server_->address());
   else

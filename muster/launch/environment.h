@@ -31,11 +31,12 @@ struct World {
   int attempt = 0;    // how many processes had this rank before (MUSTER_ATTEMPT)
   std::string run{};  // the folder of the job's run, where this host has it (MUSTER_RUN); empty: there is none
   // Of a worker on one of several hosts, set by the agent that has started it:
-  std::string cluster{};     // where the store of all hosts is to be had (MUSTER_CLUSTER); empty: there is one host
-  std::uint64_t host = 0;    // the number of this one (MUSTER_HOST)
-  std::string interface {};  // of the network to the others (MUSTER_INTERFACE)
-  std::string data{};        // where data of other hosts is to be had (MUSTER_DATA); empty: nowhere
-  int threads = 1;           // that LibTorch and the BLAS get, until the program says otherwise (MUSTER_THREADS)
+  std::string cluster{};         // where the store of all hosts is to be had (MUSTER_CLUSTER); empty: there is one host
+  std::uint64_t host = 0;        // the number of this one (MUSTER_HOST)
+  std::string interface {};      // of the network to the others (MUSTER_INTERFACE)
+  std::string network = "gloo";  // between hosts, as comm/connect.h names them; the job says it, no variable does
+  std::string data{};            // where data of other hosts is to be had (MUSTER_DATA); empty: nowhere
+  int threads = 1;               // that LibTorch and the BLAS get, until the program says otherwise (MUSTER_THREADS)
 };
 
 // Looks a variable up; nothing when it is not set. A parameter, so that tests need not touch the environment.

@@ -3,8 +3,12 @@
 // Node 0 makes FOLDER/.muster-NAME (0700) with an authority's certificate and an agent's key for this start alone in
 // `agent/`, and, when it listens, `address`. The others wait for that file, take nothing from a folder that is another
 // user's or that others may enter, and copy what they need. Node 0 takes the folder away when the job ends. If it ends
-// before it listens, it leaves `ended` with the reason instead; such leavings are swept by the next meeting there after
-// a day. The authority's own key is never in the folder.
+// before it listens, it leaves `ended` with the reason instead. If it is killed everything stays: nobody goes to an
+// address that does not answer, and who has met it takes the folder away (clear_meeting). What is left all the same is
+// swept by the next meeting there after a day. The authority's own key is never in the folder.
+//
+// Whose the folder is and who may enter it is looked at once it is open, and all that is read or written goes through
+// that descriptor: nobody can put another one in its place in between.
 // Thread safety: one thread at a time.
 #pragma once
 
@@ -15,6 +19,7 @@
 #include <string>
 
 #include "muster/base/deadline.h"
+#include "muster/base/files.h"
 #include "muster/base/temporary_folder.h"
 
 namespace muster::launch {
@@ -38,21 +43,30 @@ class MeetingHost {
 
  private:
   const std::filesystem::path place_;
+  FileDescriptor folder_;                       // the place, open
   std::optional<muster::TemporaryFolder> own_;  // certificates of the coordinator
   bool open_ = false;
   std::string reason_ = "it ended before the other nodes could join";
 };
+
+// Whether somebody listens at HOST:PORT; a parameter, so that tests need no network (own_address.h has the real one).
+using Answers = std::function<bool(const std::string& address)>;
 
 struct Met {
   std::string address;          // HOST:PORT of node 0
   std::filesystem::path certs;  // of an agent, copied below `copy`; empty: there is no protection
 };
 
-// The others' end: waits for node 0 of that meeting. Certificates are copied to `copy`. Nothing: `leave` said so.
-// Throws kTimeout (nobody has come: the folder may not be one that all see), kPeerLost (node 0 has ended) and
-// kInvalidInput (the folder is not to be trusted).
+// The others' end: waits for node 0 of that meeting, until it answers. Certificates are copied to `copy`. Nothing:
+// `leave` said so. Throws kTimeout (nobody has come: the folder may not be one that all see), kPeerLost (node 0 has
+// ended) and kInvalidInput (the folder is not to be trusted).
 std::optional<Met> find_meeting(const std::filesystem::path& folder, const std::string& name,
                                 const std::filesystem::path& copy, const Deadline& deadline,
-                                const std::function<bool()>& leave);
+                                const std::function<bool()>& leave, const Answers& answers);
+
+// Once this node has ended: takes away what node 0 has left there because it was killed, and nothing of a meeting that
+// somebody has opened anew. Never throws.
+void clear_meeting(const std::filesystem::path& folder, const std::string& name, const Met& met,
+                   const Answers& answers) noexcept;
 
 }  // namespace muster::launch

@@ -3,6 +3,9 @@
 // the job. A job that somebody stops or cancels is not started again.
 #include "muster/launch/slurm_script.h"
 
+#include <charconv>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
@@ -11,6 +14,8 @@
 
 namespace muster::launch {
 namespace {
+
+constexpr std::int64_t kLongestTime = 1'000'000'000;
 
 constexpr const char* kAfterwards = R"(
 preempted() { scontrol show job -o "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]'; }
@@ -26,9 +31,53 @@ void require_line(const std::string& text) {
     throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" has a line break", excerpt(text)));
 }
 
+// "1:30:00" as numbers; nothing: it is something else.
+std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (;;) {
+    const std::string_view word = text.substr(0, text.find(':'));
+    std::int64_t number = 0;
+    const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (code != std::errc() || end != word.data() + word.size() || number < 0 || number > kLongestTime)
+      return std::nullopt;
+    numbers.push_back(number);
+    if (word.size() == text.size()) return numbers;
+    text.remove_prefix(word.size() + 1);
+  }
+}
+
+void require_time_beyond_warning(const SlurmJob& job) {
+  const std::optional<std::int64_t> seconds = slurm_seconds(job.time);
+  if (!seconds || *seconds > job.warning_seconds) return;
+  throw Error(ErrorKind::kInvalidInput,
+              fmt::format("--time {} is {} s, and Slurm would warn {} s before its end: at once", job.time, *seconds,
+                          job.warning_seconds),
+              {}, "Give more time, or --warning with fewer seconds: enough for a step and a checkpoint.");
+}
+
 }  // namespace
 
+std::optional<std::int64_t> slurm_seconds(const std::string& time) {
+  constexpr std::int64_t kMinute = 60;
+  constexpr std::int64_t kHour = 60 * kMinute;
+  constexpr std::int64_t kDay = 24 * kHour;
+  const std::size_t dash = time.find('-');
+  const bool days = dash != std::string::npos;
+  const auto parts = numbers_in(std::string_view(time).substr(days ? dash + 1 : 0));
+  if (!parts || parts->size() > 3) return std::nullopt;
+  const std::size_t count = parts->size();
+  const auto part = [&](std::size_t i) { return i < count ? (*parts)[i] : 0; };
+  if (days) {
+    const auto whole = numbers_in(time.substr(0, dash));
+    if (!whole || whole->size() != 1) return std::nullopt;
+    return whole->front() * kDay + part(0) * kHour + part(1) * kMinute + part(2);
+  }
+  if (count == 3) return part(0) * kHour + part(1) * kMinute + part(2);
+  return part(0) * kMinute + part(1);
+}
+
 std::string slurm_script(const SlurmJob& job) {
+  require_time_beyond_warning(job);
   std::string script = "#!/bin/bash\n";
   const auto option = [&](const std::string& text) {
     require_line(text);

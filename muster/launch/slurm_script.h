@@ -2,6 +2,8 @@
 // job goes on by itself. A text, no effects.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,12 @@ struct SlurmJob {
   std::vector<std::string> command{};  // what srun starts on each node
 };
 
-// Throws Error{kInvalidInput} for words with a line break: they would end a line of the script.
+// Throws Error{kInvalidInput} for words with a line break, which would end a line of the script, and for a time that is
+// no longer than its warning: the job would be ended as soon as it has begun, each time.
 std::string slurm_script(const SlurmJob& job);
+
+// Seconds of a time as sbatch takes it: "90" (minutes), "90:00", "1:30:00", "1-12", "1-12:30", "1-12:30:00". Nothing:
+// it is none of these, or no limit ("UNLIMITED").
+std::optional<std::int64_t> slurm_seconds(const std::string& time);
 
 }  // namespace muster::launch

@@ -3,6 +3,7 @@
 #include "muster/launch/ssh_agents.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,9 +96,20 @@ SshWay ssh_way(const std::string& host, const SshOptions& options) {
   const Deadline deadline = Deadline::after(kConfiguration);
   std::string text;
   char part[4096];
-  for (ssize_t got = 0; (got = ::read(pipe.out.get(), part, sizeof part)) != 0;) {
+  for (;;) {
+    // A configuration may have commands run that never end.
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining());
+    pollfd ready{pipe.out.get(), POLLIN, 0};
+    const int polled = left.count() > 0 ? ::poll(&ready, 1, static_cast<int>(left.count())) : 0;
+    if (polled < 0 && errno == EINTR) continue;
+    if (polled == 0)
+      throw Error(
+          ErrorKind::kTimeout,
+          fmt::format("ssh has not read its configuration for {} within {} s", excerpt(host), kConfiguration.count()),
+          {}, fmt::format("See what takes so long: ssh -G {}", excerpt(host)));
+    const ssize_t got = ::read(pipe.out.get(), part, sizeof part);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) break;
+    if (got <= 0) break;
     text.append(part, static_cast<std::size_t>(got));
   }
   if (!finish(process, deadline, "ssh -G").good())

@@ -108,7 +108,8 @@ std::string remote_script(const RemoteAgent& agent) {
                   kNoProgramThere);
   script += "case $program in /*) ;; *) program=$PWD/$program ;; esac\n";
   script += "folder=$(mktemp -d)\ntrap 'rm -rf \"$folder\"' EXIT\n";
-  std::string words = fmt::format("agent --join {} --name {}", shell_word(agent.join), shell_word(agent.name));
+  std::string words =
+      fmt::format("{} --join {} --name {}", agent.command, shell_word(agent.join), shell_word(agent.name));
   if (agent.certificate_bytes.empty()) {
     words += " --insecure";
   } else {

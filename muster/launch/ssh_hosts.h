@@ -26,10 +26,11 @@ std::vector<NamedHost> parse_host_file(const std::string& text, const std::strin
 // `text` as one word of a POSIX shell.
 std::string shell_word(const std::string& text);
 
-// Of one agent on another machine.
+// Of one agent on another machine; or of what joins as an agent does.
 struct RemoteAgent {
-  std::string join{};  // HOST:PORT of the coordinator
-  std::string name{};  // in muster status
+  std::string command = "agent";  // the words of muster before --join, "doctor" for one
+  std::string join{};             // HOST:PORT of the coordinator
+  std::string name{};             // in muster status
   std::optional<int> workers{};
   std::string interface {};  // there; empty: as the job says, or the way to the coordinator
   std::string folder{};      // in which it is started; empty: the login's

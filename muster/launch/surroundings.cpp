@@ -114,6 +114,7 @@ std::optional<Surroundings> by_open_mpi(const Lookup& lookup) {
   const std::string uri = word(lookup, "OMPI_MCA_orte_hnp_uri");
   const std::string job = word(lookup, "PMIX_NAMESPACE");
   found.towards = addresses_of_uri(uri);
+  found.ranks_of_mpi = true;
   found.name = fmt::format("mpi-{}", short_hash(job + "\n" + uri));
   found.reason = fmt::format(
       "OMPI_COMM_WORLD_RANK={} of {}{}", *rank, *size,
@@ -177,6 +178,7 @@ std::optional<Surroundings> by_slurm(const Lookup& lookup) {
   found.job = fmt::format("slurm-{}.{}", job, step);
   found.nodes = *tasks;
   found.node = *task;
+  found.ranks_of_mpi = !word(lookup, "PMIX_RANK").empty();  // srun --mpi=pmix
   require_node(found, "SLURM_PROCID");
   if (const std::string list = word(lookup, "SLURM_STEP_NODELIST"); !list.empty()) found.names = expand_node_list(list);
   if (const std::string launched = word(lookup, "SLURM_LAUNCH_NODE_IPADDR"); !launched.empty())
@@ -198,27 +200,54 @@ std::optional<Surroundings> by_slurm(const Lookup& lookup) {
   return found;
 }
 
-// MPICH's and others' by PMI, and launchers that have PMIx alone: they say a rank, but not what all have in common.
+// MPICH's and others' by PMI: they say a rank and a size, but not what all have in common.
 std::optional<Surroundings> by_pmi(const Lookup& lookup) {
   const std::optional<int> size = number(lookup, "PMI_SIZE", 1);
-  const bool pmi = size && *size > 1;
-  const bool pmix = !word(lookup, "PMIX_RANK").empty() && !word(lookup, "PMIX_NAMESPACE").empty();
-  if (!pmi && !pmix) return std::nullopt;
+  if (!size || *size == 1) return std::nullopt;
   Surroundings found;
   found.launcher = "mpi";
-  found.reason = pmi ? fmt::format("PMI_SIZE={}", *size)
-                     : fmt::format("PMIX_NAMESPACE={}", excerpt(word(lookup, "PMIX_NAMESPACE"), 80));
-  found.trouble = pmi ? "an MPI other than Open MPI has started this: its processes have no name in common"
-                      : "PMIX_RANK is set, and nothing says how many processes there are (OMPI_COMM_WORLD_SIZE)";
+  found.reason = fmt::format("PMI_SIZE={}", *size);
+  found.trouble = "an MPI other than Open MPI has started this: its processes have no name in common";
   found.remedy = kByHand;
+  return found;
+}
+
+// Launchers that have PMIx alone: variables say a rank and the job's name, its server the rest.
+std::optional<Surroundings> by_pmix(const Lookup& lookup, const AskPmix& ask) {
+  const std::string name = word(lookup, "PMIX_NAMESPACE");
+  const std::optional<int> rank = number(lookup, "PMIX_RANK", 0);
+  if (name.empty() || !rank) return std::nullopt;
+  Surroundings found;
+  found.launcher = "pmix";
+  found.reason = fmt::format("PMIX_NAMESPACE={}, PMIX_RANK={}", excerpt(name, 80), *rank);
+  const std::optional<PmixJob> job = ask();
+  if (!job || job->rank != *rank || *rank >= job->size) {
+    found.trouble = "PMIX_RANK is set, and no PMIx server says how many processes there are";
+    found.remedy = kByHand;
+    return found;
+  }
+  found.nodes = job->size;
+  found.node = *rank;
+  found.together = true;
+  found.ranks_of_mpi = true;
+  const std::string uri = word(lookup, "OMPI_MCA_orte_hnp_uri");
+  found.towards = addresses_of_uri(uri);
+  found.name = fmt::format("pmix-{}", short_hash(name + "\n" + uri));
+  found.reason += fmt::format("; its PMIx server says that there are {}", job->size);
+  const std::string remedy = "prterun --map-by ppr:1:node muster ...: one process a node.";
+  if (job->here > 1)
+    refuse_several_a_node(found, "the launcher", job->here, "this machine", remedy);
+  else if (job->machines && job->size > *job->machines)
+    refuse_several_a_node(found, "the launcher", job->size, fmt::format("{} machines", *job->machines), remedy);
   return found;
 }
 
 }  // namespace
 
-Surroundings detect_surroundings(const Lookup& lookup) {
+Surroundings detect_surroundings(const Lookup& lookup, const AskPmix& ask) {
   for (const auto& detect : {by_hand, by_open_mpi, by_slurm, by_pmi})
     if (std::optional<Surroundings> found = detect(lookup)) return *found;
+  if (std::optional<Surroundings> found = by_pmix(lookup, ask)) return *found;
   Surroundings alone;
   alone.reason = "no variables of Slurm, of an MPI or of docs/launching.md are set";
   return alone;
@@ -228,7 +257,10 @@ std::string to_string(const Surroundings& found) {
   if (found.launcher.empty()) return fmt::format("nobody started this on several machines ({})", found.reason);
   const std::string names =
       found.names.empty() ? "" : fmt::format(", {}", excerpt(fmt::format("{}", fmt::join(found.names, " ")), 200));
-  const std::string who = found.launcher == "slurm" ? "Slurm" : found.launcher == "mpi" ? "mpirun" : "by hand";
+  const std::string who = found.launcher == "slurm"  ? "Slurm"
+                          : found.launcher == "mpi"  ? "mpirun"
+                          : found.launcher == "pmix" ? "PMIx"
+                                                     : "by hand";
   if (!found.trouble.empty()) return fmt::format("{}: {} ({})", who, found.trouble, found.reason);
   return fmt::format("{}: node {} of {}{} ({})", who, found.node, found.nodes, names, found.reason);
 }

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "muster/launch/environment.h"
+#include "muster/launch/pmix_job.h"
 
 namespace muster::launch {
 
 struct Surroundings {
-  std::string launcher{};  // "slurm", "mpi", "hand"; empty: nobody, and this machine is all
+  std::string launcher{};  // "slurm", "mpi", "pmix", "hand"; empty: nobody, and this machine is all
   std::string reason{};    // by which variables, in words
   std::string name{};      // of this start: the same on all nodes, and no other's
   std::string job{};       // what stays when the launcher starts it again; empty: nothing does
@@ -30,6 +31,8 @@ struct Surroundings {
   // Whether a signal to this process is one for all nodes (a time limit, a preemption), so that it ends the job and not
   // only this node's part in it.
   bool together = false;
+  // Whether what this process starts can be a rank of an MPI: one on each node.
+  bool ranks_of_mpi = false;
   int restarts = 0;  // how often the launcher has started this job again
   // By hand alone: where the nodes meet, and by what they trust each other.
   std::string coordinator{};  // HOST:PORT of node 0
@@ -45,7 +48,7 @@ struct Surroundings {
 };
 
 // Throws Error{kInvalidInput} naming a variable whose value makes no sense.
-Surroundings detect_surroundings(const Lookup& lookup = process_environment());
+Surroundings detect_surroundings(const Lookup& lookup = process_environment(), const AskPmix& ask = ask_pmix);
 
 // "Slurm job 42, step 0: node 1 of 2 (n1, n2)" and the like: what was detected, for people.
 std::string to_string(const Surroundings& surroundings);

@@ -145,6 +145,7 @@ struct Job {
     double orphan_seconds = 60;
     IntegerRange hosts{};
     std::string interface;
+    std::string network = "gloo";
     double host_seconds = 5;
     bool sync_batch_norm = false;
     NamedIntegers mesh{};

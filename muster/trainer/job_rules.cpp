@@ -104,6 +104,16 @@ void check_mesh(const Schema& schema, const Job& job) {
     throw schema.invalid("parallel.claims", "lanes of a pipeline belong to its rows", "Remove the key.");
 }
 
+// Workers that are ranks of an MPI are as many as its processes: one on each host.
+void check_network(const Schema& schema, const Job& job) {
+  const auto& p = job.parallel;
+  if (p.network != "mpi" || p.hosts.most == 1 || p.workers.most == 1) return;
+  throw schema.invalid(
+      "parallel.network",
+      fmt::format("MPI knows one process on each host, and parallel.workers allows {} workers there", p.workers.most),
+      "Set parallel.workers = 1 (job.threads gives it more cores), or use gloo.");
+}
+
 // A column stands in one list at most, and the target in none that contradicts it.
 void check_columns(const Schema& schema, const Job& job) {
   const auto& d = job.data;
@@ -195,6 +205,7 @@ void check_rules(const Schema& schema, const Job& job) {
   check_model(schema, job);
   check_strategy(schema, job);
   check_mesh(schema, job);
+  check_network(schema, job);
   check_columns(schema, job);
   check_samples(schema, job);
   check_optimizer(schema, job);

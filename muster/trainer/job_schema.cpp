@@ -264,6 +264,11 @@ Schema job_schema(Job& job) {
       "interface", &job.parallel.interface,
       "The network interface between hosts, as \"eth0\"; what goes over it is not encrypted. --interface says it for "
       "one host.");
+  p.field("network", &job.parallel.network,
+          "What moves sums of gradients between hosts. mpi: MPI's messages (UCX and RDMA below them where MPI has "
+          "them), one worker a host, each of them a rank of mpirun or of srun --mpi=pmix; the job ends with the first "
+          "worker that is lost. The result is the same.")
+      .one_of({"gloo", "mpi"});
   p.field("host_seconds", &job.parallel.host_seconds,
           "A host that is not heard of for so long is given up; the others go on without it, or the job ends where "
           "workers cannot be replaced.")

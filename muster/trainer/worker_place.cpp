@@ -76,7 +76,7 @@ strategies::Supervised supervised_worker(const launch::World& world) {
   if (world.arena != "found" && world.arena != "join") supervised.arena = world.arena;
   if (!world.cluster.empty())
     supervised.host = strategies::HostPlace{control::open_cluster_store(world.cluster), world.host, world.interface,
-                                            "auto", world.data};
+                                            world.network == "mpi" ? "mpi" : "auto", world.data};
   return supervised;
 }
 

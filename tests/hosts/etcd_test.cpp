@@ -75,6 +75,12 @@ class HostsEtcdTest : public ::testing::Test {
     return (*hosts_)[host].start({MUSTER_PROGRAM, "agent", "--join", address(0) + "," + address(1), "--insecure"},
                                  slowly());
   }
+  // One that stands by itself.
+  HostProgram standing_agent(int host) {
+    return (*hosts_)[host].start(
+        with_store({"agent", "--join", address(0) + "," + address(1) + "," + address(2), "--listen", address(host)}),
+        slowly());
+  }
   HostProgram standby(int host) {
     HostProgram program =
         (*hosts_)[host].start(with_store({"coordinator", "--standby", "far", "--listen", address(host)}), slowly());
@@ -143,6 +149,27 @@ TEST_F(HostsEtcdTest, WhenTheCoordinatorsHostIsLostAnotherOneTakesOverByItself) 
   (*hosts_)[0].kill_all();  // with its member of the etcd
   wait_for(2, 2, 2);
   expect_end(next, third);
+}
+
+TEST_F(HostsEtcdTest, AnAgentTakesOverWithItsOwnWorkersAndProcess) {
+  HostProgram first = train();
+  HostProgram second = standing_agent(1);
+  HostProgram third = standing_agent(2);
+  wait_for(1, 3, 1);
+  for (HostProgram* agent : {&second, &third})
+    ASSERT_TRUE(eventually([&] { return agent->err().find("coordinates the job") != std::string::npos; },
+                           Deadline::after(kLongest)))
+        << agent->err();
+  const Json before = status(1);
+  (*hosts_)[0].kill_all();  // with its member of the etcd
+  wait_for(1, 2, 2);
+  const bool of_second = second.err().find("this agent does from now on") != std::string::npos;
+  const Json now = status(of_second ? 1 : 2);
+  if (of_second) {
+    EXPECT_EQ(now["members"][0]["pid"], before["members"][0]["pid"]) << "its worker trains on";
+  }
+  EXPECT_EQ(now["coordinator"]["host"], of_second ? "host-1" : "host-2");
+  expect_end(of_second ? second : third, of_second ? third : second);
 }
 
 TEST_F(HostsEtcdTest, ACoordinatorThatIsCutOffDoesNotTrainOnAloneAndEndsOnceItKnows) {

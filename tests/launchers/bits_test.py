@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The same job file by every way of starting it gives the same bits: each row of the table in docs/launching.md.
 
-usage: bits_test.py MUSTER
+usage: bits_test.py MUSTER PROGRAM      PROGRAM: examples/own_model.cpp, for muster run
 """
+import glob
 import os
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import unittest
 
 import launchers
 
-MUSTER = os.path.abspath(sys.argv.pop(1))
+MUSTER, PROGRAM = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 TRAIN = [MUSTER, "train", "job.toml", "--json"]
+RUN = [MUSTER, "run", "-n", "1", "--host-seconds", "60", "--liveness", "60"]
 UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/systemd/muster-agent.service")
 
 
@@ -24,9 +26,27 @@ class SameBits(unittest.TestCase):
         cls.addClassCleanup(cls.temporary.cleanup)
         launchers.write_job(cls.folder)
         cls.expected = launchers.weights(launchers.finish(TRAIN, cls.folder).stdout)
+        launchers.finish(RUN + [PROGRAM], cls.folder)
+        cls.expected_files = cls.files_of_program()
 
     def expect_same(self, output):
         self.assertEqual(launchers.weights(output), self.expected)
+
+    @classmethod
+    def files_of_program(cls):
+        """What the program has kept, which is taken away for the next one."""
+        files = {}
+        for path in glob.glob(os.path.join(cls.folder, "spirals", "*", "model.safetensors")):
+            with open(path, "rb") as file:
+                files[os.path.relpath(path, cls.folder)] = file.read()
+        assert files
+        subprocess.run(["rm", "-r", os.path.join(cls.folder, "spirals")], check=True)
+        return files
+
+    def expect_same_program(self, words, env=None, flags=()):
+        done = launchers.finish(words + RUN + [*flags, PROGRAM], self.folder, env)
+        self.assertEqual(self.files_of_program(), self.expected_files, done.stderr)
+        return done
 
     def by_variables(self, **variables):
         """Two processes on this machine, as two nodes. Gives what both have printed."""
@@ -41,6 +61,16 @@ class SameBits(unittest.TestCase):
             for node in nodes:
                 node.kill()
         return [node.returncode for node in nodes], ends
+
+    def test_the_way_to_the_first_step_is_measured(self):
+        command = " ".join(TRAIN)
+        done = launchers.finish([MUSTER, "bench", "start", "--rounds", "1", "--json", command, command], self.folder)
+        rows = [launchers.json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row["command"] for row in rows], [command, command])
+        self.assertGreater(rows[0]["seconds"], 0)
+        self.assertIn("over_first", rows[1])
+        done = launchers.finish([MUSTER, "bench", "start", "echo nothing"], self.folder, code=2)
+        self.assertIn("without the row of a step", done.stderr)
 
     def test_several_workers(self):
         self.expect_same(launchers.finish(TRAIN + ["--set", "parallel.workers=3"], self.folder).stdout)
@@ -77,6 +107,31 @@ class SameBits(unittest.TestCase):
             done = launchers.finish(mpirun + TRAIN + ["--interface", "lo"], self.folder)
             self.expect_same(done.stdout)
             self.assertIn("mpirun: node 0 of 2", done.stderr)
+            self.expect_same_program(mpirun, flags=["--interface", "lo"])
+
+    def test_mpi_moves_the_sums_where_the_job_says_so(self):
+        more = ["--interface", "lo", "--set", "parallel.network=mpi"]
+        with launchers.mpi_hosts() as mpirun:
+            done = launchers.finish(mpirun + TRAIN + more, self.folder)
+            self.expect_same(done.stdout)
+            self.assertIn("over MPI", done.stderr)
+        # One host sends nothing. For several there is nobody to be a rank of.
+        self.expect_same(launchers.finish(TRAIN + more[2:], self.folder).stdout)
+        several = TRAIN + ["--listen", "127.0.0.1:0", "--set", "parallel.hosts=2", *more[2:]]
+        self.assertIn("no MPI has started this process", launchers.finish(several, self.folder, code=2).stderr)
+        done = launchers.finish(several + ["--set", "parallel.workers=2"], self.folder, code=2)
+        self.assertIn("one process on each host", done.stderr)
+
+    def test_a_launcher_that_has_pmix_alone(self):
+        # What Open MPI adds to PMIx is taken away; the server that answers is its own.
+        alone = ["env", "-u", "OMPI_COMM_WORLD_RANK", "-u", "OMPI_COMM_WORLD_SIZE"]
+        with launchers.mpi_hosts() as mpirun:
+            done = launchers.finish(mpirun + alone + TRAIN + ["--interface", "lo"], self.folder)
+            self.expect_same(done.stdout)
+            self.assertIn("PMIx: node 0 of 2", done.stderr)
+        done = launchers.finish(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"] + alone + TRAIN,
+                                self.folder, code=2)
+        self.assertIn("started 2 processes on this machine", done.stderr)
 
     def test_mpirun_with_two_processes_a_node(self):
         launchers.need("mpirun")
@@ -100,14 +155,21 @@ class SameBits(unittest.TestCase):
 
     def test_slurm(self):
         with launchers.slurm() as env:
-            done = launchers.finish(["srun", "-N", "2", "--ntasks-per-node=1"] + TRAIN, self.folder, env)
+            srun = ["srun", "-N", "2", "--ntasks-per-node=1"]
+            done = launchers.finish(srun + TRAIN, self.folder, env)
             self.expect_same(done.stdout)
+            self.expect_same_program(srun, env)
+            if "pmix" in launchers.finish(["srun", "--mpi=list"], self.folder, env).stderr:
+                done = launchers.finish(srun + ["--mpi=pmix"] + TRAIN + ["--set", "parallel.network=mpi"], self.folder,
+                                        env)
+                self.expect_same(done.stdout)
 
     def test_ssh(self):
         with launchers.ssh_hosts() as (hosts, env):
             names = ",".join(f"{host.address}:1" for host in hosts)
             done = launchers.finish(hosts[0].words(TRAIN + ["--hosts", names]), self.folder, env)
             self.expect_same(done.stdout)
+            self.expect_same_program(hosts[0].words([]), env, ["--hosts", names])
 
 
 if __name__ == "__main__":

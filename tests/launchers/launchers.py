@@ -100,7 +100,7 @@ SlurmctldHost=localhost
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire=15
 CredType=cred/munge
 SlurmctldPort={port}
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -133,7 +133,8 @@ PartitionName=first Nodes=n1,n2 MaxTime=INFINITE State=UP OverSubscribe=NO Prior
 
 @contextlib.contextmanager
 def slurm():
-    """A Slurm of two nodes, n1 and n2. Gives the environment that its commands need."""
+    """A Slurm of two nodes, n1 and n2. Gives the environment that its commands need. Its cred_expire is also how long it
+    holds a requeued job back (120 s by default), so that no node takes it for its life before."""
     need("munged", "slurmctld", "slurmd", "srun", "sbatch")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-slurm-"))
@@ -158,23 +159,24 @@ def slurm():
         for node in ("n1", "n2"):
             stack.enter_context(daemon(["slurmd", "-D", "-N", node, "-f", conf], folder, node, env))
 
-        def idle():
-            seen = subprocess.run(["sinfo", "-h", "-p", "main", "-o", "%T %D"], env=env, check=False,
-                                  capture_output=True, text=True)
-            return seen.stdout.strip() == "idle 2"
-
-        wait_until(idle, "two idle nodes", 120)
+        empty_slurm(env)
         try:
             yield env
         finally:
-            subprocess.run(["scancel", "--user=root"], env=env, check=False)
-
-            def empty():
-                return not subprocess.run(["squeue", "-h"], env=env, check=False, capture_output=True,
-                                          text=True).stdout.strip()
-
             with contextlib.suppress(AssertionError):
-                wait_until(empty, "an empty queue", 60)
+                empty_slurm(env)
+
+
+def empty_slurm(env):
+    """Ends all jobs, and waits until both nodes are idle."""
+    subprocess.run(["scancel", "--user=root"], env=env, check=False, capture_output=True)
+
+    def said(*words):
+        return subprocess.run(words, env=env, check=False, capture_output=True, text=True).stdout
+
+    wait_until(lambda: not said("squeue", "-h").strip() and
+               said("sinfo", "-h", "-p", "main", "-o", "%T %D").strip() == "idle 2", "two idle nodes", 120,
+               lambda: said("squeue", "-l") + said("sinfo", "-N", "-l"))
 
 
 @contextlib.contextmanager

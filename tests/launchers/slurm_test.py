@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 import launchers
@@ -35,6 +34,8 @@ class Slurm(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="muster-slurm-job-")
         self.addCleanup(subprocess.run, ["rm", "-rf", self.folder], check=True)
         launchers.write_job(self.folder)
+        # Each test has all of Slurm: what the one before has left ends with it.
+        self.addCleanup(launchers.empty_slurm, ENV)
 
     def run_here(self, command, code=0):
         return launchers.finish(command, self.folder, ENV, code)
@@ -110,34 +111,40 @@ class Slurm(unittest.TestCase):
         self.assertIn("#SBATCH --nodes=2", done.stdout)
         self.assertEqual(self.run_here(["squeue", "-h"]).stdout.strip(), "")
 
+    def test_a_time_that_is_all_warning_is_refused(self):
+        done = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--time", "2", "--dry-run"], code=2)
+        self.assertIn("--time 2 is 120 s", done.stderr)
+
+    def test_values_over_the_file_go_with_the_job(self):
+        for words in (["job.toml", "--set", "job.epochs=3"], ["--", "job.toml", "--set", "job.epochs=3"],
+                      ["job.toml", "--", "--set", "job.epochs=3"]):
+            done = self.run_here([MUSTER, "launch", "slurm", "--dry-run", *words])
+            self.assertIn("'train' 'job.toml' '--set' 'job.epochs=3'", done.stdout)
+
     def test_a_submitted_job_trains(self):
         job = self.submit()
         self.wait(job, lambda: self.state(job)[0] == "COMPLETED", "the job", 120)
         self.assertEqual(self.state(job), ("COMPLETED", 0))
         self.assertIn("training", self.log_of(job).lower())
 
-    def ended_well(self, job):
-        """Slurm holds a requeued job back for two minutes, each time; nobody here waits for that. Not at once: what a
-        node knows of the life before is good for a second or two, and would end the new one ("credential revoked")."""
+    def lives(self, job):
+        """Its state, which is none of a job that has ended badly."""
         state = self.state(job)[0]
-        assert state != "FAILED", self.log_of(job)
-        if state != "PENDING":
-            self.held_back = None
-        elif self.held_back is None:
-            self.held_back = time.monotonic()
-        elif time.monotonic() - self.held_back > 4:
-            subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], env=ENV, capture_output=True)
-        return state == "COMPLETED"
+        assert state not in ("FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"), f"{state}\n{self.known_of(job)}"
+        return state
+
+    def trains(self, job):
+        return self.lives(job) and glob.glob(os.path.join(self.folder, "runs", "far-*", "metrics.jsonl"))
 
     def goes_on_after(self, disturb, restarts=1):
-        """Submits a job that is longer than its time, and gives its last words when it has ended."""
-        self.held_back = None
+        """Submits a job, disturbs it while it trains, and sees it begin again and end. Its time limit is one that Slurm
+        itself does not come near: with sbatch's --time-min Slurm may choose a minute, of which all is warning."""
         launchers.write_job(self.folder, epochs=LONG)
-        job = self.submit("--sbatch=--time-min=1")
-        self.wait(job, lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "metrics.jsonl")), "training", 120)
+        job = self.submit()
+        self.wait(job, lambda: self.trains(job), "training", 120)
         disturb(job)
         self.wait(job, lambda: self.state(job)[1] >= restarts, "the requeue", 120)
-        self.wait(job, lambda: self.ended_well(job), "the job", 240)
+        self.wait(job, lambda: self.lives(job) == "COMPLETED", "the job", 240)
         log = self.log_of(job)
         self.assertIn("going on with", log)
         # One run, which was resumed.
@@ -152,16 +159,33 @@ class Slurm(unittest.TestCase):
     def test_preemption_leads_to_a_checkpoint_and_goes_on(self):
         self.goes_on_after(lambda job: self.run_here(["srun", "-p", "first", "-N", "2", "--ntasks-per-node=4", "true"]))
 
+    def test_slurms_own_time_limit_leads_to_a_checkpoint_and_goes_on(self):
+        # A minute is nearly over as soon as it begins: Slurm's next look at the time, every 30 s, signals.
+        def limit(job, minutes):
+            self.run_here(["scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}"])
+
+        launchers.write_job(self.folder, epochs=ENDLESS)
+        job = self.submit("--time", "30", "--warning", "50")
+        self.wait(job, lambda: self.trains(job), "training", 120)
+        limit(job, 1)
+        self.wait(job, lambda: self.state(job)[1] == 1, "the requeue", 120)
+        limit(job, 30)
+        self.wait(job, lambda: "going on with" in self.log_of(job), "the second life", 120)
+        self.assertEqual(len(glob.glob(os.path.join(self.folder, "runs", "far-*"))), 1, self.log_of(job))
+        self.assertIn("a checkpoint is written", self.log_of(job))
+
     def test_muster_stop_ends_it_for_good(self):
-        launchers.write_job(self.folder, epochs=LONG)
+        launchers.write_job(self.folder, epochs=ENDLESS)
         job = self.submit()
-        self.wait(job, lambda: glob.glob(os.path.join(self.folder, "runs", "far-*", "control.token")), "training", 120)
+        self.wait(job, lambda: self.trains(job), "training", 120)
+        self.assertIn("Slurm: node 0 of 2", self.run_here([MUSTER, "status", "far"]).stdout)
         self.run_here([MUSTER, "stop", "far"])
         self.wait(job, lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end", 120)
         self.assertEqual(self.state(job)[1], 0)
 
 
 LONG = 60
+ENDLESS = 1000000
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

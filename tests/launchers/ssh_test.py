@@ -54,6 +54,24 @@ class Ssh(unittest.TestCase):
         done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--remote-muster", "/no/such/muster"], code=2)
         self.assertIn("has no muster", done.stderr)
 
+    def test_the_doctor_examines_both(self):
+        done = self.on_first([MUSTER, "doctor", "job.toml", "--hosts", "10.93.72.1,two", "--json"])
+        report = launchers.json.loads(done.stdout)
+        self.assertEqual({host["host"] for host in report["hosts"]}, {"host-1", "two"})
+        self.assertEqual([link["failure"] for link in report["links"]], ["", ""])
+        done = self.on_first([MUSTER, "doctor", "--hosts", "10.93.72.1,10.93.72.77", "--interface", "eth0"], code=1)
+        self.assertIn("10.93.72.77: ssh could not connect", done.stderr)
+
+    def test_a_configuration_that_never_ends_is_given_up(self):
+        with open(os.path.join(self.folder, "slow"), "w") as file:
+            file.write("#!/bin/sh\nexec sleep 60\n")
+        os.chmod(os.path.join(self.folder, "slow"), 0o755)
+        os.makedirs(os.path.join(self.folder, "slow-bin"), exist_ok=True)
+        os.replace(os.path.join(self.folder, "slow"), os.path.join(self.folder, "slow-bin", "ssh"))
+        env = {**self.env, "PATH": os.path.join(self.folder, "slow-bin") + ":" + self.env["PATH"]}
+        done = launchers.finish(self.hosts[0].words(TRAIN + ["--hosts", "10.93.72.1,two"]), self.folder, env, 1)
+        self.assertIn("has not read its configuration", done.stderr)
+
     def test_a_bundle_is_copied(self):
         bundle = os.path.join(self.folder, "bundle")
         os.makedirs(os.path.join(bundle, "bin"), exist_ok=True)

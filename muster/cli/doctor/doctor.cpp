@@ -2,9 +2,11 @@
 // on each (facts.h), judged on one (judge.h), and links tried between each two (meeting.h).
 #include <fmt/format.h>
 
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/cores.h"
@@ -12,6 +14,7 @@
 #include "muster/base/files.h"
 #include "muster/base/host_name.h"
 #include "muster/base/temporary_folder.h"
+#include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
@@ -19,6 +22,7 @@
 #include "muster/cli/doctor/judge.h"
 #include "muster/cli/doctor/meeting.h"
 #include "muster/cli/doctor/probe.h"
+#include "muster/cli/ssh_gathering.h"
 #include "muster/cli/workers.h"
 #include "muster/control/cluster_client.h"
 #include "muster/control/cluster_server.h"
@@ -28,9 +32,12 @@
 namespace muster::cli {
 namespace {
 
+constexpr int kMostHosts = 64;
+constexpr std::chrono::seconds kFarewell{10};
+
 struct DoctorFlags {
   std::string job;
-  int hosts = 0;
+  std::string hosts;  // names for ssh, or how many with --listen
   std::string name;
   double wait_seconds = 60;
   bool json = false;
@@ -105,21 +112,38 @@ std::string own_address(const DoctorFlags& flags) {
   return host;
 }
 
-void run_first(const DoctorFlags& flags, Outcome& outcome) {
-  if (flags.hosts < 2)
-    throw Error(ErrorKind::kInvalidInput, "how many hosts are to be examined?", "--listen",
-                "Add --hosts N, with this one among them; on the others: muster doctor --join.");
+// With --listen: how many.
+std::size_t number_of_hosts(const std::string& text) {
+  int hosts = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), hosts);
+  if (code != std::errc() || end != text.data() + text.size() || hosts < 2 || hosts > kMostHosts)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("how many hosts are to be examined? \"{}\"", excerpt(text)),
+                "--listen",
+                fmt::format("Add --hosts N, from 2 to {}, with this one among them; on the others: muster doctor "
+                            "--join.",
+                            kMostHosts));
+  return static_cast<std::size_t>(hosts);
+}
+
+// `by_ssh`: has the others come; null: they come by themselves.
+void run_first(const DoctorFlags& flags, std::size_t hosts, SshGathering* by_ssh, Outcome& outcome) {
   // The file that the others are told is the resolved one: they may not have it.
   const std::string text = flags.job.empty() ? "" : trainer::load_job(flags.job, {}).text;
-  DoctorDesk desk(static_cast<std::size_t>(flags.hosts), text);
+  DoctorDesk desk(hosts, text);
   desk.join(card_of(flags));
   MachineFacts facts = collect_facts(facts_options(flags));
   facts.probe = own_address(flags);
   control::ClusterListen listen = listen_by(flags.cluster);
   listen.note = [](const std::string& line) { tell(line); };
   const control::ClusterServer server(desk, listen);
-  tell(fmt::format("hosts join by: muster doctor --join {}", server.address()));
-  const Examination all = examine(desk, std::move(facts), static_cast<std::size_t>(flags.hosts), wait_of(flags), tell);
+  if (by_ssh != nullptr)
+    by_ssh->start(server.address(), "doctor");
+  else
+    tell(fmt::format("hosts join by: muster doctor --join {}", server.address()));
+  const auto lost = [by_ssh] { return by_ssh == nullptr ? std::nullopt : by_ssh->lost(); };
+  const Examination all = examine(desk, std::move(facts), hosts, wait_of(flags), tell, lost);
+  // They have still to hear that it is over.
+  if (by_ssh != nullptr) by_ssh->wait(Deadline::after(kFarewell));
   show(all, flags.json, outcome);
 }
 
@@ -142,15 +166,23 @@ void run_other(const DoctorFlags& flags) {
   fmt::print("examined; what was found is told on the first host\n");
 }
 
-void run_doctor(const DoctorFlags& flags, Outcome& outcome) {
+void run_doctor(DoctorFlags flags, Outcome& outcome) {
+  if (names_hosts(flags.hosts)) flags.cluster.hosts = std::exchange(flags.hosts, {});
   if (!flags.cluster.join.empty()) {
     run_other(flags);
+  } else if (flags.cluster.by_ssh()) {
+    if (!flags.cluster.listen.empty())
+      throw Error(ErrorKind::kInvalidInput, "--listen beside --hosts with names", {},
+                  "Leave one of them out: hosts that ssh reaches are told where to join.");
+    SshGathering by_ssh(flags.cluster);
+    run_first(flags, static_cast<std::size_t>(by_ssh.hosts()), &by_ssh, outcome);
   } else if (!flags.cluster.listen.empty()) {
-    run_first(flags, outcome);
+    run_first(flags, number_of_hosts(flags.hosts), nullptr, outcome);
   } else {
-    if (flags.hosts > 1)
+    if (!flags.hosts.empty() && flags.hosts != "1")
       throw Error(ErrorKind::kInvalidInput, "the other hosts have to find this one", "--hosts",
-                  "Add --listen ADDRESS:PORT; on the others: muster doctor --join ADDRESS:PORT.");
+                  "Name them, as a,b, and ssh starts it there; or add --listen ADDRESS:PORT, and on the others: muster "
+                  "doctor --join ADDRESS:PORT.");
     show({{collect_facts(facts_options(flags))}, {}}, flags.json, outcome);
   }
 }
@@ -161,8 +193,10 @@ void add_doctor(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("doctor", "Examine this machine, or several, before a run.");
   auto flags = std::make_shared<DoctorFlags>();
   command->add_option("job", flags->job, "A job file: is it right here, and has every host the same data?");
-  command->add_option("--hosts", flags->hosts, "How many hosts are examined together, with --listen")
-      ->check(CLI::Range(1, 64));
+  command->add_option("--hosts", flags->hosts,
+                      "Hosts to be examined together, this one among them, reached by ssh: a,b,c; or with --listen how "
+                      "many there are");
+  add_ssh_flags(*command, flags->cluster);
   command->add_option("--name", flags->name, "What this host is called. None: its host name");
   command->add_option("--wait", flags->wait_seconds, "Seconds to wait for the other hosts")
       ->check(CLI::Range(0.0, 1e6))
@@ -181,6 +215,7 @@ void add_doctor(CLI::App& app, Outcome& outcome) {
       "do. Exit code: 0 when nothing is wrong (there may be warnings), 1 when something is, 2 for a mistake.\n"
       "\nExamples:\n"
       "  muster doctor\n"
+      "  muster doctor job.toml --hosts a,b,c                  all of them, by ssh\n"
       "  muster doctor job.toml --json | jq '.findings[] | select(.health != \"ok\")'\n"
       "  muster doctor job.toml --listen 10.0.0.1:7400 --hosts 3 --certs coordinator     on one host\n"
       "  muster doctor --join 10.0.0.1:7400 --certs agent                                on each of the others");

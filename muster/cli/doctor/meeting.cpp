@@ -20,11 +20,17 @@ constexpr std::chrono::seconds kTurnTime{15};
 constexpr std::chrono::hours kLongestExamination{1};
 constexpr const char* kEnd = "end";
 
+std::string facts_key(std::uint64_t host) {
+  return fmt::format("facts/{}", host);
+}
+
 // Waits past what one call may.
-std::string await_value(control::ClusterCalls& desk, std::uint64_t host, const std::string& key,
-                        const Deadline& deadline) {
+std::string await_value(
+    control::ClusterCalls& desk, std::uint64_t host, const std::string& key, const Deadline& deadline,
+    const std::function<std::optional<Error>()>& lost = [] { return std::nullopt; }) {
   for (;;) {
     if (auto value = desk.store_get(host, key, kDeskWait)) return *value;
+    if (const std::optional<Error> error = lost()) throw *error;
     if (deadline.passed()) throw Error(ErrorKind::kTimeout, fmt::format("nobody has said \"{}\"", key));
   }
 }
@@ -61,9 +67,14 @@ control::Welcome DoctorDesk::join(const control::HostCard& card) {
                 fmt::format("host {} has Muster {}, this one {}", card.name, card.version, version()), {},
                 "Use the same version on all hosts.");
   const MutexLock lock(mutex_);
-  if (joined_ >= hosts_) throw Error(ErrorKind::kUnsupported, fmt::format("all {} hosts have come", hosts_));
   control::Welcome welcome;
-  welcome.host = ++joined_;
+  if (joined_.size() < hosts_) {
+    joined_.push_back(card.name);
+    welcome.host = joined_.size();
+  }
+  for (std::uint64_t host = kFirst + 1; host <= joined_.size() && welcome.host == 0; ++host)
+    if (joined_[host - 1] == card.name && !values_.get(facts_key(host), {})) welcome.host = host;
+  if (welcome.host == 0) throw Error(ErrorKind::kUnsupported, fmt::format("all {} hosts have come", hosts_));
   welcome.job = job_;
   welcome.cluster = "doctor";
   return welcome;
@@ -85,7 +96,8 @@ void DoctorDesk::leave(std::uint64_t, int, const std::string&) {
 }
 
 Examination examine(DoctorDesk& desk, MachineFacts first, std::size_t hosts, const Deadline& deadline,
-                    const std::function<void(const std::string&)>& tell) {
+                    const std::function<void(const std::string&)>& tell,
+                    const std::function<std::optional<Error>()>& lost) {
   const std::string word = control::random_hex(16);
   const std::string own_address = first.probe;
   std::optional<ProbeServer> server;
@@ -100,7 +112,7 @@ Examination examine(DoctorDesk& desk, MachineFacts first, std::size_t hosts, con
     tell(fmt::format("waiting for hosts: {} of {}", all.hosts.size(), hosts));
     try {
       all.hosts.push_back(
-          facts_from(parse_json(await_value(desk, kFirst, fmt::format("facts/{}", host), deadline), "facts"), "facts"));
+          facts_from(parse_json(await_value(desk, kFirst, facts_key(host), deadline, lost), "facts"), "facts"));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
       throw Error(ErrorKind::kTimeout, fmt::format("{} of {} hosts have come", all.hosts.size(), hosts), {},
@@ -145,7 +157,7 @@ void be_examined(control::ClusterCalls& desk, const control::HostCard& card, con
   ProbeServer server(own_address, 0, word);
   MachineFacts facts = look(welcome->job);
   facts.probe = server.address();
-  desk.store_set(own, fmt::format("facts/{}", own), to_json(facts).dump());
+  desk.store_set(own, facts_key(own), to_json(facts).dump());
   for (int number = 1;; ++number) {
     const std::string turn = await_value(desk, own, fmt::format("turn/{}", number), limit);
     if (turn == kEnd) return;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "muster/base/deadline.h"
+#include "muster/base/error.h"
 #include "muster/base/mutex.h"
 #include "muster/cli/doctor/judge.h"
 #include "muster/control/cluster_calls.h"
@@ -24,7 +25,8 @@
 
 namespace muster::cli {
 
-// Who the hosts call: gives numbers from 1 on, and keeps what they say.
+// Who the hosts call: gives numbers from 1 on, and keeps what they say. When all have come, one of the name of a host
+// that has said nothing yet comes in its place: it was killed, and was started again.
 class DoctorDesk final : public control::ClusterCalls {
  public:
   // `job` is the text that every host is told; empty: none.
@@ -43,7 +45,7 @@ class DoctorDesk final : public control::ClusterCalls {
   const std::string job_;
   control::ClusterValues values_;
   Mutex mutex_;
-  std::uint64_t joined_ MUSTER_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> joined_ MUSTER_GUARDED_BY(mutex_);  // by number, from 1
 };
 
 struct Examination {
@@ -52,9 +54,11 @@ struct Examination {
 };
 
 // As the first host, whose facts are given: until all have come and every way was tried. `tell` hears what is waited
-// for. Throws kTimeout, naming how many came.
-Examination examine(DoctorDesk& desk, MachineFacts first, std::size_t hosts, const Deadline& deadline,
-                    const std::function<void(const std::string&)>& tell);
+// for; `lost` is asked meanwhile for why some cannot come any more. Throws that, and kTimeout, naming how many came.
+Examination examine(
+    DoctorDesk& desk, MachineFacts first, std::size_t hosts, const Deadline& deadline,
+    const std::function<void(const std::string&)>& tell,
+    const std::function<std::optional<Error>()>& lost = [] { return std::nullopt; });
 
 // As another one: joins, tells its facts, tries what it is told to, until it is told the end. `look` gives the facts
 // once the job is known (its text, or nothing). Until the deadline the first one is waited for. Throws as ClusterCalls,

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/clock.h"
+#include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/control/access_token.h"
 
@@ -34,6 +36,7 @@ constexpr char kAskTime = 't';
 constexpr char kFlood = 'f';
 constexpr std::chrono::milliseconds kFloodTime{250};
 constexpr int kProbeLimitSeconds = 5;
+constexpr int kMostCallers = 16;
 constexpr std::size_t kFloodPiece = std::size_t{128} << 10;
 
 struct AddressesDeleter {
@@ -170,16 +173,25 @@ ProbeServer::~ProbeServer() {
 }
 
 void ProbeServer::serve() {
+  std::list<std::jthread> answering;
   while (!ends_) {
+    if (callers_ == 0) answering.clear();
     pollfd waiting{socket_.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, 100) <= 0) continue;
-    const FileDescriptor caller(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!caller.valid()) continue;
-    try {
-      answer(caller.get(), word_);
-    } catch (const Error&) {
-      // Who calls says what went wrong.
+    if (callers_ >= kMostCallers || ::poll(&waiting, 1, 100) <= 0) {
+      if (callers_ >= kMostCallers) system_clock().sleep_for(std::chrono::milliseconds(100));
+      continue;
     }
+    FileDescriptor caller(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!caller.valid()) continue;
+    ++callers_;
+    answering.emplace_back([this, caller = std::move(caller)] {
+      try {
+        answer(caller.get(), word_);
+      } catch (const Error&) {
+        // Who calls says what went wrong.
+      }
+      --callers_;
+    });
   }
 }
 

@@ -12,7 +12,8 @@
 
 namespace muster::cli {
 
-// Listens until it ends, and answers one caller at a time.
+// Listens until it ends. Each caller has a thread, so that a stranger who says nothing holds nobody up; of more than 16
+// at a time the others wait.
 class ProbeServer {
  public:
   // At `address` without a port ("10.0.0.1"), at `port` (0: any). `word`: 32 bytes. Throws kIo.
@@ -30,6 +31,7 @@ class ProbeServer {
   std::string address_;
   FileDescriptor socket_;
   std::atomic<bool> ends_{false};
+  std::atomic<int> callers_{0};
   std::thread thread_;
 };
 

@@ -31,6 +31,7 @@ control::JobStatus example() {
                      .waits_for = "lane 3 of rank 0",
                      .seconds = 2.5}};
   status.coordinator_pid = 99;
+  status.started = "Slurm: node 0 of 2";
   status.live = true;
   return status;
 }
@@ -45,6 +46,7 @@ TEST(StatusView, PageShowsEverything) {
             "  workers      1 of 2 (may be 1 to 4)\n"
             "  generation   3\n"
             "  coordinator  pid 99\n"
+            "  started      Slurm: node 0 of 2\n"
             "\n"
             "  RANK  PID   STATE     RESTARTS  STEP  LANE  WAITS FOR\n"
             "  0     101   running   0         50    3     -\n"

@@ -123,6 +123,28 @@ TEST(SlurmScript, HasOneTaskANodeAndAWarning) {
   EXPECT_THROW(slurm_script(job), Error);
 }
 
+TEST(SlurmScript, ATimeThatIsAllWarningIsRefused) {
+  EXPECT_EQ(slurm_seconds("90"), 5400);
+  EXPECT_EQ(slurm_seconds("2:30"), 150);
+  EXPECT_EQ(slurm_seconds("1:30:05"), 5405);
+  EXPECT_EQ(slurm_seconds("1-2"), 93600);
+  EXPECT_EQ(slurm_seconds("1-2:30"), 95400);
+  EXPECT_EQ(slurm_seconds("1-2:30:05"), 95405);
+  for (const char* none : {"", "UNLIMITED", "1:2:3:4", "1-", "-1", "1:", "a", "99999999999999999999", "1-2-3"})
+    EXPECT_EQ(slurm_seconds(none), std::nullopt) << none;
+  SlurmJob job;
+  job.warning_seconds = 130;
+  job.time = "2";
+  try {
+    slurm_script(job);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--time 2 is 120 s"));
+  }
+  job.time = "3";
+  EXPECT_THAT(slurm_script(job), HasSubstr("--time=3\n"));
+}
+
 TEST(Kubernetes, NamesAreCheckedAndMade) {
   EXPECT_EQ(kubernetes_name("Big Job_1"), "big-job-1");
   KubernetesJob job;

@@ -18,9 +18,13 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+constexpr auto kAnswers = [](const std::string&) { return true; };
+constexpr auto kSilent = [](const std::string&) { return false; };
+
 std::optional<Met> find(const testing::TemporaryFolder& folder, const std::string& copy = "copy",
                         std::chrono::seconds longest = 30s) {
-  return find_meeting(folder.path(), "slurm-1.0", folder / copy, Deadline::after(longest), [] { return false; });
+  return find_meeting(
+      folder.path(), "slurm-1.0", folder / copy, Deadline::after(longest), [] { return false; }, kAnswers);
 }
 
 ErrorKind refusal(const testing::TemporaryFolder& folder) {
@@ -68,7 +72,8 @@ TEST(Meeting, WithoutProtectionThereAreNoCertificates) {
 TEST(Meeting, NobodyComes) {
   const testing::TemporaryFolder folder;
   EXPECT_EQ(refusal(folder), ErrorKind::kTimeout);
-  EXPECT_FALSE(find_meeting(folder.path(), "a", folder / "copy", Deadline::after(30s), [] { return true; }));
+  EXPECT_FALSE(find_meeting(
+      folder.path(), "a", folder / "copy", Deadline::after(30s), [] { return true; }, kAnswers));
 }
 
 TEST(Meeting, OneThatEndsBeforeItListensSaysWhy) {
@@ -89,6 +94,51 @@ TEST(Meeting, OneThatEndsBeforeItListensSaysWhy) {
   MeetingHost again(folder.path(), "slurm-1.0", false);
   again.open("127.0.0.1:1");
   EXPECT_EQ(find(folder)->address, "127.0.0.1:1");
+}
+
+// Node 0 was killed: what it has left leads nobody astray, and its keys go with the nodes that have met it.
+TEST(Meeting, WhatAKilledNodeLeavesMisleadsNobodyAndIsTakenAway) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path place = folder / ".muster-slurm-1.0";
+  {
+    MeetingHost host(folder.path(), "slurm-1.0", true);
+    host.open("10.0.0.1:1");
+    std::filesystem::rename(place, folder / "kept");  // out of the reach of its end
+  }
+  std::filesystem::rename(folder / "kept", place);
+  const std::optional<Met> met = find(folder);
+  ASSERT_TRUE(met);
+  // The next start of that name opens while the others look at the address of the one before.
+  std::optional<MeetingHost> next;
+  const auto begin_next = [&](const std::string& address) {
+    if (address != "10.0.0.1:1") return true;
+    if (!next) next.emplace(folder.path(), "slurm-1.0", true).open("10.0.0.1:2");
+    return false;
+  };
+  const auto found = find_meeting(
+      folder.path(), "slurm-1.0", folder / "next", Deadline::after(30s), [] { return false; }, begin_next);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->address, "10.0.0.1:2");
+  clear_meeting(folder.path(), "slurm-1.0", *met, kSilent);
+  EXPECT_TRUE(std::filesystem::exists(place / "agent")) << "of another start";
+  clear_meeting(folder.path(), "slurm-1.0", *found, kAnswers);
+  EXPECT_TRUE(std::filesystem::exists(place / "agent")) << "it lives";
+  clear_meeting(folder.path(), "slurm-1.0", *found, kSilent);
+  EXPECT_FALSE(std::filesystem::exists(place));
+}
+
+TEST(Meeting, WhoFindsNobodyAtTheAddressSaysSo) {
+  const testing::TemporaryFolder folder;
+  MeetingHost host(folder.path(), "slurm-1.0", false);
+  host.open("10.0.0.1:1");
+  try {
+    find_meeting(
+        folder.path(), "slurm-1.0", folder / "copy", Deadline::after(0s), [] { return false; }, kSilent);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_THAT(error.what(), HasSubstr("10.0.0.1:1"));
+  }
 }
 
 TEST(Meeting, AFolderThatOthersMayEnterIsRefused) {

@@ -55,6 +55,8 @@ const Variables kOpenMpi{
     {"OMPI_MCA_orte_hnp_uri", "1866006528.0;tcp://10.0.0.1,10.1.0.1:59393;tcp6://[fd00::2]:34299"}};
 const Variables kHand{{"MUSTER_NODES", "3"}, {"MUSTER_NODE", "2"}, {"MUSTER_COORDINATOR", "first:7400"}};
 
+constexpr auto kNoServer = []() -> std::optional<PmixJob> { return std::nullopt; };
+
 struct Row {
   const char* what;
   Variables variables;
@@ -94,7 +96,7 @@ TEST(Surroundings, AreReadFromWhatLaunchersSet) {
       {"MPICH's", {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "mpi", 0, 1, "other than Open MPI"},
       {"MPICH's, alone", {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "", 0, 1, ""},
       {"Slurm's own PMI", with(kStep, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}), "slurm", 1, 2, ""},
-      {"PMIx alone", {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}, "mpi", 0, 1, "how many processes"},
+      {"PMIx alone, and no server", {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}, "pmix", 0, 1, "how many processes"},
       {"by hand", kHand, "hand", 2, 3, ""},
       {"by hand inside of Slurm", with(kStep, kHand), "hand", 2, 3, ""},
       {"by hand, nowhere to meet", {{"MUSTER_NODES", "2"}, {"MUSTER_NODE", "0"}}, "hand", 0, 2, "where the nodes meet"},
@@ -112,7 +114,7 @@ TEST(Surroundings, AreReadFromWhatLaunchersSet) {
        ""},
   };
   for (const Row& row : table) {
-    const Surroundings found = detect_surroundings(environment(row.variables));
+    const Surroundings found = detect_surroundings(environment(row.variables), kNoServer);
     EXPECT_EQ(found.launcher, row.launcher) << row.what;
     EXPECT_EQ(found.node, row.node) << row.what;
     EXPECT_EQ(found.nodes, row.nodes) << row.what;
@@ -125,6 +127,31 @@ TEST(Surroundings, AreReadFromWhatLaunchersSet) {
     else
       EXPECT_THROW(require_usable(found), Error) << row.what;
   }
+}
+
+TEST(Surroundings, OfPmixAloneItsServerIsAsked) {
+  const Variables variables{{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-a-1@1"}};
+  const auto found = [&](const PmixJob& job, const Variables& more = {}) {
+    return detect_surroundings(environment(with(variables, more)), [&] { return std::optional(job); });
+  };
+  const Surroundings two = found({.rank = 1, .size = 2, .machines = 2});
+  EXPECT_EQ(two.launcher, "pmix");
+  EXPECT_EQ(two.node, 1);
+  EXPECT_EQ(two.nodes, 2);
+  EXPECT_TRUE(two.together);
+  EXPECT_TRUE(two.ranks_of_mpi);
+  EXPECT_THAT(two.trouble, ::testing::IsEmpty());
+  EXPECT_EQ(two.name, found({.rank = 1, .size = 2}).name);
+  EXPECT_NE(two.name, found({.rank = 1, .size = 2}, {{"PMIX_NAMESPACE", "prterun-a-1@2"}}).name);
+  EXPECT_THAT(to_string(two), HasSubstr("PMIx: node 1 of 2"));
+  EXPECT_THAT(found({.rank = 1, .size = 2, .here = 2}).trouble, HasSubstr("2 processes on this machine"));
+  EXPECT_THAT(found({.rank = 1, .size = 3, .machines = 2}).trouble, HasSubstr("3 processes on 2 machines"));
+  EXPECT_THAT(found({.rank = 0, .size = 2}).trouble, HasSubstr("how many processes")) << "another's server";
+  // Those of Open MPI and Slurm say it themselves, and nobody is asked.
+  const auto nobody = []() -> std::optional<PmixJob> { throw std::runtime_error("asked"); };
+  EXPECT_TRUE(detect_surroundings(environment(kOpenMpi), nobody).ranks_of_mpi);
+  EXPECT_FALSE(detect_surroundings(environment(kStep), nobody).ranks_of_mpi);
+  EXPECT_TRUE(detect_surroundings(environment(with(kStep, {{"PMIX_RANK", "1"}})), nobody).ranks_of_mpi);
 }
 
 TEST(Surroundings, SayWhatSlurmGrants) {
