@@ -238,8 +238,9 @@ void ModuleBinding::show_shards(bool shards) {
     if (shards) whole_buffers_.push_back(buffers_[i].detach());
     const std::optional<model::Shard>& shard = shards_.buffers[i];
     if (!shard) continue;
-    buffers_[i].set_data(shards ? whole_buffers_[i].as_strided(shard->sizes, shard->strides, shard->offset)
-                                : whole_buffers_[i]);
+    const torch::Tensor& whole = whole_buffers_[i];
+    buffers_[i].set_data(shards ? whole.as_strided(shard->sizes, shard->strides, whole.storage_offset() + shard->offset)
+                                : whole);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     capture_->places[i] = shards ? shard_places_[i] : whole(layout_.tensors()[i]);
