@@ -33,6 +33,7 @@
 #include "muster/strategies/parameter_server/parameter_server.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/evaluation.h"
+#include "muster/trainer/staged_session.h"
 #include "muster/trainer/synchronize.h"
 #include "muster/trainer/worker.h"
 
@@ -72,7 +73,10 @@ using trainer::Lane;
 using Part = trainer::ModelPart;
 using trainer::Session;
 using trainer::SessionOptions;
+using trainer::StagedSession;
+using trainer::StageOptions;
 using trainer::synchronize;
+using trainer::synchronize_stages;
 using trainer::Worker;
 
 }  // namespace muster

@@ -153,7 +153,9 @@ std::string job_page(const control::JobStatus& status, const Json& row) {
   if (!status.members.empty()) {
     const bool staged = std::ranges::any_of(status.members, [](const auto& member) { return !member.stage.empty(); });
     std::vector<Row> rows{{"RANK", "PID", "STATE", "RESTARTS", "STEP", "LANE", "WAITS FOR"}};
-    if (staged) rows.front().insert(rows.front().begin() + 1, "ROW.STAGE");
+    const bool teams = std::ranges::any_of(
+        status.members, [](const auto& member) { return std::ranges::count(member.stage, '.') > 1; });
+    if (staged) rows.front().insert(rows.front().begin() + 1, teams ? "ROW.STAGE.MEMBER" : "ROW.STAGE");
     for (const control::Worker& member : status.members) {
       std::string waits = member.waits_for.empty() ? "-" : member.waits_for;
       if (!member.waits_for.empty() && member.seconds > 0) waits += " for " + duration(member.seconds);

@@ -51,8 +51,9 @@ void copy_bytes(const void* from, void* to, std::size_t bytes) {
 struct ModuleBinding::Capture {
   LaneArea area;  // of the lane in work
   bool active = false;
-  std::vector<bool> taken;  // per tensor: its gradient is in the area
-  std::vector<bool> added;  // per tensor: to what is there, by collect()
+  std::vector<Place> places;  // per tensor: where in the area
+  std::vector<bool> taken;    // per tensor: its gradient is in the area
+  std::vector<bool> added;    // per tensor: to what is there, by collect()
   std::function<void(std::size_t)> ready;
   std::optional<std::size_t> changed;  // a tensor that got more after it was told to be ready
 };
@@ -75,6 +76,8 @@ ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
   }
   if (registered.empty()) throw Error(ErrorKind::kUnsupported, "the model has no parameters");
   layout_ = model::FlatLayout(registered);
+  for (const model::TensorSlot& slot : layout_.tensors())
+    capture_->places.push_back(whole(slot));
   parameters_.assign(in_order.rbegin(), in_order.rend());
 
   for (const auto& item : module_->named_buffers()) {
@@ -100,32 +103,44 @@ void ModuleBinding::add_hooks() {
   hooks_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (hooks_[i] || !parameters_[i].requires_grad()) continue;
-    const model::TensorSlot& slot = layout_.tensors()[i];
     // A hook sees the whole gradient of one backward, tied uses already added, before LibTorch stores it. What it
-    // returns is a fresh view of the area, which LibTorch takes over as grad() without a copy.
-    hooks_[i] = parameters_[i].register_hook(
-        [capture = capture_, i, offset = slot.offset, shape = slot.shape](const torch::Tensor& gradient) {
-          if (capture->active && capture->ready && capture->taken[i]) capture->changed = i;
-          // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are
-          // part of a graph and stay where they are until collect().
-          if (!capture->active || capture->taken[i] || capture->added[i] || torch::GradMode::is_enabled() ||
-              gradient.layout() != torch::kStrided || gradient.scalar_type() != torch::kFloat32) {
-            return gradient;
-          }
-          capture->taken[i] = true;
-          torch::Tensor place = torch::from_blob(capture->area.gradient.data() + offset, shape, torch::kFloat32);
-          place.copy_(gradient);
-          if (capture->ready) {
-            capture->area.present[i] = 1;
-            capture->ready(i);
-          }
-          return place;
-        });
+    // returns is a fresh view of the area, which LibTorch takes over as grad() without a copy, unless it has gaps: then
+    // collect() takes what LibTorch stores.
+    hooks_[i] = parameters_[i].register_hook([capture = capture_, i](const torch::Tensor& gradient) {
+      if (capture->active && capture->ready && capture->taken[i]) capture->changed = i;
+      // A second backward of the lane is added by LibTorch to what the first left; with create_graph gradients are
+      // part of a graph and stay where they are until collect().
+      const Place& to = capture->places[i];
+      if (!capture->active || capture->taken[i] || capture->added[i] || torch::GradMode::is_enabled() ||
+          gradient.layout() != torch::kStrided || gradient.scalar_type() != torch::kFloat32 || !to.is_contiguous) {
+        return gradient;
+      }
+      capture->taken[i] = true;
+      torch::Tensor place = to.in(capture->area.gradient.data());
+      place.copy_(gradient);
+      if (capture->ready) {
+        capture->area.present[i] = 1;
+        capture->ready(i);
+      }
+      return place;
+    });
   }
 }
 
+torch::Tensor ModuleBinding::Place::in(float* flat) const {
+  return torch::from_blob(flat + offset, sizes, strides, torch::kFloat32);
+}
+
+ModuleBinding::Place ModuleBinding::whole(const model::TensorSlot& slot) {
+  Place place{slot.offset, slot.count, slot.shape, slot.shape};
+  std::int64_t stride = 1;
+  for (std::size_t i = slot.shape.size(); i-- > 0; stride *= slot.shape[i])
+    place.strides[i] = stride;
+  return place;
+}
+
 void ModuleBinding::read_parameters(std::span<float> flat) const {
-  MUSTER_CHECK(flat.size() == layout_.size(), "a flat array of the layout's size");
+  MUSTER_CHECK(flat.size() == layout_.size() && !shows_shards_, "a flat array of the layout's size, and no shards");
   std::fill(flat.begin(), flat.end(), 0.0F);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const torch::Tensor values = parameters_[i].detach().contiguous();
@@ -134,6 +149,7 @@ void ModuleBinding::read_parameters(std::span<float> flat) const {
 }
 
 void ModuleBinding::read_buffers(std::span<std::byte> bytes) const {
+  MUSTER_CHECK(!shows_shards_, "not of shards");
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const BufferSlot& slot = buffer_layout_.slots[i];
     copy_bytes(buffers_[i].data_ptr(), bytes.data() + slot.offset, slot.bytes);
@@ -143,15 +159,19 @@ void ModuleBinding::read_buffers(std::span<std::byte> bytes) const {
 void ModuleBinding::read_used_buffers(std::span<std::byte> bytes) const {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const BufferSlot& slot = buffer_layout_.slots[i];
-    if (uses_.buffers.empty() || uses_.buffers[i] != 0)
-      copy_bytes(buffers_[i].data_ptr(), bytes.data() + slot.offset, slot.bytes);
+    if (!uses_.buffers.empty() && uses_.buffers[i] == 0) continue;
+    const std::size_t before = shows_shards_ && shards_.buffers[i]
+                                   ? static_cast<std::size_t>(shards_.buffers[i]->offset) * buffers_[i].element_size()
+                                   : 0;
+    copy_bytes(buffers_[i].data_ptr(), bytes.data() + slot.offset + before, buffers_[i].nbytes());
   }
 }
 
 void ModuleBinding::write_buffers(std::span<const std::byte> bytes) {
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const BufferSlot& slot = buffer_layout_.slots[i];
-    copy_bytes(bytes.data() + slot.offset, buffers_[i].data_ptr(), slot.bytes);
+    const torch::Tensor& whole = shows_shards_ ? whole_buffers_[i] : buffers_[i];
+    copy_bytes(bytes.data() + slot.offset, whole.data_ptr(), slot.bytes);
   }
 }
 
@@ -175,10 +195,55 @@ void ModuleBinding::attach(std::array<std::span<const float>, 2> versions, std::
 
 void ModuleBinding::show(int index) {
   if (index == shown_) return;
-  const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(index)];
-  MUSTER_CHECK(views.size() == parameters_.size(), "attach() comes before show()");
-  point_at(views);
+  MUSTER_CHECK(views_[static_cast<std::size_t>(index)].size() == parameters_.size(), "attach() comes before show()");
   shown_ = index;
+  point_at(shown_views());
+}
+
+const std::vector<torch::Tensor>& ModuleBinding::shown_views() const {
+  return (shows_shards_ ? shard_views_ : views_)[static_cast<std::size_t>(shown_)];
+}
+
+void ModuleBinding::set_shards(Shards shards) {
+  MUSTER_CHECK(
+      !shows_shards_ && shards.tensors.size() == parameters_.size() && shards.buffers.size() == buffers_.size(),
+      "a shard, or none, of each tensor");
+  shards_ = std::move(shards);
+  shard_places_.clear();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Place place = whole(layout_.tensors()[i]);
+    if (const std::optional<model::Shard>& shard = shards_.tensors[i])
+      place = {place.offset + static_cast<std::uint64_t>(shard->offset), static_cast<std::uint64_t>(shard->count()),
+               shard->sizes, shard->strides, shard->is_contiguous()};
+    shard_places_.push_back(std::move(place));
+  }
+  for (std::size_t index = 0; index < views_.size(); ++index) {
+    shard_views_[index].clear();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const torch::Tensor& view = views_[index][i];
+      const std::optional<model::Shard>& shard = shards_.tensors[i];
+      shard_views_[index].push_back(shard ? view.as_strided(shard->sizes, shard->strides, shard->offset) : view);
+    }
+  }
+}
+
+void ModuleBinding::show_shards(bool shards) {
+  if (shards == shows_shards_) return;
+  MUSTER_CHECK(shown_ >= 0 && !capture_->active && shard_places_.size() == parameters_.size(),
+               "set_shards() comes before show_shards()");
+  shows_shards_ = shards;
+  point_at(shown_views());
+  if (shards) whole_buffers_.clear();
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (shards) whole_buffers_.push_back(buffers_[i].detach());
+    const std::optional<model::Shard>& shard = shards_.buffers[i];
+    if (!shard) continue;
+    const torch::Tensor& whole = whole_buffers_[i];
+    buffers_[i].set_data(shards ? whole.as_strided(shard->sizes, shard->strides, whole.storage_offset() + shard->offset)
+                                : whole);
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    capture_->places[i] = shards ? shard_places_[i] : whole(layout_.tensors()[i]);
 }
 
 void ModuleBinding::point_at(const std::vector<torch::Tensor>& views) {
@@ -188,7 +253,8 @@ void ModuleBinding::point_at(const std::vector<torch::Tensor>& views) {
 
 void ModuleBinding::change(std::span<float> parameters, std::span<std::byte> buffers,
                            const std::function<void()>& change) {
-  MUSTER_CHECK(shown_ >= 0 && parameters.size() == layout_.size(), "attach() and show() come before change()");
+  MUSTER_CHECK(shown_ >= 0 && parameters.size() == layout_.size() && !shows_shards_,
+               "attach() and show() come before change()");
   std::vector<torch::Tensor> views;
   for (const model::TensorSlot& slot : layout_.tensors())
     views.push_back(torch::from_blob(parameters.data() + slot.offset, slot.shape, torch::kFloat32));
@@ -222,7 +288,7 @@ void ModuleBinding::begin_lane(const LaneArea& area, std::function<void(std::siz
   capture_->taken.assign(parameters_.size(), false);
   capture_->added.assign(parameters_.size(), false);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    capture_->added[i] = use_of(i) == Use::kRest;
+    capture_->added[i] = use_of(i) != Use::kWhole;
   capture_->changed.reset();
 }
 
@@ -245,11 +311,12 @@ void ModuleBinding::collect() {
   }
   const LaneArea& area = capture_->area;
   const torch::NoGradGuard no_grad;
-  const std::vector<torch::Tensor>& views = views_[static_cast<std::size_t>(shown_)];
+  const std::vector<torch::Tensor>& views = shown_views();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const model::TensorSlot& slot = layout_.tensors()[i];
+    const Place& to = capture_->places[i];
     if (parameters_[i].data_ptr() != views[i].data_ptr()) {
-      throw Error(ErrorKind::kCompute, fmt::format("parameter {} left Muster's memory during the lane", slot.name), {},
+      throw Error(ErrorKind::kCompute,
+                  fmt::format("parameter {} left Muster's memory during the lane", layout_.tensors()[i].name), {},
                   "Do not call to(), set_data() or load on the model inside the loop.");
     }
     // Others may have it in work already.
@@ -257,24 +324,25 @@ void ModuleBinding::collect() {
       parameters_[i].mutable_grad() = torch::Tensor();
       continue;
     }
-    if (use_of(i) == Use::kNone) continue;
+    if (use_of(i) == Use::kNone) {
+      parameters_[i].mutable_grad() = torch::Tensor();
+      continue;
+    }
     const torch::Tensor& gradient = parameters_[i].grad();
-    float* place = area.gradient.data() + slot.offset;
+    float* const place = area.gradient.data() + to.offset;
     if (use_of(i) == Use::kRest && area.present[i] != 0) {
       // The sum of two: the same bits in either order, so those of one process that has both.
-      if (gradient.defined())
-        torch::from_blob(place, slot.shape, torch::kFloat32)
-            .add_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      if (gradient.defined()) to.in(area.gradient.data()).add_(gradient.is_sparse() ? gradient.to_dense() : gradient);
       parameters_[i].mutable_grad() = torch::Tensor();
       continue;
     }
     area.present[i] = gradient.defined() ? 1 : 0;
     if (!gradient.defined()) continue;
-    if (gradient.layout() == torch::kStrided && gradient.is_contiguous() && gradient.scalar_type() == torch::kFloat32) {
-      if (gradient.data_ptr<float>() != place)
-        copy_bytes(gradient.data_ptr<float>(), place, slot.count * sizeof(float));
+    if (to.is_contiguous && gradient.layout() == torch::kStrided && gradient.is_contiguous() &&
+        gradient.scalar_type() == torch::kFloat32) {
+      if (gradient.data_ptr<float>() != place) copy_bytes(gradient.data_ptr<float>(), place, to.count * sizeof(float));
     } else {
-      torch::from_blob(place, slot.shape, torch::kFloat32).copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      to.in(area.gradient.data()).copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
     }
     parameters_[i].mutable_grad() = torch::Tensor();
   }

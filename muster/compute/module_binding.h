@@ -24,6 +24,7 @@
 #include "muster/compute/lane_area.h"
 #include "muster/compute/write_guard.h"
 #include "muster/model/flat_layout.h"
+#include "muster/model/shard.h"
 
 namespace muster::compute {
 
@@ -65,6 +66,16 @@ class ModuleBinding {
     std::vector<std::uint8_t> buffers{};  // in buffer-layout order, not 0: used; empty: all
   };
   void set_uses(Uses uses) { uses_ = std::move(uses); }
+  // Where members of a team compute lanes together: what of each parameter (in layout order) and buffer is this one's;
+  // nothing: the whole of it. REQUIRES: attached; shards of buffers are contiguous; show_shards(false).
+  struct Shards {
+    std::vector<std::optional<model::Shard>> tensors;
+    std::vector<std::optional<model::Shard>> buffers{};
+  };
+  void set_shards(Shards shards);
+  // With `shards` the module's tensors are this member's part of them, whose gradients and statistics go to the same
+  // part of the lane's area; read_parameters(), read_buffers() and change() have to wait. REQUIRES: no lane is in work.
+  void show_shards(bool shards);
   // Of the buffers that are used here.
   void read_used_buffers(std::span<std::byte> bytes) const;
 
@@ -84,6 +95,18 @@ class ModuleBinding {
   torch::nn::Module& module() { return *module_; }
 
  private:
+  // Where a parameter lies in a flat array, and how.
+  struct Place {
+    std::uint64_t offset = 0;
+    std::uint64_t count = 0;
+    std::vector<std::int64_t> sizes{};
+    std::vector<std::int64_t> strides{};
+    bool is_contiguous = true;
+
+    torch::Tensor in(float* flat) const;
+  };
+  static Place whole(const model::TensorSlot& slot);
+  const std::vector<torch::Tensor>& shown_views() const;
   void point_at(const std::vector<torch::Tensor>& views);
   // To parameters that get gradients and have none yet: the first time, and when one was unfrozen.
   void add_hooks();
@@ -95,6 +118,11 @@ class ModuleBinding {
   std::vector<torch::Tensor> parameters_;  // in layout order
   std::vector<torch::Tensor> buffers_;     // in buffer-layout order
   std::array<std::vector<torch::Tensor>, 2> views_;
+  Shards shards_;
+  std::vector<Place> shard_places_;  // in layout order; of shards_
+  std::array<std::vector<torch::Tensor>, 2> shard_views_;
+  std::vector<torch::Tensor> whole_buffers_;  // while buffers_ are shards of them
+  bool shows_shards_ = false;
   std::optional<WriteGuard> guard_;  // of the memory they show
   int shown_ = -1;
   // What the hooks on the parameters look at: they may outlive a moved or destroyed binding by one backward.

@@ -18,7 +18,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/model/divisible.h"
 #include "muster/model/make_model.h"
+#include "muster/model/pieces.h"
 
 namespace muster::model {
 namespace {
@@ -304,16 +306,29 @@ bool holds_tensor(const std::vector<std::string>& holds, const std::string& name
 }
 
 std::vector<PieceProfile> profile_pieces(Net& net, const ModelOptions& options) {
-  const std::vector<Piece> pieces = net.pieces();
+  return profile_pieces(net, net.pieces(), options);
+}
+
+std::vector<PieceProfile> profile_pieces(Net& net, const std::vector<Piece>& pieces, const ModelOptions& options) {
+  const KeptRandomNumbers kept;
+  return profile_pieces(static_cast<torch::nn::Module&>(net), pieces, batch_of(options, 2));
+}
+
+std::vector<PieceProfile> profile_pieces(torch::nn::Module& net, const std::vector<Piece>& pieces,
+                                         const torch::Tensor& batch) {
   std::vector<PieceProfile> rows;
   for (const Piece& piece : pieces)
     rows.push_back({.name = piece.name});
   if (pieces.empty()) return rows;
   std::size_t first = 0;
+  const auto* const divisible = dynamic_cast<const Divisible*>(&net);
+  const std::vector<Split> splits = divisible != nullptr ? divisible->splits() : std::vector<Split>();
   for (const auto& item : net.named_parameters()) {
     if (users_of(item.key(), pieces, first) == 0)
       throw Error(ErrorKind::kUnsupported, fmt::format("parameter {} belongs to no piece of the model", item.key()));
     rows[first].parameter_bytes += item.value().nbytes();
+    if (std::ranges::find(splits, item.key(), &Split::name) != splits.end())
+      rows[first].divided_bytes += item.value().nbytes();
   }
   for (const auto& item : net.named_buffers()) {
     if (users_of(item.key(), pieces, first) != 1)
@@ -324,15 +339,15 @@ std::vector<PieceProfile> profile_pieces(Net& net, const ModelOptions& options) 
   const KeptRandomNumbers kept;
   net.eval();
   const auto counter = std::make_shared<LayerCounter>(net);
-  constexpr std::int64_t kSamples = 2;
-  torch::Tensor x = batch_of(options, kSamples);
+  const std::int64_t samples = batch.size(0);
+  torch::Tensor x = batch;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::int64_t before = counter->multiply_adds();
     counted(counter, [&] { x = pieces[i].forward(x); });
-    if (x.dim() == 0 || x.size(0) != kSamples || x.scalar_type() != torch::kFloat32 || x.numel() % kSamples != 0)
+    if (x.dim() == 0 || x.size(0) != samples || x.scalar_type() != torch::kFloat32)
       throw Error(ErrorKind::kUnsupported, fmt::format("piece {} does not give a batch of fp32 rows", pieces[i].name));
-    rows[i].multiply_adds = (counter->multiply_adds() - before) / kSamples;
-    rows[i].output_bytes = x.nbytes() / kSamples;
+    rows[i].multiply_adds = (counter->multiply_adds() - before) / samples;
+    rows[i].output_bytes = x.nbytes() / static_cast<std::size_t>(samples);
   }
   net.train();
   return rows;

@@ -15,6 +15,7 @@
 namespace muster::model {
 
 class Net;
+struct Piece;
 
 struct LayerProfile {
   std::string name =
@@ -39,6 +40,7 @@ struct PieceProfile {
   std::string name = {};
   std::int64_t multiply_adds = 0;     // of one sample
   std::uint64_t parameter_bytes = 0;  // tied weights count at the first piece that uses them
+  std::uint64_t divided_bytes = 0;    // of these: what a team divides (divisible.h)
   std::uint64_t buffer_bytes = 0;
   std::uint64_t output_bytes = 0;  // of one sample
 };
@@ -64,6 +66,8 @@ ModelProfile profile_model(const ModelOptions& options);
 // be cut. The model trains afterwards, as before. Throws kUnsupported, naming what cannot be cut: parameters and
 // buffers of no piece, buffers of several, activations that are no batch of fp32 rows.
 std::vector<PieceProfile> profile_pieces(Net& net, const ModelOptions& options);
+// The same of pieces that the caller has made of it.
+std::vector<PieceProfile> profile_pieces(Net& net, const std::vector<Piece>& pieces, const ModelOptions& options);
 // Whether a piece that `holds` these (net.h) uses the parameter or buffer of this name.
 bool holds_tensor(const std::vector<std::string>& holds, const std::string& name);
 

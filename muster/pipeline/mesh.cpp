@@ -11,19 +11,28 @@
 namespace muster::pipeline {
 
 std::optional<Position> Arrangement::position(std::size_t rank) const {
-  if (rank >= rows * stages) return std::nullopt;
-  return Position{rank / stages, rank % stages};
+  const std::size_t place = rank / team;
+  if (place >= rows * stages) return std::nullopt;
+  return Position{place / stages, place % stages, rank % team};
 }
 
 Arrangement arrange(const Mesh& mesh, const std::vector<PieceRange>& cut, std::size_t members) {
   MUSTER_CHECK(members > 0 && cut.size() == mesh.parts(), "a cut of the mesh, and somebody to compute it");
   Arrangement made;
   made.schedule = mesh.schedule;
-  made.stages = std::min(mesh.pipeline, members);
-  made.rows = std::min(mesh.data, members / made.stages);
+  made.team = mesh.tensor;
+  const std::size_t teams = members / mesh.tensor;
+  made.stages = std::clamp<std::size_t>(teams, 1, mesh.pipeline);
+  made.rows = std::min(mesh.data, teams / made.stages);
+  if (made.rows == 0) {
+    made.stages = mesh.pipeline;
+    made.parts = cut;
+    made.reason = fmt::format("{} left of a team of {}: waiting until others come", members, mesh.tensor);
+    return made;
+  }
   if (made.stages == mesh.pipeline) {
     made.parts = cut;
-    const std::size_t idle = members - made.rows * made.stages;
+    const std::size_t idle = members - made.rows * made.stages * made.team;
     made.reason = fmt::format("{} of {} rows of {} stages{}", made.rows, mesh.data, made.stages,
                               idle == 0 ? "" : fmt::format("; {} wait for a whole row", idle));
     return made;

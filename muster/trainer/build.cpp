@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/data/augment/augmentation.h"
+#include "muster/model/divisible.h"
 #include "muster/model/make_model.h"
 #include "muster/model/profile.h"
 #include "muster/trainer/job_fit.h"
@@ -47,20 +48,61 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
   }
 }
 
+namespace {
+
+// The model as one piece, which every model is.
+model::Piece whole_piece(const std::shared_ptr<model::Net>& net) {
+  model::Piece piece{.name = "model"};
+  for (const auto& item : net->named_parameters())
+    piece.holds.push_back(item.key());
+  for (const auto& item : net->named_buffers())
+    piece.holds.push_back(item.key());
+  piece.forward = [&model = *net](const torch::Tensor& x) { return model.forward(x); };
+  return piece;
+}
+
+// Throws for a model of which a member of a team would have nothing.
+std::shared_ptr<model::Divisible> divisible(const std::shared_ptr<model::Net>& net, std::size_t team) {
+  if (team == 1) return nullptr;
+  auto found = std::dynamic_pointer_cast<model::Divisible>(net);
+  if (!found || found->splits().empty())
+    throw Error(ErrorKind::kUnsupported, "this model's layers cannot be divided", {},
+                "Models of the zoo that can are transformer, mlp with hidden layers and wrn-D-K.");
+  const auto members = static_cast<std::int64_t>(team);
+  const auto parameters = net->named_parameters();
+  const auto buffers = net->named_buffers();
+  for (const model::Split& split : found->splits()) {
+    const torch::Tensor* tensor = parameters.find(split.name);
+    if (tensor == nullptr) tensor = buffers.find(split.name);
+    if (tensor == nullptr) continue;  // of a norm without statistics
+    const std::int64_t units = tensor->size(split.dimension) / split.groups / split.unit;
+    if (units < members)
+      throw Error(
+          ErrorKind::kUnsupported,
+          fmt::format("{} members of a team cannot share {}: it can be divided into {}", team, split.name, units), {},
+          "Lower tensor, or take a model with more heads, channels or words.");
+  }
+  return found;
+}
+
+}  // namespace
+
 std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, const data::SampleSpec& spec,
                                                 const std::shared_ptr<model::Net>& net) {
   const Job& job = resolved.job;
   const pipeline::Mesh mesh = job.parallel.pipeline_mesh();
-  if (mesh.pipeline == 1) return nullptr;
+  if (!mesh.shares_lanes()) return nullptr;
   // Of a short last batch a lane may have one more than usual.
   const std::uint64_t lane_samples = (resolved.batch + resolved.lanes - 1) / resolved.lanes + 1;
   return about_key(resolved, job.parallel.cut.empty() ? "parallel.mesh" : "parallel.cut", [&] {
-    std::vector<model::PieceProfile> pieces = model::profile_pieces(*net, model_options(job, spec));
+    std::shared_ptr<model::Divisible> divided = divisible(net, mesh.tensor);
+    std::vector<model::Piece> pieces = mesh.pipeline == 1 ? std::vector{whole_piece(net)} : net->pieces();
+    std::vector<model::PieceProfile> profiles = model::profile_pieces(*net, pieces, model_options(job, spec));
     if (pieces.empty())
       throw Error(ErrorKind::kUnsupported, "this model cannot be cut into stages", {},
                   "Models of the zoo that can are transformer, resnet18 and the like, wrn-D-K, lstm and gru.");
     return std::make_shared<const StagedModel>(
-        StagedModel{Stages(mesh, std::move(pieces), job.parallel.cut, lane_samples), net->pieces()});
+        StagedModel{Stages(mesh, std::move(profiles), job.parallel.cut, lane_samples), std::move(pieces), divided});
   });
 }
 

@@ -110,7 +110,7 @@ void resolve_mesh(const Schema& schema, Job& job) {
   const IntegerRange given = job.parallel.workers;
   if (schema.chosen("parallel.workers") && (given.least != workers || given.most != workers)) {
     throw schema.invalid("parallel.workers", fmt::format("the mesh has {} workers", workers),
-                         "Remove the key, or change parallel.mesh: workers are data x pipeline.");
+                         "Remove the key, or change parallel.mesh: workers are data x pipeline x tensor.");
   }
   if (workers > 64)
     throw schema.invalid("parallel.mesh", fmt::format("has {} workers", workers), "There are up to 64.");
@@ -151,8 +151,8 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
                     resolved.lanes),
         fmt::format("Lower parallel.hosts or parallel.workers, or set job.lanes to {} or more.", all_workers));
   }
-  // Workers of a pipeline compute lanes together.
-  if (job.parallel.pipeline_mesh().pipeline > 1) {
+  // Workers of a row compute lanes together.
+  if (job.parallel.pipeline_mesh().shares_lanes()) {
     const std::size_t rows = job.parallel.pipeline_mesh().data;
     if (rows <= resolved.lanes) return;
     throw schema.invalid("parallel.mesh", fmt::format("{} rows cannot share {} lanes", rows, resolved.lanes),

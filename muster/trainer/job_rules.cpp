@@ -92,16 +92,17 @@ void check_mesh(const Schema& schema, const Job& job) {
   if (p.chunks && p.schedule != "interleaved")
     throw schema.invalid("parallel.chunks", fmt::format("has no effect with schedule \"{}\"", p.schedule),
                          "Set parallel.schedule = \"interleaved\", or remove it.");
-  if (!pipeline) return;
+  if (!p.pipeline_mesh().shares_lanes()) return;
   if (!p.chosen().traits().passes_lanes)
     throw schema.invalid(
-        "parallel.mesh", fmt::format("{} has no pipelines", p.chosen().name()),
+        "parallel.mesh", fmt::format("{} has no {}", p.chosen().name(), pipeline ? "pipelines" : "teams"),
         fmt::format("Use the strategy {}.", strategies::strategies_with(&strategies::Traits::passes_lanes)));
   if (p.hosts.most > 1)
-    throw schema.invalid("parallel.mesh", "a pipeline is on one host, and parallel.hosts allows several",
-                         "Set parallel.hosts = 1, or leave the pipeline out.");
+    throw schema.invalid("parallel.mesh",
+                         "those who compute a lane together are on one host, and parallel.hosts allows several",
+                         "Set parallel.hosts = 1, or leave pipeline and tensor out.");
   if (p.claims == "dynamic" && schema.chosen("parallel.claims"))
-    throw schema.invalid("parallel.claims", "lanes of a pipeline belong to its rows", "Remove the key.");
+    throw schema.invalid("parallel.claims", "lanes belong to the rows of the mesh", "Remove the key.");
 }
 
 // Workers that are ranks of an MPI are as many as its processes: one on each host.

@@ -27,6 +27,7 @@ pipeline::Mesh Job::Parallel::pipeline_mesh() const {
   };
   made.data = size("data");
   made.pipeline = size("pipeline");
+  made.tensor = size("tensor");
   made.schedule = pipeline::parse_schedule(schedule);
   if (made.schedule == pipeline::Schedule::kInterleaved && made.pipeline > 1)
     made.chunks = static_cast<std::size_t>(chunks.value_or(2));
@@ -305,9 +306,10 @@ Schema job_schema(Job& job) {
   p.field(
        "mesh", &job.parallel.mesh,
        fmt::format("{}, one host: {{ data = 2, pipeline = 2 }} cuts the model into 2 stages, which 2 rows of workers "
-                   "compute; the same result. parallel.workers is their product.",
+                   "compute; the same result. With tensor = 2 each layer is divided between 2 workers; the same within "
+                   "rounding. parallel.workers is their product.",
                    strategies::strategies_with(&strategies::Traits::passes_lanes)))
-      .one_of({"data", "pipeline"})
+      .one_of({"data", "pipeline", "tensor"})
       .range(1, 64);
   p.field("schedule", &job.parallel.schedule,
           "Of a pipeline: gpipe (all lanes forward, then all back), 1f1b (keeps fewer lanes in memory), interleaved "

@@ -79,7 +79,7 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   figures.data_bytes = difference(opened.anonymous_bytes, before.anonymous_bytes);
   compute::set_threads(static_cast<int>(job.threads));
   measure_model(resolved, spec, usable, figures);
-  if (job.parallel.pipeline_mesh().pipeline > 1) {
+  if (job.parallel.pipeline_mesh().shares_lanes()) {
     const auto staged = build_stages(resolved, spec, build_model(job, spec));
     figures.lanes_kept = staged->stages.lanes_kept(resolved.lanes);
     figures.passage_bytes = staged->stages.passage_bytes();

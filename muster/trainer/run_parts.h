@@ -64,7 +64,7 @@ class RunParts {
   std::optional<Error> init_failure{};  // of a run that is resumed
   const std::shared_ptr<const Task> task;
   const std::shared_ptr<model::Net> net;
-  const std::shared_ptr<const StagedModel> staged;  // of a job with a pipeline; else empty
+  const std::shared_ptr<const StagedModel> staged;  // of a job whose workers compute lanes together; else empty
   const std::shared_ptr<LedgerExchange> records;    // of a job of several hosts that has a ledger; else empty
   SessionCore session;
 

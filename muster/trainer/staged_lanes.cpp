@@ -90,9 +90,9 @@ void StagedLanes::abandon() {
 void StagedLanes::arrange() {
   const strategies::Members& members = strategy_.membership().members();
   if (generation_ == members.generation && !uses_.empty()) return;
-  generation_ = members.generation;
-  arrangement_ = staged_->stages.arrange(members.count());
   uses_.clear();
+  arrangement_ = staged_->stages.arrange(members.count());
+  form_team(members);
   const auto holds = [&](const pipeline::PieceRange& part, const std::string& name) {
     for (std::size_t piece = part.first; piece < part.last; ++piece) {
       if (model::holds_tensor(staged_->pieces[piece].holds, name)) return true;
@@ -100,6 +100,12 @@ void StagedLanes::arrange() {
     return false;
   };
   const std::vector<model::TensorSlot>& tensors = model_.binding.layout().tensors();
+  const std::vector<compute::BufferSlot>& buffers = model_.binding.buffer_layout().slots;
+  // What all members of a team have is the first one's to leave behind.
+  const compute::ModuleBinding::Shards shards = shards_of(tensors, buffers);
+  const auto leaves = [&](const std::vector<std::optional<model::Shard>>& of, std::size_t index) {
+    return team_.member() == 0 || of[index].has_value();
+  };
   std::vector<bool> seen(tensors.size(), false);
   uses_.resize(arrangement_.parts.size());
   // Backward comes to the last part first: who computes before it adds to what it leaves.
@@ -107,13 +113,71 @@ void StagedLanes::arrange() {
     compute::ModuleBinding::Uses& made = uses_[part];
     for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
       const bool used = holds(arrangement_.parts[part], tensors[tensor].name);
-      made.tensors.push_back(!used ? Use::kNone : seen[tensor] ? Use::kRest : Use::kWhole);
+      const bool leaves_it = used && leaves(shards.tensors, tensor);
+      made.tensors.push_back(!leaves_it ? Use::kNone : seen[tensor] ? Use::kRest : Use::kWhole);
       if (used) seen[tensor] = true;
     }
-    for (const compute::BufferSlot& slot : model_.binding.buffer_layout().slots)
-      made.buffers.push_back(holds(arrangement_.parts[part], slot.name) ? 1 : 0);
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+      made.buffers.push_back(holds(arrangement_.parts[part], buffers[i].name) && leaves(shards.buffers, i) ? 1 : 0);
   }
+  if (team_.size() > 1) model_.binding.set_shards(shards);
+  generation_ = members.generation;
 }
+
+// Every member of the generation comes here at its first step in it.
+void StagedLanes::form_team(const strategies::Members& members) {
+  team_ = model::TensorTeam();
+  if (arrangement_.team == 1) return;
+  const std::optional<pipeline::Position> position = arrangement_.position(members.index());
+  const std::size_t colour =
+      position ? arrangement_.team_of(*position) : arrangement_.rows * arrangement_.stages + members.index();
+  comm::Group group = members.group;
+  group = group.split(static_cast<int>(colour), group.rank(), Deadline::after(step_timeout_));
+  if (!position) return;
+  team_ = model::TensorTeam(std::move(group), step_timeout_, [&strategy = strategy_](bool waits) {
+    strategy.membership().begin(waits ? comm::Activity::kWaiting : comm::Activity::kComputing);
+  });
+}
+
+compute::ModuleBinding::Shards StagedLanes::shards_of(const std::vector<model::TensorSlot>& tensors,
+                                                      const std::vector<compute::BufferSlot>& buffers) const {
+  compute::ModuleBinding::Shards made;
+  const std::vector<model::Split> splits =
+      team_.size() > 1 ? staged_->divisible->splits() : std::vector<model::Split>();
+  const auto shard = [&](const auto& slot) -> std::optional<model::Shard> {
+    const auto split = std::ranges::find(splits, slot.name, &model::Split::name);
+    if (split == splits.end()) return std::nullopt;
+    return model::shard_of(*split, slot.shape, team_.member(), team_.size());
+  };
+  for (const model::TensorSlot& slot : tensors)
+    made.tensors.push_back(shard(slot));
+  for (const compute::BufferSlot& slot : buffers)
+    made.buffers.push_back(shard(slot));
+  return made;
+}
+
+// The model is this member's part of it for as long as it lives.
+class StagedLanes::Joined {
+ public:
+  Joined(const StagedModel& model, compute::ModuleBinding& binding, const model::TensorTeam& team)
+      : model_(team.size() > 1 ? &model : nullptr), binding_(binding) {
+    if (model_ == nullptr) return;
+    binding_.show_shards(true);
+    model_->divisible->join(team);
+  }
+  ~Joined() {
+    if (model_ == nullptr) return;
+    model_->divisible->join({});
+    binding_.abandon_lane();
+    binding_.show_shards(false);
+  }
+  Joined(const Joined&) = delete;
+  Joined& operator=(const Joined&) = delete;
+
+ private:
+  const StagedModel* const model_;
+  compute::ModuleBinding& binding_;
+};
 
 void StagedLanes::compute(const data::StepPlan& plan, const Take& take, const GiveBack& give_back,
                           const StagedCode& code, PhaseTimes& times) {
@@ -122,6 +186,7 @@ void StagedLanes::compute(const data::StepPlan& plan, const Take& take, const Gi
   const std::optional<pipeline::Position> position = arrangement_.position(members.index());
   if (!position) return;
   Step step{plan, take, give_back, code, times, members.group, *position};
+  const Joined joined(*staged_, model_.binding, team_);
   const std::vector<std::size_t> lanes = agree_on_lanes(step);
   for (const pipeline::Action& action :
        pipeline::actions_of(arrangement_.schedule, arrangement_.shape(lanes.size()), position->stage)) {
@@ -137,13 +202,15 @@ void StagedLanes::compute(const data::StepPlan& plan, const Take& take, const Gi
 // Finished lanes of a step that is done again are kept, so only who claims knows which are left.
 std::vector<std::size_t> StagedLanes::agree_on_lanes(const Step& step) {
   std::vector<std::size_t> lanes;
-  const std::size_t stage = step.position.stage;
+  const auto [row, stage, member] = step.position;
   const std::size_t most = step.plan.lanes.size() / arrangement_.rows + 1;
   std::vector<std::int64_t> list(most + 2);
   const Deadline deadline = Deadline::after(step_timeout_);
   comm::Group group = step.group;
-  const auto rank = [&](std::size_t other) { return static_cast<int>(arrangement_.rank({step.position.row, other})); };
-  if (stage == 0) {
+  const auto rank = [&, row = row](std::size_t other_stage, std::size_t other_member) {
+    return static_cast<int>(arrangement_.rank({row, other_stage, other_member}));
+  };
+  if (stage == 0 && member == 0) {
     while (const std::optional<std::size_t> lane = strategy_.claim())
       lanes.push_back(*lane);
     MUSTER_CHECK(lanes.size() <= most, "more lanes than a row has");
@@ -151,12 +218,26 @@ std::vector<std::size_t> StagedLanes::agree_on_lanes(const Step& step) {
     list[1] = static_cast<std::int64_t>(lanes.size());
     std::ranges::copy(lanes, list.begin() + 2);
   } else {
-    timed(step.times.wait, [&] { group.receive(std::span(list), rank(stage - 1), kListTag, deadline); });
+    const int from = member == 0 ? rank(stage - 1, 0) : rank(stage, 0);
+    timed(step.times.wait, [&] { group.receive(std::span(list), from, kListTag, deadline); });
     MUSTER_CHECK(list[0] == static_cast<std::int64_t>(step.plan.at.step), "lanes of another step");
     lanes.assign(list.begin() + 2, list.begin() + 2 + list[1]);
   }
-  if (stage + 1 < arrangement_.stages) group.send(std::span(list), rank(stage + 1), kListTag, deadline);
+  if (member > 0) return lanes;
+  if (stage + 1 < arrangement_.stages) group.send(std::span(list), rank(stage + 1, 0), kListTag, deadline);
+  for (std::size_t other = 1; other < arrangement_.team; ++other)
+    group.send(std::span(list), rank(stage, other), kListTag, deadline);
   return lanes;
+}
+
+// What is waited for others of the team inside of it is no computing.
+template <typename Work>
+void StagedLanes::computed(Step& step, const Work& work) {
+  const double before = team_.seconds();
+  timed(step.times.compute, work);
+  const double waited = team_.seconds() - before;
+  step.times.compute -= waited;
+  step.times.wait += waited;
 }
 
 template <typename Message>
@@ -183,8 +264,10 @@ void StagedLanes::send(const Step& step, std::size_t lane, std::size_t to_part, 
       static_cast<std::uint32_t>(1 + 2 * (lane * arrangement_.parts.size() + to_part) + (is_forward ? 0 : 1));
   Message copy = message;
   timed(step.times.wait, [&] {
-    group.send(bytes_of(copy), static_cast<int>(arrangement_.rank({step.position.row, arrangement_.stage_of(to_part)})),
-               tag, Deadline::after(step_timeout_));
+    for (std::size_t member = 0; member < arrangement_.team; ++member) {
+      const std::size_t rank = arrangement_.rank({step.position.row, arrangement_.stage_of(to_part), member});
+      group.send(bytes_of(copy), static_cast<int>(rank), tag, Deadline::after(step_timeout_));
+    }
   });
 }
 
@@ -267,28 +350,27 @@ void StagedLanes::forward(Step& step, std::size_t lane, std::size_t part) {
   flight.lane.step = plan.at.step;
   flight.lane.ids = flight.batch.ids;
   step.code.begin(flight.lane);
-  if (part == 0) step.code.loaded(flight.lane);
+  if (part == 0 && step.position.member == 0) step.code.loaded(flight.lane);
   flight.input = part == 0 ? input_tensor(flight.batch) : receive_input(step, lane, part);
   flight.lane.data = flight.input;
   if (last) flight.lane.target = target_tensor(flight.batch);
 
   strategy_.membership().begin(comm::Activity::kComputing);
-  timed(step.times.compute, [&] {
+  computed(step, [&] {
     model_.binding.write_buffers(strategy_.committed().buffers);
     model_.binding.set_uses(uses_[part]);
     flight.output = run(step, lane, part, flight.input);
     keep_buffers(strategy_.area(lane), uses_[part]);
   });
-  if (!last) pass_output(step, lane, part, flight.output);
+  if (!last && step.position.member == 0) pass_output(step, lane, part, flight.output);
   strategy_.membership().begin(comm::Activity::kWaiting);
 }
 
-strategies::LaneResult StagedLanes::receive_gradient(const Step& step, std::size_t lane, std::size_t part,
-                                                     Flight& flight) {
+strategies::LaneResult StagedLanes::receive_gradient(Step& step, std::size_t lane, std::size_t part, Flight& flight) {
   const auto notice = receive<BackwardNotice>(step, lane, part + 1, part, false);
   strategy_.membership().begin(comm::Activity::kComputing);
   if (notice.has_gradient == 0) return notice.told;
-  timed(step.times.compute, [&] {
+  computed(step, [&] {
     float* const memory =
         place(lane, arrangement_.parts[part].last - 1, static_cast<std::size_t>(flight.output.numel()));
     flight.output.backward(torch::from_blob(memory, flight.output.sizes(), torch::kFloat32));
@@ -316,7 +398,10 @@ void StagedLanes::backward(Step& step, std::size_t lane, std::size_t part) {
   strategies::LaneResult told;
   if (part + 1 == arrangement_.parts.size()) {
     strategy_.membership().begin(comm::Activity::kComputing);
-    timed(step.times.compute, [&] { step.code.end(flight.lane, flight.output); });
+    computed(step, [&] {
+      const bool divided = team_.size() > 1 && staged_->divisible->divides_answer();
+      step.code.end(flight.lane, flight.output, divided ? team_ : model::TensorTeam());
+    });
     MUSTER_CHECK(flight.lane.has_backward(), "the end of a lane calls backward()");
     told = flight.lane.told();
   } else {
@@ -325,10 +410,15 @@ void StagedLanes::backward(Step& step, std::size_t lane, std::size_t part) {
   }
   model_.binding.collect();
   flight.output = torch::Tensor();
-  if (part > 0)
-    pass_gradient(step, lane, part, flight.input, told);
-  else
-    strategy_.finish(lane, told);
+  // What the first member writes goes to where others may still have read their input from, and what it tells is true
+  // of all.
+  timed(step.times.wait, [&] { team_.barrier(); });
+  if (step.position.member == 0) {
+    if (part > 0)
+      pass_gradient(step, lane, part, flight.input, told);
+    else
+      strategy_.finish(lane, told);
+  }
   if (flight.batch.size() > 0) step.give_back(std::move(flight.batch));
   flights_.erase(found);
   strategy_.membership().begin(comm::Activity::kWaiting);

@@ -5,7 +5,11 @@
 // A message between neighbours says that it is there. The first stage of a row claims the row's lanes, tells the others
 // which they are, and finishes each when its gradient has come back: then every part of the lane is done.
 //
-//   lane list   first stage -> second -> ...        which lanes the row computes in this step
+// Where a stage is a team (model/tensor_team.h) its members compute each part of a lane together. What goes from part
+// to part is whole, so all have it; the first member writes it and speaks for the team, when all have done their part.
+//
+//   lane list   first stage -> second -> ...        which lanes the row computes in this step; from first members to
+//   the others of the team, too
 //   forward     stage of part i -> of part i + 1    the output of part i is there; its shape; whether it wants a
 //   gradient backward    stage of part i + 1 -> of part i    the gradient is there, if one is wanted; and what the lane
 //   tells
@@ -27,6 +31,7 @@
 
 #include "muster/data/lane_plan.h"
 #include "muster/data/loader.h"
+#include "muster/model/divisible.h"
 #include "muster/model/net.h"
 #include "muster/pipeline/mesh.h"
 #include "muster/strategies/strategy.h"
@@ -38,14 +43,17 @@ namespace muster::trainer {
 
 // What is computed beside the model: the pieces are its own.
 struct StagedCode {
-  std::function<void(Lane&)> begin{};                             // by every worker, before its part of a lane
-  std::function<void(Lane&)> loaded{};                            // by the one that gives the samples to the first part
-  std::function<void(Lane&, const torch::Tensor& answer)> end{};  // by the one with the last part: calls backward()
+  std::function<void(Lane&)> begin{};   // by every worker, before its part of a lane
+  std::function<void(Lane&)> loaded{};  // by the one that gives the samples to the first part
+  // By those with the last part: calls backward(). `split`: among whom the classes of the answer are divided; of one:
+  // it is whole.
+  std::function<void(Lane&, const torch::Tensor& answer, const model::TensorTeam& split)> end{};
 };
 
 struct StagedModel {
   Stages stages;
   std::vector<model::Piece> pieces;
+  std::shared_ptr<model::Divisible> divisible{};  // the same model, where stages are teams
 };
 
 class StagedLanes {
@@ -69,22 +77,29 @@ class StagedLanes {
  private:
   struct Step;
   struct Flight;
+  class Joined;
 
   void arrange();
+  void form_team(const strategies::Members& members);
+  compute::ModuleBinding::Shards shards_of(const std::vector<model::TensorSlot>& tensors,
+                                           const std::vector<compute::BufferSlot>& buffers) const;
   std::vector<std::size_t> agree_on_lanes(const Step& step);
   void forward(Step& step, std::size_t lane, std::size_t part);
   void backward(Step& step, std::size_t lane, std::size_t part);
   torch::Tensor receive_input(const Step& step, std::size_t lane, std::size_t part);
   void pass_output(const Step& step, std::size_t lane, std::size_t part, const torch::Tensor& output);
-  strategies::LaneResult receive_gradient(const Step& step, std::size_t lane, std::size_t part, Flight& flight);
+  strategies::LaneResult receive_gradient(Step& step, std::size_t lane, std::size_t part, Flight& flight);
   void pass_gradient(const Step& step, std::size_t lane, std::size_t part, const torch::Tensor& input,
                      const strategies::LaneResult& told);
   torch::Tensor run(const Step& step, std::size_t lane, std::size_t part, const torch::Tensor& input);
   void keep_buffers(const compute::LaneArea& area, const compute::ModuleBinding::Uses& uses);
+  template <typename Work>
+  void computed(Step& step, const Work& work);
   // In which `count` elements of fp32 lie; throws when there is no room.
   float* place(std::size_t lane, std::size_t piece, std::size_t count);
   template <typename Message>
   Message receive(const Step& step, std::size_t lane, std::size_t from_part, std::size_t part, bool is_forward);
+  // To all of the other part's team.
   template <typename Message>
   void send(const Step& step, std::size_t lane, std::size_t to_part, bool is_forward, const Message& message);
 
@@ -96,6 +111,7 @@ class StagedLanes {
   std::uint64_t generation_ = 0;
   pipeline::Arrangement arrangement_;
   std::vector<compute::ModuleBinding::Uses> uses_;  // by part
+  model::TensorTeam team_;
   // Of the step in work, by lane and part.
   std::map<std::pair<std::size_t, std::size_t>, Flight> flights_;
 };

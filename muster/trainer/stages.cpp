@@ -50,11 +50,11 @@ Stages::Stages(const pipeline::Mesh& mesh, std::vector<model::PieceProfile> piec
 strategies::LaneShare Stages::share(const strategies::Members& members) const {
   const pipeline::Arrangement made = arrange(members.count());
   const std::optional<pipeline::Position> position = made.position(members.index());
-  if (!position) return {.index = 0, .count = made.rows, .claims = false, .loads = false};
+  if (!position) return {.index = 0, .count = 1, .claims = false, .loads = false};
   const bool first = position->stage == 0;
   return {.index = position->row,
           .count = made.rows,
-          .claims = first,
+          .claims = first && position->member == 0,
           .loads = first || position->stage + 1 == made.stages};
 }
 
@@ -82,24 +82,30 @@ std::string Stages::describe_part(const pipeline::PieceRange& part) const {
 
 std::vector<std::string> Stages::describe() const {
   const pipeline::Arrangement made = arrange(mesh_.workers());
+  const bool teams = made.team > 1;
   std::vector<std::string> lines{
-      fmt::format("{} workers: data {} x pipeline {}, neighbours in a row are neighbours in "
-                  "rank",
-                  mesh_.workers(), mesh_.data, mesh_.pipeline)};
+      fmt::format("{} workers: data {} x pipeline {}{}, {}", mesh_.workers(), mesh_.data, mesh_.pipeline,
+                  teams ? fmt::format(" x tensor {}", made.team) : "",
+                  teams ? "members of a team are neighbours in rank, since they exchange most, then the stages of a row"
+                        : "neighbours in a row are neighbours in rank")};
   for (std::size_t stage = 0; stage < made.stages; ++stage) {
     std::vector<std::string> names;
     std::vector<std::string> ranks;
     double multiply_adds = 0;
     std::uint64_t parameters = 0;
+    std::uint64_t divided = 0;
     for (std::size_t part = stage; part < made.parts.size(); part += made.stages) {
       names.push_back(describe_part(made.parts[part]));
       for (std::size_t piece = made.parts[part].first; piece < made.parts[part].last; ++piece) {
         multiply_adds += static_cast<double>(pieces_[piece].multiply_adds);
         parameters += pieces_[piece].parameter_bytes;
+        divided += pieces_[piece].divided_bytes;
       }
     }
-    for (std::size_t row = 0; row < made.rows; ++row)
-      ranks.push_back(std::to_string(made.rank({row, stage})));
+    for (std::size_t row = 0; row < made.rows; ++row) {
+      const std::size_t first = made.rank({row, stage});
+      ranks.push_back(teams ? fmt::format("{} to {}", first, first + made.team - 1) : std::to_string(first));
+    }
     std::uint64_t passed = 0;
     for (std::size_t part = stage; part + 1 < made.parts.size(); part += made.stages)
       passed += pieces_[made.parts[part].last - 1].output_bytes;
@@ -107,6 +113,10 @@ std::vector<std::string> Stages::describe() const {
         fmt::format("stage {} (rank {}): {}; parameters {}, {} multiply-adds a sample, passes on {} a sample", stage,
                     fmt::join(ranks, ", "), fmt::join(names, ", "), human_bytes(parameters), human_count(multiply_adds),
                     human_bytes(passed)));
+    if (teams)
+      lines.push_back(fmt::format("  a member of its team: {} of the parameters, {} of them its own part of the layers",
+                                  human_bytes(parameters - divided + divided / made.team),
+                                  human_bytes(divided / made.team)));
   }
   return lines;
 }
@@ -116,7 +126,9 @@ std::vector<std::string> Stages::places(std::size_t members) const {
   std::vector<std::string> all;
   for (std::size_t rank = 0; rank < members; ++rank) {
     const std::optional<pipeline::Position> position = made.position(rank);
-    all.push_back(position ? fmt::format("{}.{}", position->row, position->stage) : "");
+    all.push_back(!position       ? ""
+                  : made.team > 1 ? fmt::format("{}.{}.{}", position->row, position->stage, position->member)
+                                  : fmt::format("{}.{}", position->row, position->stage));
   }
   return all;
 }

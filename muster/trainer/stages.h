@@ -43,7 +43,8 @@ class Stages {
 
   // Who holds what, a line for each stage with blocks, bytes and multiply-adds; the first line says how it is arranged.
   std::vector<std::string> describe() const;
-  // Of each of `members` members its row and stage, as "0.1"; empty: it has none.
+  // Of each of `members` members its row and stage, as "0.1", and where stages are teams its place there; empty: it
+  // has none.
   std::vector<std::string> places(std::size_t members) const;
 
  private:

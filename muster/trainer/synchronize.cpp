@@ -7,13 +7,12 @@
 #include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/session_core.h"
 #include "muster/trainer/worker_place.h"
+#include "muster/trainer/worker_session.h"
 
 namespace muster::trainer {
-namespace {
 
-Session synchronize(const Worker& worker, ModelParts model, SessionOptions options) {
+Session worker_session(const Worker& worker, ModelParts model, SessionOptions options, SessionParts parts) {
   WorkerPlace& place = worker.place();
-  SessionParts parts;
   // Where lost workers are replaced the strategy gathers those who are there. Servers have nobody here who keeps them.
   const strategies::Traits traits = options.strategy.traits();
   if (place.supervised() && traits.replaces_workers && !traits.needs_servers) {
@@ -28,15 +27,13 @@ Session synchronize(const Worker& worker, ModelParts model, SessionOptions optio
   return Session(std::make_unique<SessionCore>(std::move(model), options, std::move(parts)));
 }
 
-}  // namespace
-
 Session synchronize(const Worker& worker, std::shared_ptr<torch::nn::Module> net,
                     const compute::OptimizerOptions& optimizer, SessionOptions options) {
-  return synchronize(worker, ModelParts(std::move(net), optimizer), std::move(options));
+  return worker_session(worker, ModelParts(std::move(net), optimizer), std::move(options));
 }
 
 Session synchronize(const Worker& worker, std::vector<ModelPart> parts, SessionOptions options) {
-  return synchronize(worker, ModelParts(std::move(parts)), std::move(options));
+  return worker_session(worker, ModelParts(std::move(parts)), std::move(options));
 }
 
 }  // namespace muster::trainer

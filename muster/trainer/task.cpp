@@ -232,6 +232,17 @@ class Language final : public Task {
         .mean(1);
   }
 
+  torch::Tensor divided_loss(const torch::Tensor& answer, const torch::Tensor& target,
+                             const model::TensorTeam& team) const override {
+    return team.cross_entropy(answer.flatten(0, 1), target.flatten(), vocabulary_, smoothing_);
+  }
+
+  double divided_score(const torch::Tensor& answer, const torch::Tensor& target,
+                       const model::TensorTeam& team) const override {
+    const torch::Tensor best = team.best_class(answer.flatten(0, 1), vocabulary_);
+    return total_of(best.eq(target.flatten())) / static_cast<double>(target.size(1));
+  }
+
   std::size_t batch_figures() const override { return 3; }
 
   void measure(const torch::Tensor& answer, const torch::Tensor& target, std::span<double> batch,
@@ -288,6 +299,14 @@ Fit fit_of(data::TargetKind target) {
 }
 
 }  // namespace
+
+torch::Tensor Task::divided_loss(const torch::Tensor&, const torch::Tensor&, const model::TensorTeam&) const {
+  MUSTER_CHECK(false, "answers of this task come whole");
+}
+
+double Task::divided_score(const torch::Tensor&, const torch::Tensor&, const model::TensorTeam&) const {
+  MUSTER_CHECK(false, "answers of this task come whole");
+}
 
 std::shared_ptr<const Task> make_task(const TaskOptions& options, const data::SampleSpec& spec) {
   const Fit fit = fit_of(spec.target);

@@ -17,6 +17,7 @@
 #include <torch/torch.h>
 
 #include "muster/data/dataset.h"
+#include "muster/model/tensor_team.h"
 #include "muster/trainer/metrics.h"
 
 namespace muster::trainer {
@@ -32,6 +33,12 @@ class Task {
   virtual torch::Tensor loss(const torch::Tensor& answer, const torch::Tensor& target) const = 0;
   // The sum over the samples.
   virtual double score(const torch::Tensor& answer, const torch::Tensor& target) const = 0;
+  // The same of an answer of which each member of `team` has its share of the classes. Of tasks with a class at every
+  // position, whose answers are large; others' come whole.
+  virtual torch::Tensor divided_loss(const torch::Tensor& answer, const torch::Tensor& target,
+                                     const model::TensorTeam& team) const;
+  virtual double divided_score(const torch::Tensor& answer, const torch::Tensor& target,
+                               const model::TensorTeam& team) const;
 
   // Of each sample by itself, without smoothing: which ones the model does worst on. A vector.
   virtual torch::Tensor sample_losses(const torch::Tensor& answer, const torch::Tensor& target) const = 0;

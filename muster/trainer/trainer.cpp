@@ -305,9 +305,12 @@ class Training {
     code.loaded = [&](Lane& lane) {
       if (ledger_ && !lane.repeated) ledger_->lane_loaded(begun_->at, lane.index, lane.ids);
     };
-    code.end = [&](Lane& lane, const torch::Tensor& answer) {
-      lane.backward(parts_.task->loss(answer, lane.target));
-      lane.add_score(parts_.task->score(answer.detach(), lane.target));
+    code.end = [&](Lane& lane, const torch::Tensor& answer, const model::TensorTeam& split) {
+      const Task& task = *parts_.task;
+      const bool divided = split.size() > 1;
+      lane.backward(divided ? task.divided_loss(answer, lane.target, split) : task.loss(answer, lane.target));
+      const torch::Tensor scores = answer.detach();
+      lane.add_score(divided ? task.divided_score(scores, lane.target, split) : task.score(scores, lane.target));
     };
     const strategies::StepOutcome outcome = compute_step(code);
     if (ledger_ && outcome.synchronized) ledger_->steps_committed(session_.cursor().step);
@@ -323,7 +326,7 @@ class Training {
     return session_.step(parts_.sets.train, [&](Lane& lane) {
       code.begin(lane);
       code.loaded(lane);
-      code.end(lane, parts_.net->forward(lane.data));
+      code.end(lane, parts_.net->forward(lane.data), model::TensorTeam());
     });
   }
 

@@ -70,6 +70,31 @@ TEST_F(LostStages, OneOfFourIsLostAndOneHangs) {
   expect_same_end(result, expected, "two rows of two stages");
 }
 
+// Sums are divided among all members of a team or not made at all, so those who are left wait for another one.
+TEST_F(LostStages, AMemberOfATeamIsLostAndOneHangs) {
+  const std::vector<std::string> teams{"model.name=wrn-10-1", "model.dropout=0.2", "job.epochs=2"};
+  const auto train = [&](const std::string& runs, const std::string& mesh) {
+    std::vector<std::string> more = teams;
+    more.insert(more.end(), {"job.runs=" + runs, "parallel.mesh=" + mesh});
+    return run_program(folder_.path(), arguments(more));
+  };
+  const Finished undisturbed = train("undisturbed", "{tensor=2}");
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  const Json expected = rows(undisturbed.out).back();
+  {
+    const testing::Failpoints armed(
+        "pipeline.action=kill@rank=1,step=2,call=4,attempt=0;pipeline.action=stop@rank=0,step=4,call=2,attempt=0");
+    const Finished result = train("one", "{tensor=2}");
+    for (const int rank : {0, 1})
+      EXPECT_THAT(result.err, HasSubstr(fmt::format("worker {} ", rank))) << "it was not lost";
+    expect_same_end(result, expected, "one team");
+  }
+  const testing::Failpoints armed("pipeline.action=kill@rank=3,step=2,call=3,attempt=0");
+  const Finished result = train("two", "{data=2, tensor=2}");
+  EXPECT_THAT(result.err, HasSubstr("worker 3 ")) << "it was not lost";
+  expect_same_end(result, expected, "two teams");
+}
+
 TEST_F(LostStages, AllOfThemGoOnFromTheNewestCheckpoint) {
   const Json expected = undisturbed();
   {

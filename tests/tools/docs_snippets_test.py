@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 PAGES = ["README.md", "docs/cpp-api.md", "docs/migration.md", "docs/data.md", "docs/data-pictures.md", "docs/models.md",
-         "docs/parameter-server.md", "docs/tuning.md"]
+         "docs/model-parallel.md", "docs/parameter-server.md", "docs/tuning.md"]
 
 # What pages speak of without saying again what it is.
 PRELUDE = """

@@ -128,7 +128,7 @@ TEST_F(Pipeline, RefusesWhatCannotBe) {
     return result.err;
   };
   const std::string resnet = picture_job("[model]\nname = \"resnet20\"\n");
-  EXPECT_THAT(refused(resnet, {"parallel.mesh={tensor=2}"}), AllOf(HasSubstr("tensor"), HasSubstr("data, pipeline")));
+  EXPECT_THAT(refused(resnet, {"parallel.mesh={expert=2}"}), AllOf(HasSubstr("expert"), HasSubstr("data, pipeline")));
   EXPECT_THAT(refused(resnet, {"parallel.mesh={pipeline=2}", "parallel.workers=3"}), HasSubstr("the mesh has 2"));
   EXPECT_THAT(refused(resnet, {"parallel.mesh={pipeline=2}", "parallel.strategy=local_sgd"}),
               AllOf(HasSubstr("local_sgd has no pipelines"), HasSubstr("shared_sync")));

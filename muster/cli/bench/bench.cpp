@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "muster/cli/bench/memory.h"
+#include "muster/cli/bench/mesh.h"
 #include "muster/cli/bench/pipeline.h"
 #include "muster/cli/bench/ps.h"
 #include "muster/cli/bench/search.h"
@@ -74,6 +75,43 @@ void add_ps(CLI::App& bench) {
   ps->callback([o] { bench_ps(*o); });
 }
 
+// The net of a mesh that computes, and its peer.
+void add_mesh_options(CLI::App& command, MeshBench& o) {
+  const auto number = [&](const char* name, std::int64_t& value, const char* help, std::int64_t most) {
+    command.add_option(name, value, help)->capture_default_str()->check(CLI::Range(std::int64_t{1}, most));
+  };
+  number("--layers", o.layers, "Blocks of the transformer", 1000);
+  number("--d-model", o.d_model, "Its width, a multiple of the heads", 1 << 16);
+  number("--heads", o.heads, "Heads of its attention", 1024);
+  number("--context", o.context, "Tokens of a sequence", 1 << 16);
+  number("--vocabulary", o.vocabulary, "Different tokens", 1 << 20);
+  number("--batch", o.batch, "Sequences of a step, of all workers together: a multiple of the lanes", 1 << 20);
+  number("--threads", o.threads, "Threads of each worker", 1024);
+  number("--rounds", o.rounds, "Turns of each team", 10000);
+  command.add_option("--against", o.against, "torch: the same net with PyTorch over Gloo, in turns")
+      ->check(CLI::IsMember({"torch"}));
+  command.add_option("--python", o.python, "With --against: the Python that has torch. Default: the system's");
+  command.add_option("--team", o.team)->group("");
+}
+
+void add_tensor(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand("tensor", "A transformer whose layers several workers compute together.");
+  auto o = std::make_shared<MeshBench>();
+  command->add_option("--workers", o->workers, "Members of the team, and workers of those to compare with")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 64));
+  command->add_option("--lanes", o->lanes, "Lanes of a step")->capture_default_str()->check(CLI::Range(1, 64));
+  add_mesh_options(*command, *o);
+  command->add_option("--steps", o->steps, "Timed steps of a turn")->capture_default_str()->check(CLI::Range(1, 1000));
+  command->add_flag("--json", o->json, "One JSON object a line");
+  command->add_option("--rank-folder", o->rank_folder)->group("");
+  command->add_option("--rank", o->rank)->group("");
+  command->footer(
+      "Teams take turns: \"data\" has the workers each compute lanes of their own, \"tensor\" together, \"torch\" is\n"
+      "PyTorch's parallelize_module. Times are medians of steps; wait_ms is what members wait for each other.");
+  command->callback([o] { bench_mesh(*o); });
+}
+
 void add_pipeline(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("pipeline", "How long the stages of a pipeline wait for each other.");
   auto o = std::make_shared<PipelineBench>();
@@ -97,6 +135,11 @@ void add_pipeline(CLI::App& bench) {
   command->add_option("--width", o->width, "Floats of a sample that stages pass on; a lane has two samples")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 24));
+  auto mesh = std::make_shared<MeshBench>();
+  mesh->by = "pipeline";
+  auto compute = std::make_shared<bool>(false);
+  command->add_flag("--compute", *compute, "A transformer instead of sleep, beside workers with lanes of their own");
+  add_mesh_options(*command, *mesh);
   command->add_flag("--json", o->json, "One JSON object a line");
   command->add_option("--rank-folder", o->rank_folder)->group("");
   command->add_option("--rank", o->rank)->group("");
@@ -104,8 +147,27 @@ void add_pipeline(CLI::App& bench) {
       "Stages sleep instead of computing, so that there may be more than cores; all else is what a job does. bubble "
       "is\n"
       "the share of all stages' time in which they do not compute, commits of steps included; bubble_theory is\n"
-      "(p-1)/(m+p-1), with v chunks (p-1)/(v m+p-1). docs/model-parallel.md tells of schedules.");
-  command->callback([o] { bench_pipeline(*o); });
+      "(p-1)/(m+p-1), with v chunks (p-1)/(v m+p-1). With --compute teams take turns: \"data\" has as many workers, "
+      "with\n"
+      "lanes of their own, \"torch\" is torch.distributed.pipelining. docs/model-parallel.md tells of schedules.");
+  command->callback([o, mesh, compute, command] {
+    if (!*compute) return bench_pipeline(*o);
+    if (command->count("--lanes") == 0) o->lanes = {8};
+    if (command->count("--schedule") == 0) o->schedules = {"1f1b"};
+    if (command->count("--stages") == 0) o->stages = 2;
+    mesh->workers = o->stages;
+    mesh->steps = o->steps;
+    mesh->json = o->json;
+    mesh->rank_folder = o->rank_folder;
+    mesh->rank = o->rank;
+    for (const std::int64_t lanes : o->lanes) {
+      for (const std::string& schedule : o->schedules) {
+        mesh->lanes = lanes;
+        mesh->schedule = schedule;
+        bench_mesh(*mesh);
+      }
+    }
+  });
 }
 
 void add_search(CLI::App& bench) {
@@ -152,6 +214,7 @@ void add_bench(CLI::App& app) {
 
   add_search(*bench);
   add_pipeline(*bench);
+  add_tensor(*bench);
   CLI::App* step = bench->add_subcommand("step", "A whole training step: Muster and the plain LibTorch loop.");
   auto s = std::make_shared<StepBench>();
   step->add_option("--model", s->model,

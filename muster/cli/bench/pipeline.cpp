@@ -123,9 +123,10 @@ class Stage {
     source.samples = session_options.batch * static_cast<std::uint64_t>(options_.steps + 1);
     source.test_samples = 1;
     const std::shared_ptr<const data::Dataset> dataset = data::open_source(source).train;
-    const trainer::StagedCode code{
-        [](trainer::Lane&) {}, [](trainer::Lane&) {},
-        [](trainer::Lane& lane, const torch::Tensor& answer) { lane.backward(answer.mean()); }};
+    const trainer::StagedCode code{[](trainer::Lane&) {}, [](trainer::Lane&) {},
+                                   [](trainer::Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
+                                     lane.backward(answer.mean());
+                                   }};
     session.step(dataset, code);  // the first one warms up
     const double before = session.times().compute;
     std::vector<double> milliseconds;

@@ -65,4 +65,14 @@ torch::Tensor Norm::operator()(const torch::Tensor& x) {
   return batch_ ? batch_(x) : group_(x);
 }
 
+torch::Tensor Norm::operator()(const torch::Tensor& x, const model::TensorTeam& team) {
+  if (batch_ || team.size() == 1) return (*this)(x);
+  const model::Share groups = team.share(group_->options.num_groups());
+  return torch::group_norm(x, groups.count, group_->weight, group_->bias, group_->options.eps());
+}
+
+std::int64_t Norm::divides_by() const {
+  return batch_ ? 1 : group_->options.num_channels() / group_->options.num_groups();
+}
+
 }  // namespace muster::zoo

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "muster/model/sync_batch_norm.h"
+#include "muster/model/tensor_team.h"
 
 namespace muster::zoo {
 
@@ -50,6 +51,11 @@ class Norm {
 
   std::shared_ptr<torch::nn::Module> module() const;
   torch::Tensor operator()(const torch::Tensor& x);
+  // Of an x of which each member of `team` has its share of the channels, in units of divides_by(), as it has of the
+  // norm's parameters and statistics.
+  torch::Tensor operator()(const torch::Tensor& x, const model::TensorTeam& team);
+  // Channels that belong together: a group's.
+  std::int64_t divides_by() const;
 
  private:
   model::SyncBatchNorm2d batch_{nullptr};

@@ -1,15 +1,17 @@
 // Activations work in place, since a linear layer's backward does not look at its output. Samples of any shape are
-// taken as one row.
+// taken as one row. A team divides each pair of layers: the first by its outputs, the second by its inputs. A last
+// layer without a partner is whole.
 #include "muster/model/zoo/mlp.h"
 
 #include <fmt/format.h>
 
+#include "muster/model/divisible.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
 namespace {
 
-class Mlp final : public model::Net {
+class Mlp final : public model::Net, public model::Divisible {
  public:
   explicit Mlp(const MlpOptions& options) : dropout_(options.dropout), activation_(options.activation) {
     std::int64_t inputs = options.inputs;
@@ -24,13 +26,33 @@ class Mlp final : public model::Net {
     x = x.flatten(1);
     for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
       // In place: a linear layer's backward does not look at its output.
-      x = activate(layers_[i](x), activation_);
-      if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
+      x = activate(layer(i, x), activation_);
+      if (dropout_ == 0) continue;
+      x = is_first_of_pair(i) ? team_.dropout(x, dropout_, is_training(), 1, layers_[i]->options.out_features())
+                              : torch::dropout(x, dropout_, is_training());
     }
-    return layers_.back()(x);
+    return layer(layers_.size() - 1, x);
   }
 
+  std::vector<model::Split> splits() const override {
+    std::vector<model::Split> all;
+    for (std::size_t i = 0; i + 1 < layers_.size(); i += 2) {
+      all.push_back({fmt::format("fc{}.weight", i + 1), 0});
+      all.push_back({fmt::format("fc{}.bias", i + 1), 0});
+      all.push_back({fmt::format("fc{}.weight", i + 2), 1});
+    }
+    return all;
+  }
+  void join(const model::TensorTeam& team) override { team_ = team; }
+
  private:
+  bool is_first_of_pair(std::size_t i) const { return i % 2 == 0 && i + 1 < layers_.size(); }
+
+  torch::Tensor layer(std::size_t i, const torch::Tensor& x) {
+    if (i % 2 == 1) return team_.sum_linear(x, layers_[i]->weight, layers_[i]->bias);
+    return layers_[i](is_first_of_pair(i) ? team_.enter(x) : x);
+  }
+
   void add_layer(std::int64_t inputs, std::int64_t outputs) {
     layers_.push_back(register_module(fmt::format("fc{}", layers_.size() + 1), torch::nn::Linear(inputs, outputs)));
   }
@@ -38,6 +60,7 @@ class Mlp final : public model::Net {
   const double dropout_;
   const Activation activation_;
   std::vector<torch::nn::Linear> layers_;
+  model::TensorTeam team_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Norm and activation come before each convolution, so a block's input is also its shortcut; where the shape changes
-// the shortcut is taken behind the first activation, as in the authors' code.
+// the shortcut is taken behind the first activation, as in the authors' code. A team divides the channels between a
+// block's two convolutions, and those that come into its shortcut, which is summed together with the second one.
 #include "muster/model/zoo/wide_resnet.h"
 
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/model/block.h"
+#include "muster/model/divisible.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -24,6 +26,8 @@ class WideBlock final : public torch::nn::Module {
         conv1_(register_module("conv1", convolution(inputs, outputs, 3, stride))),
         bn2_(register_norm(*this, "bn2", options.layers, outputs)),
         conv2_(register_module("conv2", convolution(outputs, outputs, 3, 1))),
+        inputs_(inputs),
+        outputs_(outputs),
         dropout_(options.dropout),
         activation_(options.layers.activation) {
     if (stride != 1 || inputs != outputs)
@@ -31,10 +35,23 @@ class WideBlock final : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor first = activate(bn1_(x), activation_);
-    torch::Tensor out = activate(bn2_(conv1_(first)), activation_);
-    if (dropout_ > 0) out = torch::dropout(out, dropout_, is_training());
-    return conv2_(out) + (shortcut_ ? shortcut_(first) : x);
+    const torch::Tensor first = team_.enter(activate(bn1_(x), activation_));
+    torch::Tensor out = activate(bn2_(conv1_(first), team_), activation_);
+    if (dropout_ > 0) out = team_.dropout(out, dropout_, is_training(), 1, outputs_, bn2_.divides_by());
+    out = conv2_(out);
+    if (!shortcut_) return team_.sum(out) + x;
+    const model::Share own = team_.share(inputs_);
+    return team_.sum(out + shortcut_(team_.size() == 1 ? first : first.narrow(1, own.first, own.count)));
+  }
+
+  void join(const model::TensorTeam& team) { team_ = team; }
+  std::vector<model::Split> splits(const std::string& name) const {
+    const std::int64_t unit = bn2_.divides_by();
+    std::vector<model::Split> all{{name + ".conv1.weight", 0, 1, unit}, {name + ".conv2.weight", 1, 1, unit}};
+    for (const char* const part : {"weight", "bias", "running_mean", "running_var"})
+      all.push_back({fmt::format("{}.bn2.{}", name, part), 0, 1, unit});
+    if (shortcut_) all.push_back({name + ".shortcut.weight", 1});
+    return all;
   }
 
  private:
@@ -43,11 +60,14 @@ class WideBlock final : public torch::nn::Module {
   Norm bn2_;
   torch::nn::Conv2d conv2_;
   torch::nn::Conv2d shortcut_{nullptr};
+  const std::int64_t inputs_;
+  const std::int64_t outputs_;
   const double dropout_;
   const Activation activation_;
+  model::TensorTeam team_;
 };
 
-class WideResNet final : public model::Net {
+class WideResNet final : public model::Net, public model::Divisible {
  public:
   explicit WideResNet(const WideResNetOptions& options)
       : conv1_(register_module("conv1", convolution(options.channels, kFirstWidth, 3, 1))),
@@ -80,16 +100,32 @@ class WideResNet final : public model::Net {
 
   std::vector<model::Piece> pieces() override {
     std::vector<model::Piece> all{{"conv1", {"conv1"}, [this](const torch::Tensor& x) { return conv1_(x); }, {}}};
-    const std::size_t each = blocks_.size() / static_cast<std::size_t>(kStages);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      const std::string name = fmt::format("layer{}.{}", i / each + 1, i % each);
+      const std::string name = block_name(i);
       all.push_back({name, {name}, [this, i](const torch::Tensor& x) { return run(blocks_[i], x); }, blocks_[i]});
     }
     all.push_back({"head", {"bn1", "fc"}, [this](const torch::Tensor& x) { return score(x); }, {}});
     return all;
   }
 
+  std::vector<model::Split> splits() const override {
+    std::vector<model::Split> all;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      for (model::Split& split : blocks_[i]->splits(block_name(i)))
+        all.push_back(std::move(split));
+    }
+    return all;
+  }
+  void join(const model::TensorTeam& team) override {
+    for (const auto& block : blocks_)
+      block->join(team);
+  }
+
  private:
+  std::string block_name(std::size_t i) const {
+    const std::size_t each = blocks_.size() / static_cast<std::size_t>(kStages);
+    return fmt::format("layer{}.{}", i / each + 1, i % each);
+  }
   torch::Tensor run(const std::shared_ptr<WideBlock>& block, const torch::Tensor& x) const {
     return model::run_block(
         block, [block](const torch::Tensor& in) { return block->forward(in); }, x, recompute_);

@@ -288,6 +288,86 @@ TEST(ModuleBinding, BuffersGoOutAndComeBack) {
   EXPECT_EQ(module->count.item<std::int64_t>(), 17);
 }
 
+// Two layers of which a member has the second half of the hidden units.
+struct Halves : torch::nn::Module {
+  Halves() {
+    rows = register_parameter("rows", torch::randn({4, 3}));
+    columns = register_parameter("columns", torch::randn({2, 4}));
+    bias = register_parameter("bias", torch::randn({2}));
+    seen = register_buffer("seen", torch::arange(4, torch::kFloat32));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    seen.add_(1);
+    return torch::matmul(torch::matmul(x, rows.t()), columns.t()) + bias;
+  }
+  torch::Tensor rows, columns, bias, seen;
+};
+
+TEST(ModuleBinding, ShardsAreViewsAndTheirGradientsLandInTheSamePartOfTheArea) {
+  torch::manual_seed(1);
+  auto module = std::make_shared<Halves>();
+  const torch::Tensor x = torch::randn({5, 3});
+  // What is not this member's half adds nothing to these gradients.
+  torch::matmul(torch::matmul(x, module->rows.slice(0, 2).t()), module->columns.slice(1, 2).t())
+      .pow(2)
+      .sum()
+      .backward();
+  const torch::Tensor rows = module->rows.grad().clone();
+  const torch::Tensor columns = module->columns.grad().clone();
+  const torch::Tensor weights = module->columns.detach().clone();
+  {
+    const torch::NoGradGuard no_grad;
+    module->bias.zero_();
+  }
+  ModuleBinding binding(module);
+  Memory memory(binding);
+  attach(binding, memory);
+  const std::size_t of_rows = index_of(binding, "rows");
+  const std::size_t of_columns = index_of(binding, "columns");
+  const std::size_t of_bias = index_of(binding, "bias");
+  ModuleBinding::Shards shards;
+  shards.tensors.resize(3);
+  shards.tensors[of_rows] = model::shard_of({"rows", 0}, std::vector<std::int64_t>{4, 3}, 1, 2);
+  shards.tensors[of_columns] = model::shard_of({"columns", 1}, std::vector<std::int64_t>{2, 4}, 1, 2);
+  shards.buffers.push_back(model::shard_of({"seen", 0}, std::vector<std::int64_t>{4}, 1, 2));
+  binding.set_shards(shards);
+  binding.read_buffers(memory.buffers);
+  ModuleBinding::Uses uses{std::vector(3, ModuleBinding::Use::kWhole), {1}};
+  uses.tensors[of_bias] = ModuleBinding::Use::kNone;  // another member leaves it
+  binding.set_uses(uses);
+  memory.present.assign(3, 0);
+
+  binding.show_shards(true);
+  binding.show(1);
+  binding.show(0);
+  EXPECT_EQ(module->rows.sizes().vec(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_TRUE(torch::equal(module->columns, weights.slice(1, 2)));
+  EXPECT_EQ(module->seen.sizes().vec(), (std::vector<std::int64_t>{2}));
+  binding.begin_lane(memory.area());
+  module->forward(x).pow(2).sum().backward();
+  binding.collect();
+  std::vector<std::byte> buffers(memory.buffers.size());
+  binding.read_used_buffers(buffers);
+  binding.show_shards(false);
+
+  const auto in_area = [&](std::size_t tensor) {
+    const model::TensorSlot& slot = binding.layout().tensors()[tensor];
+    return torch::from_blob(memory.gradient.data() + slot.offset, slot.shape, torch::kFloat32);
+  };
+  EXPECT_TRUE(torch::allclose(in_area(of_rows).slice(0, 2), rows.slice(0, 2)));
+  EXPECT_TRUE(torch::allclose(in_area(of_columns).slice(1, 2), columns.slice(1, 2)));
+  EXPECT_TRUE(in_area(of_rows).slice(0, 0, 2).eq(7).all().item<bool>()) << "the other member's part is left alone";
+  EXPECT_TRUE(in_area(of_columns).slice(1, 0, 2).eq(7).all().item<bool>());
+  EXPECT_TRUE(in_area(of_bias).eq(7).all().item<bool>());
+  EXPECT_EQ(memory.present[of_bias], 0);
+  EXPECT_EQ(memory.present[of_rows], 1);
+  EXPECT_EQ(memory.present[of_columns], 1);
+  const auto* const statistics = reinterpret_cast<const float*>(buffers.data());
+  EXPECT_EQ(std::vector<float>(statistics, statistics + 4), (std::vector<float>{0, 0, 3, 4}));
+  EXPECT_TRUE(torch::equal(module->columns, weights));
+  EXPECT_EQ(module->seen.sizes().vec(), (std::vector<std::int64_t>{4}));
+}
+
 TEST(ModuleBinding, TheModelOutlivesTheBinding) {
   auto module = std::make_shared<Tied>();
   {

@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/model/block.h"
 #include "muster/model/make_model.h"
+#include "muster/model/pieces.h"
 #include "muster/model/profile.h"
 #include "muster/model/zoo/recurrent.h"
 
@@ -68,6 +69,35 @@ TEST(Pieces, AreTheModelWhereverItIsCut) {
       EXPECT_TRUE(torch::equal(x, whole)) << options.name << ", cut before " << pieces[cut].name;
     }
   }
+}
+
+TEST(Pieces, OfASequentialAreItsModules) {
+  torch::nn::Sequential net({{"wide", torch::nn::Linear(6, 8)},
+                             {"drop", torch::nn::Dropout(0.5)},
+                             {"bend", torch::nn::Functional(torch::relu)},
+                             {"again", torch::nn::Dropout(0.5)},
+                             {"head", torch::nn::Linear(8, 3)}});
+  const std::vector<Piece> pieces = pieces_of(net);
+  ASSERT_EQ(pieces.size(), 5U);
+  const torch::Tensor batch = torch::randn({4, 6});
+  const std::vector<PieceProfile> profiles = profile_pieces(*net, pieces, batch);
+  EXPECT_EQ(profiles[0].name, "wide");
+  EXPECT_EQ(profiles[0].multiply_adds, 48);
+  EXPECT_EQ(profiles[4].parameter_bytes, 27 * sizeof(float));
+  EXPECT_EQ(profiles[3].output_bytes, 8 * sizeof(float));
+  EXPECT_TRUE(net->is_training());
+  // Each draws numbers of its own: whoever goes on needs to know only how many came before.
+  constexpr std::uint64_t kLaneSeed = 5;
+  torch::manual_seed(kLaneSeed);
+  torch::Tensor whole = batch;
+  for (const Piece& piece : pieces)
+    whole = piece.forward(whole);
+  torch::Tensor x = pieces[0].forward(batch);
+  torch::manual_seed(block_seed(kLaneSeed, 1));
+  x = pieces[2].forward(pieces[1].forward(x));
+  torch::manual_seed(block_seed(kLaneSeed, 3));
+  x = pieces[4].forward(pieces[3].forward(x));
+  EXPECT_TRUE(torch::equal(x, whole));
 }
 
 TEST(Pieces, CostsAddUpToThoseOfTheModel) {

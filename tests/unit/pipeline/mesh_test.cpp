@@ -55,6 +55,25 @@ TEST(Mesh, EveryPieceHasOneStageHoweverManyAreLeft) {
   }
 }
 
+TEST(Mesh, MembersOfATeamAreNeighboursAndTeamsStayWhole) {
+  const Mesh mesh{.data = 2, .pipeline = 2, .tensor = 3};
+  EXPECT_EQ(mesh.workers(), 12u);
+  const Arrangement whole = arrange(mesh, one_each(2), 12);
+  const std::optional<Position> place = whole.position(10);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->row, 1u);
+  EXPECT_EQ(place->stage, 1u);
+  EXPECT_EQ(place->member, 1u);
+  EXPECT_EQ(whole.rank(*place), 10u);
+  for (std::size_t members = 1; members <= mesh.workers(); ++members) {
+    const Arrangement made = arrange(mesh, one_each(2), members);
+    EXPECT_EQ(made.team, 3u);
+    EXPECT_EQ(made.rows, members >= 12 ? 2u : members >= 3 ? 1u : 0u);
+    EXPECT_EQ(made.position(0).has_value(), members >= 3);
+    EXPECT_EQ(made.stages, members >= 6 || members < 3 ? 2u : 1u);
+  }
+}
+
 TEST(Mesh, FewerThanARowComputeMoreEach) {
   const Mesh mesh{.data = 1, .pipeline = 2, .chunks = 2, .schedule = Schedule::kInterleaved};
   const Arrangement alone = arrange(mesh, one_each(4), 1);

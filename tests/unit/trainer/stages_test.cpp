@@ -42,6 +42,19 @@ TEST(Stages, SaysWhereEachWorkerIs) {
   EXPECT_THAT(stages.places(4), ::testing::ElementsAre("0.0", "0.1", "1.0", "1.1"));
   EXPECT_THAT(stages.places(3), ::testing::ElementsAre("0.0", "0.1", ""));
   EXPECT_THAT(stages.places(1), ::testing::ElementsAre("0.0"));
+  const Stages teams({.data = 2, .tensor = 2}, pieces(4), {}, 1);
+  EXPECT_THAT(teams.places(4), ::testing::ElementsAre("0.0.0", "0.0.1", "1.0.0", "1.0.1"));
+  EXPECT_THAT(teams.places(1), ::testing::ElementsAre(""));
+}
+
+TEST(Stages, SaysWhatAMemberOfATeamHas) {
+  std::vector<model::PieceProfile> all = pieces(1);
+  all[0].parameter_bytes = 1000;
+  all[0].divided_bytes = 800;
+  const std::vector<std::string> lines = Stages({.tensor = 4}, all, {}, 1).describe();
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[2],
+              ::testing::AllOf(::testing::HasSubstr("400 B of the parameters"), ::testing::HasSubstr("200 B")));
 }
 
 TEST(Stages, AloneAWorkerClaimsAndLoadsEverything) {
