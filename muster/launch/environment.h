@@ -35,6 +35,9 @@ struct World {
   std::uint64_t host = 0;    // the number of this one (MUSTER_HOST)
   std::string interface {};  // of the network to the others (MUSTER_INTERFACE)
   std::string data{};        // where data of other hosts is to be had (MUSTER_DATA); empty: nowhere
+  int servers = 0;           // parameter servers that were started with the workers of a program (MUSTER_SERVERS)
+  int copies = 1;            // of what they hold, on different ones (MUSTER_COPIES)
+  bool serves = false;       // this process is one of them: rank and size count servers (MUSTER_SERVE)
   int threads = 1;           // that LibTorch and the BLAS get, until the program says otherwise (MUSTER_THREADS)
 };
 

@@ -14,6 +14,7 @@ namespace {
 Session synchronize(const Worker& worker, ModelParts model, SessionOptions options) {
   WorkerPlace& place = worker.place();
   SessionParts parts;
+  parts.compares_contents = true;
   // Where lost workers are replaced the strategy gathers those who are there. Servers have nobody here who keeps them.
   const strategies::Traits traits = options.strategy.traits();
   if (place.supervised() && traits.replaces_workers && !traits.needs_servers) {
