@@ -26,6 +26,10 @@ set_target_properties(muster_shared PROPERTIES
   LINKER_LANGUAGE CXX
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+# A program that was linked with one minor release cannot start with another: the loader says so.
+configure_file(${PROJECT_SOURCE_DIR}/cmake/muster.map ${PROJECT_BINARY_DIR}/muster.map @ONLY)
+target_link_options(muster_shared PRIVATE LINKER:--version-script=${PROJECT_BINARY_DIR}/muster.map)
+set_target_properties(muster_shared PROPERTIES LINK_DEPENDS ${PROJECT_BINARY_DIR}/muster.map)
 target_compile_features(muster_shared PUBLIC cxx_std_20)
 target_include_directories(muster_shared PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
@@ -92,7 +96,12 @@ foreach(header ${muster_public_headers})
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Pages keep their places to each other, for the links between them.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  PATTERN CMakeLists.txt EXCLUDE PATTERN muster.1 EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/muster.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 
 set(muster_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Muster)
 install(EXPORT MusterTargets NAMESPACE muster:: DESTINATION ${muster_package_dir})

@@ -7,7 +7,7 @@ using torch::indexing::Slice;
 
 constexpr std::int64_t kUsers = 2000, kProducts = 300, kShops = 40, kKeys = kUsers + kProducts + kShops;
 constexpr std::int64_t kWidth = 9;  // of a row: 8 floats for the deep part, 1 for the wide one
-constexpr std::int64_t kTrain = 24000, kTest = 4000, kBatch = 100, kBatches = 4 * kTrain / kBatch, kWorkers = 2;
+constexpr std::int64_t kTrain = 24000, kTest = 4000, kBatch = 100, kBatches = 4 * kTrain / kBatch;
 
 struct Table {
   torch::Tensor keys;   // samples x 3 columns; a key belongs to one column

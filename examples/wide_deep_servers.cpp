@@ -1,15 +1,15 @@
-// A wide and deep net whose embeddings live on parameter servers: 2 workers, each at its own speed, on a table with
+// A wide and deep net whose embeddings live on parameter servers, and workers, each at its own speed, on a table with
 // categorical columns (made up here: clicks by user, product and shop). The same net with all its weights in one
 // process is trained for comparison; the servers must do as well.
+//
+//   muster run -n 2 --servers 2 ./wide_deep_servers      alone its servers are threads of the program
 #include <muster/muster.h>
 
 #include <cstdio>
-#include <thread>
 
 #include "clicks.h"
-#include "muster/strategies/parameter_server/local_servers.h"
 
-using namespace muster::strategies;
+using muster::ParameterClient;
 
 double train_alone(const Table& train, const Table& test) {
   torch::nn::Sequential deep = make_deep();
@@ -43,9 +43,9 @@ torch::Tensor pull(ParameterClient& client, torch::nn::Sequential& deep, const t
   return rows;
 }
 
-void work(ParameterClient& client, const Table& train, std::int64_t worker) {
+void work(ParameterClient& client, const Table& train, const muster::Worker& worker) {
   torch::nn::Sequential deep = make_deep();
-  for (std::int64_t number = worker; number < kBatches; number += kWorkers) {
+  for (std::int64_t number = worker.rank(); number < kBatches; number += worker.size()) {
     const torch::Tensor keys = batch(train.keys, number).contiguous();
     const torch::Tensor rows = pull(client, deep, keys).requires_grad_();
     deep->zero_grad();
@@ -56,36 +56,31 @@ void work(ParameterClient& client, const Table& train, std::int64_t worker) {
   }
 }
 
-int main() {
+int main(int argc, char** argv) try {
+  const auto worker = muster::join(argc, argv);
   torch::manual_seed(3);
   const Table train = make_table(kTrain), test = make_table(kTest);
-  const double alone = train_alone(train, test);
   torch::nn::Sequential deep = make_deep();
-  ServerPlan plan;
+  muster::ServerPlan plan;
   std::vector<muster::model::TensorInfo> tensors;
   for (const auto& item : deep->named_parameters())
     tensors.push_back({item.key(), item.value().sizes().vec()});
-  plan.layout = muster::model::FlatLayout(tensors);
-  plan.separate_tensors = true;
-  plan.optimizer = muster::compute::Adam{};
-  plan.tables = {{{.name = "rows", .width = kWidth, .optimizer = SparseOptimizer::kAdaGrad, .init_scale = 0.05}, 4}};
-  plan.workers = kWorkers + 1;
-  plan.servers = 2;
-  LocalServersOptions options;
-  options.initial = [&](const std::string& name, std::span<float> values) {
+  plan.layout = muster::FlatLayout(tensors);
+  plan.optimizer = muster::Adam{};
+  plan.tables = {
+      {{.name = "rows", .width = kWidth, .optimizer = muster::SparseOptimizer::kAdaGrad, .init_scale = 0.05}, 4}};
+  muster::Servers servers(worker, plan, [&](const std::string& name, std::span<float> values) {
     std::ranges::copy(floats(deep->named_parameters()[name]), values.begin());
-  };
-  const LocalServers servers(plan, options);
-  {
-    std::vector<std::jthread> workers;
-    for (std::int64_t worker = 0; worker < kWorkers; ++worker)
-      workers.emplace_back([&, worker] {
-        ParameterClient client({.number = static_cast<std::uint32_t>(worker), .store = servers.store()});
-        work(client, train, worker);
-      });
-  }
-  ParameterClient client({.number = kWorkers, .store = servers.store()});
-  const double served = accuracy(deep, pull(client, deep, test.keys), test.label);
-  std::printf("accuracy on %ld samples: %.4f by one process, %.4f by servers and 2 workers\n", kTest, alone, served);
+  });
+  work(servers.client(), train, worker);
+  servers.barrier();  // all have pushed
+  if (!worker.is_first()) return 0;
+  const double served = accuracy(deep, pull(servers.client(), deep, test.keys), test.label);
+  const double alone = train_alone(train, test);
+  std::printf("accuracy on %ld samples: %.4f by one process, %.4f by servers and %d workers\n", kTest, alone, served,
+              worker.size());
   return served > alone - 0.015 ? 0 : 1;
+} catch (const muster::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return error.exit_code();
 }

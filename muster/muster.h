@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/version.h"
+#include "muster/compute/autocast.h"
 #include "muster/compute/optimizer.h"
 #include "muster/data/dataset.h"
 #include "muster/data/numbered.h"
@@ -34,6 +35,7 @@
 #include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/evaluation.h"
 #include "muster/trainer/staged_session.h"
+#include "muster/trainer/servers.h"
 #include "muster/trainer/synchronize.h"
 #include "muster/trainer/worker.h"
 
@@ -42,6 +44,7 @@ namespace muster {
 using comm::Reduction;
 using compute::Adam;
 using compute::AdamW;
+using compute::Autocast;
 using compute::Lamb;
 using compute::Lars;
 using compute::OwnOptimizer;
@@ -54,16 +57,21 @@ using data::open_source;
 using data::SampleSpec;
 using data::Sampling;
 using data::weighted;
+using model::FlatLayout;
 using model::load_script;
 using model::SyncBatchNorm2d;
 using model::synchronize_batch_norm;
 using strategies::AllReduce;
 using strategies::LocalServers;
 using strategies::LocalSgd;
+using strategies::OwnUpdate;
 using strategies::ParameterClient;
 using strategies::ParameterServer;
 using strategies::ServerPlan;
+using strategies::ServerTable;
 using strategies::SharedSync;
+using strategies::SparseOptimizer;
+using strategies::TableOptions;
 using trainer::Backward;
 using trainer::evaluate;
 using trainer::Evaluation;
@@ -71,6 +79,7 @@ using trainer::join;
 using trainer::JoinOptions;
 using trainer::Lane;
 using Part = trainer::ModelPart;
+using trainer::Servers;
 using trainer::Session;
 using trainer::SessionOptions;
 using trainer::StagedSession;

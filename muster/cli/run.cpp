@@ -1,8 +1,11 @@
 // muster run: N processes of a user's program as the workers of one job. From the program's name on all words are the
 // program's, so flags of ours come before it.
+#include <signal.h>
+
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +18,7 @@
 #include "muster/base/error.h"
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
+#include "muster/cli/exit_code.h"
 #include "muster/cli/launched.h"
 #include "muster/cli/program_job.h"
 #include "muster/cli/ssh_gathering.h"
@@ -38,6 +42,9 @@ struct RunFlags {
   ProgramJob job;
   std::string hosts;
   double host_seconds = 5;
+  int servers = 0;
+  int copies = 1;
+  int max_restarts = 0;
   bool logs = false;
   bool prefix = false;
   ClusterFlags cluster;
@@ -98,6 +105,45 @@ void tell_of_folder(const RunFlags& flags, coordinator::CoordinatedJob& job) {
   if (!logs) return;
   job.command.environment[launch::kLogsVariable] = (run / "log").string();
   job.folder.made = false;  // what a program has printed that failed at once is to be read
+}
+
+// Processes of the program that serve in join(), beside its workers.
+void add_servers(const RunFlags& flags, coordinator::CoordinatedJob& job) {
+  if (flags.servers == 0) {
+    if (flags.copies > 1)
+      throw Error(ErrorKind::kInvalidInput, fmt::format("--copies {}: there are no parameter servers", flags.copies),
+                  {}, "Give their number as well: --servers 2.");
+    return;
+  }
+  if (job.hosts)
+    throw Error(ErrorKind::kUnsupported, "--servers: parameter servers of a program are on one host", {},
+                "Leave --listen and --hosts away, or train by a job file, whose servers may be on several hosts.");
+  if (flags.copies > flags.servers)
+    throw Error(ErrorKind::kInvalidInput, fmt::format("--copies {} with --servers {}", flags.copies, flags.servers), {},
+                "Copies are on different servers: use as many servers as copies, or more.");
+  job.servers = flags.servers;
+  job.copies = flags.copies;
+  job.command.environment["MUSTER_SERVERS"] = std::to_string(flags.servers);
+  job.command.environment["MUSTER_COPIES"] = std::to_string(flags.copies);
+  job.server_command = job.command;
+  job.server_command.environment["MUSTER_SERVE"] = "1";
+}
+
+// A job that another start may bring further: not one that was started with a mistake. (130, 143: it was told to end.)
+bool may_start_again(int exit_code) {
+  return exit_code != 0 && exit_code != 2 && exit_code != 128 + SIGINT && exit_code != 128 + SIGTERM;
+}
+
+// Every start has a run of its own. What a run throws is told as `muster` does it, unless it was the last one.
+int run_with_restarts(int restarts, const std::function<int(bool& stopped)>& run_once) {
+  bool stopped = false;
+  const auto run = [&] { return run_once(stopped); };
+  for (int restart = 1; restart <= restarts; ++restart) {
+    const int code = exit_code_of(run);
+    if (stopped || !may_start_again(code)) return code;
+    tell(fmt::format("the job ended with {}; it is started again ({} of {})", code, restart, restarts));
+  }
+  return run();
 }
 
 // Who sees to it that the other hosts come, where they do not come by themselves; fills in what that decides.
@@ -165,6 +211,19 @@ void add_run(CLI::App& app, Outcome& outcome) {
       "for muster logs");
   command->add_flag("--prefix", flags->prefix,
                     "As --logs, and each line of this host's workers is printed here with [rank] before it");
+  command
+      ->add_option("--servers", flags->servers,
+                   "Parameter servers: processes of the program beside its workers, for muster::Servers")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  command->add_option("--copies", flags->copies, "Of all that the servers hold, each on another one")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command
+      ->add_option("--max-restarts", flags->max_restarts,
+                   "How often a job that has failed is started again, to go on from the program's own checkpoint")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
   add_listen_flags(*command, flags->cluster);
   add_node_flags(*command, flags->cluster);
   // Everything from the program's name on is the program's.
@@ -189,6 +248,7 @@ void add_run(CLI::App& app, Outcome& outcome) {
       "  muster run -n 4 ./my_program --epochs 3\n"
       "  muster run -n 4 --prefix ./my_program         every line with the rank of its worker\n"
       "  muster run --workers 1:4 ./my_program         starts 4; muster scale my_program 2\n"
+      "  muster run -n 4 --servers 2 ./my_program      two more processes hold parameters (muster::Servers)\n"
       "  muster run -n 2 --listen 127.0.0.1:7400 ./my_program     and on another host: muster agent --join "
       "127.0.0.1:7400");
   command->callback([command, flags, &outcome] {
@@ -210,20 +270,30 @@ void add_run(CLI::App& app, Outcome& outcome) {
     const bool is_path = program.program.find('/') != std::string::npos;
     if (is_path && !flags->cluster.listen.empty())
       program.program = std::filesystem::absolute(program.program).lexically_normal().string();
-    coordinator::CoordinatedJob job = coordinated_job(program);
-    job.hosts = hosts_of(*flags, program);
-    if (!surroundings.launcher.empty()) job.started = launch::to_string(surroundings);
-    if (gathering) gathering->prepare(job);
-    job.folder = folder_of(flags->runs, job.name);
-    tell_of_folder(*flags, job);
-    const auto body = [&] {
-      if (!flags->prefix) return supervise_workers(std::move(job));
-      WorkerLines lines(job.folder.path, job.most_workers, stdout);
-      const int code = supervise_workers(std::move(job), {}, [&] { lines.print(); });
-      lines.print(true);
-      return code;
+    if (flags->max_restarts > 0 && (gathering || !flags->cluster.listen.empty()))
+      throw Error(
+          ErrorKind::kUnsupported, "--max-restarts is for one host", {},
+          "On several hosts let what starts the job start it again: Slurm's --requeue, Kubernetes' backoffLimit.");
+    const auto run_once = [&](bool& stopped) {
+      coordinator::CoordinatedJob job = coordinated_job(program);
+      job.hosts = hosts_of(*flags, program);
+      add_servers(*flags, job);
+      if (!surroundings.launcher.empty()) job.started = launch::to_string(surroundings);
+      if (gathering) gathering->prepare(job);
+      job.folder = folder_of(flags->runs, job.name);
+      tell_of_folder(*flags, job);
+      const auto body = [&] {
+        const auto ended = [&](bool by_somebody) { stopped = by_somebody; };
+        if (!flags->prefix) return supervise_workers(std::move(job), {}, {}, ended);
+        WorkerLines lines(job.folder.path, job.most_workers, stdout);
+        const int code = supervise_workers(
+            std::move(job), {}, [&] { lines.print(); }, ended);
+        lines.print(true);
+        return code;
+      };
+      return gathering ? run_gathered(*gathering, body) : body();
     };
-    outcome.exit_code = gathering ? run_gathered(*gathering, body) : body();
+    outcome.exit_code = run_with_restarts(flags->max_restarts, run_once);
   });
 }
 

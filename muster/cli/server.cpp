@@ -1,91 +1,14 @@
-// muster server: a parameter server of a job. Started by muster train and muster run, not by people.
-//
-// It outlives the process that started it, as workers do: another one may take over. Without one it ends when no worker
-// lives any more.
-#include <unistd.h>
-
-#include <condition_variable>
-#include <cstdio>
-#include <memory>
-#include <mutex>
-#include <thread>
-
+// muster server: a parameter server of a job. Started by muster train, not by people; servers of a user's program are
+// that program (trainer/servers.h).
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
-#include "muster/base/failpoint.h"
-#include "muster/base/process.h"
 #include "muster/cli/command.h"
-#include "muster/cli/signals.h"
-#include "muster/comm/store.h"
-#include "muster/comm/supervisor_sign.h"
 #include "muster/launch/environment.h"
-#include "muster/launch/worker_words.h"
-#include "muster/strategies/parameter_server/job_transport.h"
 #include "muster/strategies/parameter_server/parameter_server.h"
-#include "muster/strategies/parameter_server/server.h"
-#include "muster/strategies/parameter_server/server_watch.h"
+#include "muster/strategies/parameter_server/server_process.h"
 
 namespace muster::cli {
-namespace {
-
-constexpr std::chrono::milliseconds kLook{500};
-constexpr int kLooks = 4;  // one after the other without a worker: one that takes over may be about to start the first
-
-bool any_worker_lives(const std::string& store) {
-  for (const auto& [key, address] : comm::values_in_file_store(store, "server")) {
-    ProcessId worker;
-    if (std::sscanf(key.c_str(), "server/%d-%lu", &worker.pid, &worker.start_time) == 2 &&
-        state_of(worker) != ProcessState::kGone)
-      return true;
-  }
-  return false;
-}
-
-// Until the job is over although nobody has ended this process, or `stop`. Who coordinates may be another one than who
-// started this process: the store knows.
-void watch_the_job(const ProcessId& owner, const std::string& store, const std::function<void()>& over,
-                   const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any stopped;
-  std::unique_lock lock(mutex);
-  int alone = 0;
-  while (!stopped.wait_for(lock, stop, kLook, [&] { return stop.stop_requested(); })) {
-    const bool kept =
-        state_of(owner) != ProcessState::kGone || comm::supervisor_lives(store) || any_worker_lives(store);
-    alone = kept ? 0 : alone + 1;
-    if (alone == kLooks) return over();
-  }
-}
-
-void serve(const launch::World& world) {
-  MUSTER_FAILPOINT("server.start");
-  strategies::ServerOptions options;
-  options.number = static_cast<std::uint32_t>(world.rank);
-  options.attempt = static_cast<std::uint32_t>(world.attempt);
-  options.store = comm::make_file_store(world.store);
-  options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
-  // The plan says how calls travel; the job's first worker leaves it, once it has opened its data.
-  const strategies::ServerPlan plan = comm::wait_while_supervised(
-      world.store, options.patience,
-      [&](const Deadline& deadline) { return strategies::get_plan(*options.store, deadline); });
-  const strategies::JobTransport transport =
-      strategies::job_transport(*options.store, plan, Deadline::after(options.patience));
-  options.make_inbox = transport.make_inbox;
-  options.connect = transport.connect;
-  const ProcessId owner = process_of(::getppid());
-  strategies::Server server(std::move(options));
-  // From here on whoever takes over finds it in the store.
-  outlive_parent();
-  const std::jthread watch([&](const std::stop_token& stop) {
-    watch_the_job(
-        owner, world.store, [&] { server.stop(); }, stop);
-  });
-  const strategies::ServerWatch heartbeat(server);
-  server.run();
-}
-
-}  // namespace
 
 void add_server(CLI::App& app) {
   CLI::App* command = app.add_subcommand("server", "A parameter server of a job; muster train starts it.");
@@ -96,14 +19,7 @@ void add_server(CLI::App& app) {
           ErrorKind::kInvalidInput, "a parameter server belongs to a job", {},
           fmt::format("Set parallel.strategy = \"{}\" and parallel.servers in a job file, and start muster train.",
                       strategies::ParameterServer::kName));
-    // Whoever keeps the servers says it when it gives up.
-    try {
-      serve(world);
-    } catch (const std::exception& error) {
-      launch::leave_server_reason(world.store, static_cast<std::uint32_t>(world.rank),
-                                  static_cast<std::uint32_t>(world.attempt), error.what());
-      throw;
-    }
+    strategies::serve_job(world);
   });
 }
 

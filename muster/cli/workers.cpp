@@ -17,6 +17,7 @@
 #include "muster/base/memory.h"
 #include "muster/cli/job_training.h"
 #include "muster/cli/signals.h"
+#include "muster/control/job_record.h"
 #include "muster/coordinator/coordinator.h"
 #include "muster/launch/surroundings.h"
 #include "muster/strategies/strategy_traits.h"
@@ -119,10 +120,10 @@ coordinator::JobHosts hosts_of(const trainer::ResolvedJob& resolved) {
 }
 
 int supervise_workers(CoordinatedJob job, const std::function<void(const std::string& run)>& begun,
-                      const std::function<void()>& look) {
+                      const std::function<void()>& look, const std::function<void(bool stopped)>& ended) {
   Coordinator coordinator(std::move(job), tell);
   bool told = !begun;
-  return run_aloud(coordinator, [&] {
+  const int code = run_aloud(coordinator, [&] {
     if (look) look();
     // Before that nobody knows where the run is.
     if (told || !coordinator.trains()) return;
@@ -130,6 +131,8 @@ int supervise_workers(CoordinatedJob job, const std::function<void(const std::st
     told = !run.empty();
     if (told) begun(run);
   });
+  if (ended) ended(coordinator.status().state == control::to_string(control::JobPhase::kStopped));
+  return code;
 }
 
 std::vector<control::ClusterTarget> targets_of(const ClusterFlags& flags) {

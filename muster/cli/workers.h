@@ -28,9 +28,10 @@ launch::WorkerWatchOptions watch_options(double liveness_seconds, double hang_se
 
 // Starts the workers of `job`, passes SIGINT and SIGTERM on to them, and stays until all have ended. Gives the exit
 // code that this process should end with. Throws as Coordinator::run.
-// `begun` is told the run's folder once there is one; `look` is called again and again meanwhile.
+// `begun` is told the run's folder once there is one; `look` is called again and again meanwhile; `ended` at the end,
+// with whether the job was stopped by somebody.
 int supervise_workers(coordinator::CoordinatedJob job, const std::function<void(const std::string& run)>& begun = {},
-                      const std::function<void()>& look = {});
+                      const std::function<void()>& look = {}, const std::function<void(bool stopped)>& ended = {});
 
 // The memory that this host has for a job before it takes any, for the workers: "BYTES REASON" in this variable.
 constexpr const char* kMemoryVariable = "MUSTER_MEMORY";

@@ -30,6 +30,18 @@ T load(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
+// The upper half of a float's bits; made of one by rounding to the nearest, ties to even.
+struct Bfloat16 {
+  Bfloat16() = default;
+  explicit Bfloat16(double value) {
+    const auto bits32 = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    const bool nan = value != value;
+    bits = nan ? std::uint16_t{0x7fc0} : static_cast<std::uint16_t>((bits32 + 0x7fff + ((bits32 >> 16) & 1)) >> 16);
+  }
+  explicit operator double() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  std::uint16_t bits = 0;
+};
+
 template <typename T>
 void merge_floats(const BufferSlot& slot, std::span<const std::span<const std::byte>> lanes,
                   std::span<const double> weights, std::span<std::byte> out) {
@@ -62,6 +74,8 @@ void merge_buffers(const BufferLayout& layout, std::span<const std::span<const s
       merge_floats<float>(slot, lanes, weights, out);
     } else if (slot.dtype == model::Dtype::kF64) {
       merge_floats<double>(slot, lanes, weights, out);
+    } else if (slot.dtype == model::Dtype::kBf16) {
+      merge_floats<Bfloat16>(slot, lanes, weights, out);
     } else {
       std::copy_n(lanes[0].data() + slot.offset, slot.bytes, out.data() + slot.offset);
     }

@@ -21,6 +21,8 @@ std::optional<model::Dtype> dtype_of(const torch::Tensor& tensor) {
       return model::Dtype::kF32;
     case torch::kFloat64:
       return model::Dtype::kF64;
+    case torch::kBFloat16:
+      return model::Dtype::kBf16;
     case torch::kInt64:
       return model::Dtype::kI64;
     case torch::kInt32:
@@ -41,6 +43,12 @@ std::optional<model::Dtype> dtype_of(const torch::Tensor& tensor) {
 bool is_plain(const torch::Tensor& tensor) {
   return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == torch::kStrided;
 }
+
+bool is_trainable_type(torch::ScalarType type) {
+  return type == torch::kFloat32 || type == torch::kFloat64 || type == torch::kBFloat16;
+}
+
+constexpr std::size_t kAlignment = 64;
 
 void copy_bytes(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -65,10 +73,10 @@ ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
   std::set<const void*> seen;
   for (const auto& item : module_->named_parameters()) {
     const torch::Tensor& tensor = item.value();
-    if (!is_plain(tensor) || tensor.scalar_type() != torch::kFloat32) {
+    if (!is_plain(tensor) || !is_trainable_type(tensor.scalar_type())) {
       throw Error(ErrorKind::kUnsupported,
-                  fmt::format("parameter {} is not a dense fp32 tensor on the CPU", item.key()), {},
-                  "Convert it with module->to(torch::kFloat32) before synchronize().");
+                  fmt::format("parameter {} is not a dense tensor of float, double or bfloat16 on the CPU", item.key()),
+                  {}, "Convert it with module->to(torch::kFloat32) before synchronize().");
     }
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
     registered.push_back({item.key(), tensor.sizes().vec(), tensor.requires_grad()});
@@ -79,6 +87,8 @@ ModuleBinding::ModuleBinding(std::shared_ptr<torch::nn::Module> module)
   for (const model::TensorSlot& slot : layout_.tensors())
     capture_->places.push_back(whole(slot));
   parameters_.assign(in_order.rbegin(), in_order.rend());
+  for (const torch::Tensor& parameter : parameters_)
+    types_.push_back(parameter.scalar_type());
 
   for (const auto& item : module_->named_buffers()) {
     const torch::Tensor& tensor = item.value();
@@ -139,11 +149,18 @@ ModuleBinding::Place ModuleBinding::whole(const model::TensorSlot& slot) {
   return place;
 }
 
+std::vector<std::pair<std::string, std::string>> ModuleBinding::converted() const {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    if (!is_master(i)) names.emplace_back(layout_.tensors()[i].name, torch::toString(types_[i]));
+  return names;
+}
+
 void ModuleBinding::read_parameters(std::span<float> flat) const {
   MUSTER_CHECK(flat.size() == layout_.size() && !shows_shards_, "a flat array of the layout's size, and no shards");
   std::fill(flat.begin(), flat.end(), 0.0F);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const torch::Tensor values = parameters_[i].detach().contiguous();
+    const torch::Tensor values = parameters_[i].detach().to(torch::kFloat32).contiguous();
     copy_bytes(values.data_ptr<float>(), flat.data() + layout_.tensors()[i].offset, values.nbytes());
   }
 }
@@ -177,16 +194,35 @@ void ModuleBinding::write_buffers(std::span<const std::byte> bytes) {
 
 void ModuleBinding::attach(std::array<std::span<const float>, 2> versions, std::shared_ptr<void> owner) {
   std::vector<GuardedRange> guarded;
+  std::vector<std::size_t> places;  // of converted parameters in their memory
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    places.push_back(bytes);
+    const std::size_t wanted = is_master(i) ? 0 : layout_.tensors()[i].count * torch::elementSize(types_[i]);
+    bytes += (wanted + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  copies_ = bytes > 0 ? std::make_shared<ReadOnlyPages>(bytes) : nullptr;
   for (std::size_t index = 0; index < versions.size(); ++index) {
     MUSTER_CHECK(versions[index].size() == layout_.size(), "a flat array of the layout's size");
     views_[index].clear();
-    for (const model::TensorSlot& slot : layout_.tensors()) {
+    masters_[index].clear();
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      const model::TensorSlot& slot = layout_.tensors()[i];
       // LibTorch has no tensors that cannot be written; where the memory cannot, writing ends the process, and the
       // guard says why.
-      guarded.push_back({std::as_bytes(versions[index].subspan(slot.offset, slot.count)), slot.name});
-      float* const place = const_cast<float*>(versions[index].data()) + slot.offset;
-      views_[index].push_back(torch::from_blob(
-          place, slot.shape, [owner](void*) {}, torch::kFloat32));
+      const torch::Tensor master = torch::from_blob(
+          const_cast<float*>(versions[index].data()) + slot.offset, slot.shape, [owner](void*) {}, torch::kFloat32);
+      std::span<const std::byte> memory = std::as_bytes(versions[index].subspan(slot.offset, slot.count));
+      if (is_master(i)) {
+        views_[index].push_back(master);
+        masters_[index].emplace_back();
+      } else {
+        memory = copies_->bytes().subspan(places[i], slot.count * torch::elementSize(types_[i]));
+        views_[index].push_back(torch::from_blob(
+            const_cast<std::byte*>(memory.data()), slot.shape, [copies = copies_](void*) {}, types_[i]));
+        masters_[index].push_back(master);
+      }
+      guarded.push_back({memory, slot.name});
     }
   }
   guard_.emplace(std::move(guarded));
@@ -194,6 +230,14 @@ void ModuleBinding::attach(std::array<std::span<const float>, 2> versions, std::
 }
 
 void ModuleBinding::show(int index) {
+  if (copies_) {
+    const torch::NoGradGuard no_grad;
+    const auto version = static_cast<std::size_t>(index);
+    copies_->write([&] {
+      for (std::size_t i = 0; i < types_.size(); ++i)
+        if (!is_master(i)) views_[version][i].copy_(masters_[version][i]);
+    });
+  }
   if (index == shown_) return;
   MUSTER_CHECK(views_[static_cast<std::size_t>(index)].size() == parameters_.size(), "attach() comes before show()");
   shown_ = index;
@@ -208,6 +252,11 @@ void ModuleBinding::set_shards(Shards shards) {
   MUSTER_CHECK(
       !shows_shards_ && shards.tensors.size() == parameters_.size() && shards.buffers.size() == buffers_.size(),
       "a shard, or none, of each tensor");
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    if (shards.tensors[i] && !is_master(i))
+      throw Error(ErrorKind::kUnsupported,
+                  fmt::format("parameter {} is split, and not of float32", layout_.tensors()[i].name), "parallel.mesh",
+                  "Tensor parallelism takes float32 parameters only.");
   shards_ = std::move(shards);
   shard_places_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -255,9 +304,15 @@ void ModuleBinding::change(std::span<float> parameters, std::span<std::byte> buf
                            const std::function<void()>& change) {
   MUSTER_CHECK(shown_ >= 0 && parameters.size() == layout_.size() && !shows_shards_,
                "attach() and show() come before change()");
+  std::vector<torch::Tensor> masters;
   std::vector<torch::Tensor> views;
-  for (const model::TensorSlot& slot : layout_.tensors())
-    views.push_back(torch::from_blob(parameters.data() + slot.offset, slot.shape, torch::kFloat32));
+  std::vector<torch::Tensor> before;
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    const model::TensorSlot& slot = layout_.tensors()[i];
+    masters.push_back(torch::from_blob(parameters.data() + slot.offset, slot.shape, torch::kFloat32));
+    views.push_back(is_master(i) ? masters.back() : masters.back().to(types_[i]));
+    before.push_back(is_master(i) ? torch::Tensor() : views.back().clone());
+  }
   write_buffers(buffers);
   point_at(views);
   try {
@@ -270,6 +325,10 @@ void ModuleBinding::change(std::span<float> parameters, std::span<std::byte> buf
                     fmt::format("parameter {} was replaced where it may only be written to", layout_.tensors()[i].name),
                     "after_commit", "Write into it: copy_(), mul_(), clamp_() and the like.");
     }
+    // What was left alone keeps the digits that only the master has.
+    for (std::size_t i = 0; i < types_.size(); ++i)
+      if (!is_master(i))
+        masters[i].copy_(torch::where(views[i].eq(before[i]), masters[i], views[i].to(torch::kFloat32)));
     read_buffers(buffers);
   } catch (...) {
     point_at(views_[static_cast<std::size_t>(shown_)]);

@@ -1,6 +1,10 @@
 // Puts a LibTorch model onto flat memory: its parameters become views into the current version, its gradients land in a
 // lane area, its buffers are loaded before and stored after each lane.
 //
+// Parameters of type double or bfloat16 are fp32 in flat memory, which is what optimizers, files and other workers see
+// (a master copy); the module computes with converted ones, which this process keeps for itself and renews with each
+// version.
+//
 // This is the one adapter between tensors and spans. What survives: the module's own parameter tensors (the objects
 // that parameters() gives) stay the same and always show the committed version. Aliases that a user made with view(),
 // detach() or data() show the memory they were made from and go stale at the next commit.
@@ -16,12 +20,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "muster/compute/buffer_layout.h"
 #include "muster/compute/lane_area.h"
+#include "muster/compute/read_only_pages.h"
 #include "muster/compute/write_guard.h"
 #include "muster/model/flat_layout.h"
 #include "muster/model/shard.h"
@@ -31,7 +37,8 @@ namespace muster::compute {
 class ModuleBinding {
  public:
   // Takes the parameters and buffers of `module` as they are; tied parameters count once, under their first name.
-  // Throws Error{kUnsupported} naming a parameter that is not fp32, dense and on the CPU, or a buffer of another kind.
+  // Throws Error{kUnsupported} naming a parameter that is not fp32, double or bfloat16, dense and on the CPU, or a
+  // buffer of another kind.
   explicit ModuleBinding(std::shared_ptr<torch::nn::Module> module);
   ModuleBinding(const ModuleBinding&) = delete;
   ModuleBinding& operator=(const ModuleBinding&) = delete;
@@ -40,13 +47,16 @@ class ModuleBinding {
   const model::FlatLayout& layout() const { return layout_; }
   const BufferLayout& buffer_layout() const { return buffer_layout_; }
 
+  // Parameters that are not fp32, with the names of their types: they decide the result.
+  std::vector<std::pair<std::string, std::string>> converted() const;
+
   // Copies the module's current values out.
   void read_parameters(std::span<float> flat) const;
   void read_buffers(std::span<std::byte> bytes) const;
 
   // Names the memory of both versions; `owner` is kept alive as long as any parameter looks into it.
   void attach(std::array<std::span<const float>, 2> versions, std::shared_ptr<void> owner);
-  // Points the parameters at version `index`. REQUIRES: attached.
+  // Points the parameters at version `index`, whose values may have changed since. REQUIRES: attached.
   void show(int index);
   void write_buffers(std::span<const std::byte> bytes);
   // Calls `change` while parameters and buffers are those of the given memory, which it may write to. Then they show
@@ -108,6 +118,7 @@ class ModuleBinding {
   static Place whole(const model::TensorSlot& slot);
   const std::vector<torch::Tensor>& shown_views() const;
   void point_at(const std::vector<torch::Tensor>& views);
+  bool is_master(std::size_t tensor) const { return types_[tensor] == torch::kFloat32; }
   // To parameters that get gradients and have none yet: the first time, and when one was unfrozen.
   void add_hooks();
   Use use_of(std::size_t tensor) const { return uses_.tensors.empty() ? Use::kWhole : uses_.tensors[tensor]; }
@@ -115,9 +126,12 @@ class ModuleBinding {
   std::shared_ptr<torch::nn::Module> module_;
   model::FlatLayout layout_;
   BufferLayout buffer_layout_;
-  std::vector<torch::Tensor> parameters_;  // in layout order
-  std::vector<torch::Tensor> buffers_;     // in buffer-layout order
-  std::array<std::vector<torch::Tensor>, 2> views_;
+  std::vector<torch::Tensor> parameters_;              // in layout order
+  std::vector<torch::Tensor> buffers_;                 // in buffer-layout order
+  std::vector<torch::ScalarType> types_;               // of the parameters, as the module has them
+  std::array<std::vector<torch::Tensor>, 2> views_;    // what the module is shown
+  std::array<std::vector<torch::Tensor>, 2> masters_;  // of converted parameters; others are undefined
+  std::shared_ptr<ReadOnlyPages> copies_;              // of converted parameters; null: there are none
   Shards shards_;
   std::vector<Place> shard_places_;  // in layout order; of shards_
   std::array<std::vector<torch::Tensor>, 2> shard_views_;

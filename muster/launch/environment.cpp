@@ -80,6 +80,9 @@ World detect_world(const Lookup& lookup) {
     world.cluster = lookup("MUSTER_CLUSTER").value_or("");
     if (!world.cluster.empty()) read_host(lookup, world);
     world.data = lookup("MUSTER_DATA").value_or("");
+    world.servers = read_number(lookup, "MUSTER_SERVERS", 0).value_or(0);
+    world.copies = read_number(lookup, "MUSTER_COPIES", 1).value_or(1);
+    world.serves = lookup("MUSTER_SERVE") == "1";
     return world;
   }
   World alone;

@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,36 +58,6 @@ void in_place_of(torch::Tensor& tensor, const Work& work) {
   torch::Tensor dense = tensor.contiguous();
   work(tensor_view(dense));
   if (!dense.is_same(tensor)) tensor.copy_(dense);
-}
-
-// State and options: older releases of LibTorch save options as well, and do not load them.
-std::string saved_optimizer(torch::optim::Optimizer& optimizer) {
-  torch::serialize::OutputArchive all;
-  torch::serialize::OutputArchive state(all.compilation_unit());
-  optimizer.save(state);
-  all.write("state", state);
-  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
-    torch::serialize::OutputArchive options(all.compilation_unit());
-    optimizer.param_groups()[i].options().serialize(options);
-    all.write(fmt::format("options{}", i), options);
-  }
-  std::ostringstream stream;
-  all.save_to(stream);
-  return stream.str();
-}
-
-void load_optimizer(torch::optim::Optimizer& optimizer, const std::string& text) {
-  std::istringstream stream(text);
-  torch::serialize::InputArchive all;
-  all.load_from(stream);
-  torch::serialize::InputArchive state;
-  all.read("state", state);
-  optimizer.load(state);
-  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
-    torch::serialize::InputArchive options;
-    all.read(fmt::format("options{}", i), options);
-    optimizer.param_groups()[i].options().serialize(options);
-  }
 }
 
 void require_equal_parameters(comm::Group& group, const Deadline& deadline,
@@ -150,24 +119,6 @@ void Worker::broadcast_parameters(torch::nn::Module& module) const {
     torch::Tensor dense = tensor.contiguous();
     group.broadcast(bytes_of(dense), 0, place_->deadline());
     if (!dense.is_same(tensor)) tensor.copy_(dense);
-  }
-}
-
-void Worker::broadcast_optimizer(torch::optim::Optimizer& optimizer) const {
-  comm::Group group = this->group();
-  std::string text = group.rank() == 0 ? saved_optimizer(optimizer) : std::string();
-  auto bytes = static_cast<std::int64_t>(text.size());
-  group.broadcast(std::span(&bytes, 1), 0, place_->deadline());
-  text.resize(static_cast<std::size_t>(bytes));
-  group.broadcast(std::span(reinterpret_cast<std::uint8_t*>(text.data()), text.size()), 0, place_->deadline());
-  if (group.rank() == 0) return;
-  try {
-    load_optimizer(optimizer, text);
-  } catch (const c10::Error& error) {
-    throw Error(ErrorKind::kMismatch,
-                fmt::format("the optimizer of worker 0 does not fit that of worker {}: {}", group.rank(),
-                            error.what_without_backtrace()),
-                {}, "Make the same optimizer, of the same model, on all workers.");
   }
 }
 

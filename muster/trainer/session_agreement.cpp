@@ -20,6 +20,7 @@
 namespace muster::trainer {
 namespace {
 
+constexpr std::uint64_t kSamplesRead = 16;
 constexpr std::size_t kMostText = 48 * 1024;  // fits into a value of a store
 constexpr std::size_t kMostNamed = 3;         // differences, in a message
 // For a value that is there: only a coordinator that is away makes anybody wait.
@@ -194,6 +195,31 @@ Agreement describe_data(const data::Dataset& dataset, const data::LaneOrder& ord
   const std::vector<std::uint64_t> ids = order.ids(order.plan({}), 0);
   to.add("the first samples", sha256(std::as_bytes(std::span(ids))).substr(0, 16));
   return to.take();
+}
+
+std::pair<std::string, std::string> describe_contents(const data::Dataset& dataset) {
+  const data::SampleSpec& spec = dataset.spec();
+  const bool floats = spec.input == data::InputKind::kFloats;
+  std::vector<float> features(floats ? spec.elements() : 0);
+  std::vector<std::int64_t> tokens(floats ? 0 : spec.elements());
+  const bool values_wanted = spec.target == data::TargetKind::kValues;
+  std::vector<std::int64_t> labels(values_wanted ? 0 : spec.target_elements());
+  std::vector<float> values(values_wanted ? spec.target_elements() : 0);
+  const std::uint64_t count = std::min<std::uint64_t>(kSamplesRead, dataset.size());
+  Sha256 hash;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    try {
+      dataset.read_sample(i * dataset.size() / count, {features, tokens, labels, values});
+      hash.update(std::as_bytes(std::span(features)));
+      hash.update(std::as_bytes(std::span(tokens)));
+      hash.update(std::as_bytes(std::span(labels)));
+      hash.update(std::as_bytes(std::span(values)));
+    } catch (const std::exception&) {
+      // Whether it is to be skipped is for training to say.
+      hash.update(std::as_bytes(std::span("unreadable")));
+    }
+  }
+  return {fmt::format("what is in {} of the samples, SHA-256", count), hash.finish().substr(0, 16)};
 }
 
 void agree(comm::Group group, const Agreement& mine, const Deadline& deadline) {

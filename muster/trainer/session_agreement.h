@@ -30,6 +30,9 @@ using Agreement = std::vector<std::pair<std::string, std::string>>;
 Agreement describe_session(const SessionOptions& options, std::size_t lanes, std::span<const PartOptions> parts,
                            const model::FlatLayout& layout, const compute::BufferLayout& buffers);
 Agreement describe_data(const data::Dataset& dataset, const data::LaneOrder& order);
+// A digest of what some samples are, evenly spread: another file of the same size shows. Reads them; one that cannot be
+// read counts as that.
+std::pair<std::string, std::string> describe_contents(const data::Dataset& dataset);
 
 // Every rank calls it. Throws kMismatch on all of them, naming a worker and what differs, with both values, unless all
 // say the same.

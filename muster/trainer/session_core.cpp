@@ -176,7 +176,10 @@ std::unique_ptr<strategies::Strategy> SessionCore::make_agreed_strategy() const 
   std::vector<PartOptions> parts;
   for (std::size_t part = 0; part < model_.count(); ++part)
     parts.push_back(model_.options(part));
-  agree_on("session", describe_session(options_, lanes_, parts, binding_.layout(), binding_.buffer_layout()));
+  Agreement mine = describe_session(options_, lanes_, parts, binding_.layout(), binding_.buffer_layout());
+  for (const auto& [name, type] : binding_.converted())
+    mine.emplace_back(fmt::format("parameter {}'s type", name), type);
+  agree_on("session", mine);
   return options_.strategy.make(strategy_options());
 }
 
@@ -315,7 +318,11 @@ void SessionCore::meet(const std::shared_ptr<const data::Dataset>& dataset) {
 
 void SessionCore::meet() {
   if (met_) return;
-  agree_on("data", describe_data(*feed_->dataset(), feed_->order()));
+  Agreement data = describe_data(*feed_->dataset(), feed_->order());
+  // Hosts of a job have compared theirs file by file.
+  const bool alone = !parts_.supervised && options_.group.size() == 1;
+  if (parts_.compares_contents && !alone && !rows_) data.push_back(describe_contents(*feed_->dataset()));
+  agree_on("data", data);
   // Somebody else may come, or be lost, before this worker has entered: then it meets those who are there next. It has
   // not met anybody before that is done, or it would wait for one more generation when it has.
   survive_losses(

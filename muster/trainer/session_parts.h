@@ -21,6 +21,9 @@ struct SessionParts {
   std::shared_ptr<strategies::Membership> met{};
   // Instead of SessionOptions::group: workers that may be lost and replaced while they train.
   std::optional<strategies::Supervised> supervised{};
+  // Whether workers compare what is in their data sets, and not only how large they are: those of programs, each of
+  // which opens its own.
+  bool compares_contents = false;
   // Of a job of several hosts: what theirs have written down of a step goes from one to the other by it; none: nothing.
   std::shared_ptr<strategies::HostRecords> records{};
   // What computes a lane, of the model that is given. Empty: the program's own code, here.

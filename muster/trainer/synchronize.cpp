@@ -13,6 +13,7 @@ namespace muster::trainer {
 
 Session worker_session(const Worker& worker, ModelParts model, SessionOptions options, SessionParts parts) {
   WorkerPlace& place = worker.place();
+  parts.compares_contents = true;
   // Where lost workers are replaced the strategy gathers those who are there. Servers have nobody here who keeps them.
   const strategies::Traits traits = options.strategy.traits();
   if (place.supervised() && traits.replaces_workers && !traits.needs_servers) {

@@ -2,10 +2,15 @@
 // in worker_place.cpp (how it comes to the others) and gradients.cpp (loops of one's own).
 #include "muster/trainer/worker.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "muster/base/error.h"
 #include "muster/compute/threads.h"
+#include "muster/strategies/parameter_server/server_process.h"
 #include "muster/trainer/worker_place.h"
 
 namespace muster::trainer {
@@ -16,7 +21,18 @@ Worker join(int /*argc*/, char** /*argv*/, const JoinOptions& options) {
   const launch::World world = launch::detect_world();
   // Libraries count cores by themselves, and see fewer under some launchers: bits would depend on who started us.
   compute::set_threads(world.threads);
+  if (world.serves) {
+    int code = 0;
+    try {
+      strategies::serve_job(world, options.server_update);
+    } catch (const Error& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      code = error.exit_code();
+    }
+    std::exit(code);  // what follows in the program is the workers'
+  }
   std::shared_ptr<WorkerPlace> place = connect_worker(world);
+  place->set_server_update(options.server_update);
   place->set_timeout(options.timeout);
   return Worker(std::move(place));
 }

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "muster/comm/group.h"
+#include "muster/strategies/parameter_server/own_update.h"
 
 namespace at {
 class Tensor;
@@ -61,11 +65,21 @@ class Worker {
   // one, which is slow. Throws kUnsupported for other types than float, double, half, bfloat16, int32, int64 and uint8,
   // and for tensors that are not on the CPU; else as Group::all_reduce.
   void all_reduce(at::Tensor& tensor, comm::Reduction reduction = comm::Reduction::kAverage) const;
+  // Parameters, buffers, the optimizer's state and a number of the program's (its step), in one file in `folder` that
+  // takes the place of the one before, whole or not at all. Nobody goes on before it is there. Throws as write (kIo,
+  // kResource) on the first worker, which writes, kPeerLost on the others.
+  void checkpoint(const std::filesystem::path& folder, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+                  std::uint64_t step) const;
+  // Goes on from there: the first worker reads it and all have it, with its number; empty: there is none. Throws
+  // kDamaged, kMismatch (of another model or optimizer) on the first worker, kPeerLost on the others.
+  std::optional<std::uint64_t> resume(const std::filesystem::path& folder, torch::nn::Module& module,
+                                      torch::optim::Optimizer& optimizer) const;
   // Gives worker `root`'s tensor to all, in place; shapes and types are equal. Throws as Group::broadcast.
   void broadcast(at::Tensor& tensor, int root = 0) const;
 
   // For the parts of Muster: not for programs, and not installed.
   WorkerPlace& place() const { return *place_; }
+  const std::shared_ptr<WorkerPlace>& shared_place() const { return place_; }
 
  private:
   struct Fusion;  // the buffer in which gradients meet
@@ -79,6 +93,9 @@ struct JoinOptions {
   // evaluation on the first one for example. One that dies under `muster run` or mpirun is noticed at once. A session
   // has SessionOptions::step_timeout.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+  // What parameter servers of the program do with a gradient that is pushed, instead of their plan's optimizer
+  // (servers.h): processes of this program that are started as servers find it here.
+  strategies::OwnUpdate server_update{};
 };
 
 // Makes this process a worker and connects it to the others. By `muster run` and `muster train` through the folder they
@@ -89,6 +106,9 @@ struct JoinOptions {
 // Gives LibTorch and the BLAS the threads that `muster run --threads` or MUSTER_THREADS says, 1 if neither does: by
 // themselves they take what they find, and the bits change with it. A session sets its own (SessionOptions::threads).
 // `argc` and `argv` are main's own.
+//
+// A process that `muster run --servers` has started as a parameter server serves in here, and ends in here when the
+// workers are done.
 Worker join(int argc, char** argv, const JoinOptions& options = {});
 
 }  // namespace muster::trainer

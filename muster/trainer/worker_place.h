@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "muster/comm/group.h"
 #include "muster/launch/environment.h"
 #include "muster/strategies/membership.h"
+#include "muster/strategies/parameter_server/own_update.h"
 
 namespace muster::trainer {
 
@@ -39,7 +41,12 @@ class WorkerPlace {
   comm::Group group();
   // For what workers do together without a session.
   void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  std::chrono::nanoseconds timeout() const { return timeout_; }
   Deadline deadline() const { return Deadline::after(timeout_); }
+  // For the parameter servers of the program.
+  void set_server_update(strategies::OwnUpdate update) { server_update_ = std::move(update); }
+  const strategies::OwnUpdate& server_update() const { return server_update_; }
+  const launch::World& world() const { return world_; }
   // The folder of the job's run; empty: there is none.
   const std::string& run() const { return world_.run; }
 
@@ -55,6 +62,7 @@ class WorkerPlace {
   const launch::World world_;
   const std::optional<strategies::Supervised> supervised_;
   std::chrono::nanoseconds timeout_ = comm::Group::kDefaultTimeout;
+  strategies::OwnUpdate server_update_{};
   std::optional<FixedWorkers> workers_;  // as soon as somebody wanted the group
   bool in_session_ = false;  // on several hosts a host's workers have one arena: that of the session or of the group
 };

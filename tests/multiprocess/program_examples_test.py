@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""An example program with a session alone, as two workers, and as two of which the leader is killed: the same weights.
+"""An example program with a session alone, as two and three workers, as two of which the leader is killed, and as three
+of which any is killed at any moment: the same weights.
 
-usage: program_examples_test.py MUSTER PROGRAM LEARNS [--resumes] [ARGUMENT...]
+usage: program_examples_test.py MUSTER PROGRAM LEARNS [--resumes] [--kills N] [ARGUMENT...]
     LEARNS is a pattern whose group is a number in what the program prints, and < or >: "step \\d+: loss (\\S+)<" wants
     the last of these numbers below the first; empty: nothing is looked at. The argument "data" is a folder with the
     files of Fashion-MNIST, unpacked. With --resumes the program keeps checkpoints: it is also stopped by `muster stop`
-    and started again.
+    and started again. So many workers are killed at moments drawn by chance (MUSTER_TEST_SEED), each in a run of its own; 1
+    unless --kills says otherwise.
 """
+import contextlib
 import glob
 import gzip
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -55,10 +59,14 @@ def trains(muster, name, folder):
     return shown.returncode == 0 and json.loads(shown.stdout)["step"] > 0
 
 
+def begin(muster, workers, program, folder):
+    return subprocess.Popen([muster, "run", "-n", str(workers)] + program, cwd=folder, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
 def start(muster, program, folder):
     """Returns when the job trains. None: it was over before that was seen."""
-    process = subprocess.Popen([muster, "run", "-n", "2"] + program, cwd=folder, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+    process = begin(muster, 2, program, folder)
     deadline = time.monotonic() + PATIENCE
     while not trains(muster, os.path.basename(program[0]), folder):
         if process.poll() == 0:
@@ -101,6 +109,20 @@ def run_hurt(muster, program, folder):
     return text
 
 
+def run_killed(muster, program, folder, seconds, chance):
+    """Gives what is printed; one of three workers is killed somewhere in the `seconds` that a run takes. Before all have
+    started and while they load and evaluate is as good a moment as any."""
+    process = begin(muster, 3, program, folder)
+    time.sleep(chance.uniform(0, seconds))  # sleeps: the moment is what is drawn
+    workers = workers_of(process.pid) if process.poll() is None else []
+    if workers:
+        with contextlib.suppress(ProcessLookupError):  # it may just have ended
+            os.kill(chance.choice(workers), signal.SIGKILL)
+    text, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, (process.returncode, text, errors)
+    return text
+
+
 def check_learning(pattern, text):
     numbers = [float(number) for number in re.findall(pattern[:-1], text)]
     assert len(numbers) > 1, text
@@ -113,19 +135,38 @@ def main():
     learns = sys.argv[3]
     with tempfile.TemporaryDirectory(prefix="muster-example-") as folder:
         data = os.path.join(folder, "data")
-        resumes = "--resumes" in sys.argv[4:]
-        arguments = [data if word == "data" else word for word in sys.argv[4:] if word != "--resumes"]
+        words = sys.argv[4:]
+        resumes = "--resumes" in words
+        words = [word for word in words if word != "--resumes"]
+        kills = 1
+        if "--kills" in words:
+            at = words.index("--kills")
+            kills = int(words[at + 1])
+            del words[at:at + 2]
+        arguments = [data if word == "data" else word for word in words]
         if data in arguments:
             unpack(data)
         texts = []
-        for number, start in enumerate(([], [muster, "run", "-n", "2"])):
-            place = os.path.join(folder, str(number))
+        for workers in (0, 2, 3):
+            place = os.path.join(folder, str(workers))
             os.mkdir(place)
-            texts.append(run(start + [program] + arguments, place))
+            began = time.monotonic()
+            launcher = [muster, "run", "-n", str(workers)] if workers else []
+            texts.append(run(launcher + [program] + arguments, place))
+        seconds = time.monotonic() - began
         print(texts[0])
         if learns:
             check_learning(learns, texts[0])
-        assert texts[0] == texts[1], texts
+        assert texts[0] == texts[1] == texts[2], texts
+        seed = os.environ.get("MUSTER_TEST_SEED", str(random.randrange(1 << 30)))
+        chance = random.Random(seed)
+        print("MUSTER_TEST_SEED =", seed, flush=True)
+        for number in range(kills):
+            place = os.path.join(folder, f"killed-{number}")
+            os.mkdir(place)
+            text = run_killed(muster, [program] + arguments, place, seconds, chance)
+            # Who would have printed them may have been killed after the last step.
+            assert "weights" not in text or weights_in(text) == weights_in(texts[0]), text
         # Some train for a fraction of a second, in which a busy machine may not have asked for their status.
         hurt = None
         for attempt in range(HURT_TRIES):

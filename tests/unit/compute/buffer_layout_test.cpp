@@ -97,5 +97,19 @@ TEST(MergeBuffers, AddsByTheTreeNotFromLeftToRight) {
   EXPECT_EQ(get<double>(merge(layout, lanes, {1, 1, 1, 1}), 0), 0.0);
 }
 
+TEST(MergeBuffers, AveragesBfloat16AndRoundsToTheNearest) {
+  BufferLayout layout;
+  layout.add("running_mean", Dtype::kBf16, {4}, 8);
+  std::vector<std::vector<std::byte>> lanes(2, std::vector<std::byte>(layout.bytes));
+  // 1, 1 + 1/128 (the next one), 3, and one that both have.
+  put<std::uint16_t>(lanes[0], 0, {0x3f80, 0x3f80, 0x4040, 0x3dcd});
+  put<std::uint16_t>(lanes[1], 0, {0x4040, 0x3f81, 0x3f80, 0x3dcd});
+  const std::vector<std::byte> merged = merge(layout, lanes, {0.5, 0.5});
+  EXPECT_EQ(get<std::uint16_t>(merged, 0), 0x4000);  // 2
+  EXPECT_EQ(get<std::uint16_t>(merged, 2), 0x3f80);  // half-way: the even one
+  EXPECT_EQ(get<std::uint16_t>(merged, 4), 0x4000);
+  EXPECT_EQ(get<std::uint16_t>(merged, 6), 0x3dcd);
+}
+
 }  // namespace
 }  // namespace muster::compute

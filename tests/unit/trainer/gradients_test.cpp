@@ -8,7 +8,9 @@
 #include "muster/base/error.h"
 #include "muster/trainer/worker.h"
 #include "muster/trainer/worker_place.h"
+#include "support/errors.h"
 #include "support/groups.h"
+#include "support/sandbox.h"
 #include "support/small_nets.h"
 
 namespace muster::trainer {
@@ -245,6 +247,58 @@ TEST(WorkerTensors, AnOptimizersStateGoesToAll) {
   }
   for (std::size_t i = 0; i < nets[0]->parameters().size(); ++i)
     EXPECT_TRUE(torch::equal(nets[0]->parameters()[i], nets[1]->parameters()[i])) << i;
+}
+
+// As a program that is started again does it.
+TEST(WorkerCheckpoint, GivesModelOptimizerAndStepToAllWorkers) {
+  const testing::TemporaryFolder folder;
+  const auto train = [](LinearNet& net, torch::optim::Optimizer& optimizer, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      optimizer.zero_grad();
+      F::cross_entropy(net.forward(inputs(step, kShard)), targets(kShard)).backward();
+      optimizer.step();
+    }
+  };
+  const auto whole = make_net<LinearNet>(1);
+  torch::optim::Adam all(whole->parameters(), torch::optim::AdamOptions(0.01));
+  train(*whole, all, 0, 6);
+  const auto nets = nets_of<LinearNet>(2, true);
+  run_group(2, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    torch::optim::Adam optimizer(nets[static_cast<std::size_t>(rank)]->parameters(), torch::optim::AdamOptions(0.01));
+    EXPECT_FALSE(worker.resume(folder / "kept", *nets[static_cast<std::size_t>(rank)], optimizer).has_value());
+    train(*nets[static_cast<std::size_t>(rank)], optimizer, 0, 3);
+    worker.checkpoint(folder / "kept", *nets[static_cast<std::size_t>(rank)], optimizer, 3);
+  });
+  const auto others = nets_of<LinearNet>(2, false);
+  run_group(2, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    LinearNet& net = *others[static_cast<std::size_t>(rank)];
+    torch::optim::Adam optimizer(net.parameters(), torch::optim::AdamOptions(0.5));
+    EXPECT_EQ(worker.resume(folder / "kept", net, optimizer), 3U);
+    train(net, optimizer, 3, 6);
+    EXPECT_TRUE(torch::equal(net.first->weight, whole->first->weight)) << rank;
+  });
+}
+
+TEST(WorkerCheckpoint, ADamagedOneOrOneOfAnotherModelIsRefusedByAllWorkers) {
+  const testing::TemporaryFolder folder;
+  const auto refused = [&](ErrorKind kind, const char* words) {
+    const auto nets = nets_of<BatchNormNet>(2, true);
+    run_group(2, Network::kShm, [&](int rank, comm::Group group) {
+      const Worker worker = worker_of(rank, group);
+      BatchNormNet& net = *nets[static_cast<std::size_t>(rank)];
+      torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.01));
+      testing::expect_error(rank == 0 ? kind : ErrorKind::kPeerLost, rank == 0 ? words : "the first worker could not",
+                            [&] { worker.resume(folder.path(), net, optimizer); });
+    });
+  };
+  const auto net = make_net<LinearNet>(1);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01));
+  Worker().checkpoint(folder.path(), *net, optimizer, 1);
+  refused(ErrorKind::kMismatch, "is of another model or optimizer");
+  std::filesystem::resize_file(folder / "checkpoint.pt", 100);
+  refused(ErrorKind::kDamaged, "no checkpoint of a program");
 }
 
 }  // namespace

@@ -180,5 +180,17 @@ TEST(SessionAgreement, IsReadWhenTheStoreAnswersAgain) {
             ErrorKind::kMismatch);
 }
 
+TEST(SessionAgreement, OtherContentsOfTheSameSizeShow) {
+  const auto contents = [](std::uint64_t seed) {
+    data::SyntheticOptions made;
+    made.shape = {4};
+    made.samples = 100;
+    made.seed = seed;
+    return describe_contents(data::Synthetic(made)).second;
+  };
+  EXPECT_EQ(contents(1), contents(1));
+  EXPECT_NE(contents(1), contents(2));
+}
+
 }  // namespace
 }  // namespace muster::trainer
