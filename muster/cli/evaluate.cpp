@@ -188,7 +188,10 @@ void run_evaluate(const EvaluateFlags& flags) {
   if (flags.worst > 0) fmt::print("\nworst samples\n");
   for (const Worst& sample : worst.sorted()) {
     fmt::print("  {}  {} {:.4f}", alike.name(sample.id), loss_name(spec), sample.loss + 0.0);  // never "-0.0000"
-    if (classes) fmt::print("  {} taken for {}", class_name(spec, sample.target), class_name(spec, sample.answer));
+    if (classes && sample.answer == sample.target)
+      fmt::print("  {}, answered rightly", class_name(spec, sample.target));
+    else if (classes)
+      fmt::print("  {} taken for {}", class_name(spec, sample.target), class_name(spec, sample.answer));
     fmt::print("\n");
   }
   if (!flags.out.empty()) fmt::print("\nwrote {}\n", flags.out);

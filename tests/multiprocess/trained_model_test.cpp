@@ -87,6 +87,8 @@ TEST_F(TrainedModel, IsEvaluatedToTheFiguresOfItsRunAndOnOtherData) {
   const Finished other = muster({"evaluate", run_, "--data", "new.csv", "--out", "report", "--worst", "3"});
   ASSERT_EQ(other.exit_code, 0) << other.err;
   EXPECT_THAT(other.out, AllOf(HasSubstr("samples  500"), HasSubstr("S-W"), HasSubstr("taken for")));
+  EXPECT_THAT(muster({"evaluate", run_, "--data", "new.csv", "--worst", "500"}).out,
+              AllOf(HasSubstr("N-E, answered rightly"), ::testing::Not(HasSubstr("N-E taken for N-E"))));
   EXPECT_EQ(lines(folder_ / "report/confusion.csv").front(), "class,N-E,N-W,S-E,S-W");
   const std::vector<std::string> worst = lines(folder_ / "report/worst.csv");
   ASSERT_EQ(worst.size(), 4U);
