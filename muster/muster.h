@@ -34,8 +34,8 @@
 #include "muster/strategies/parameter_server/parameter_server.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/evaluation.h"
-#include "muster/trainer/staged_session.h"
 #include "muster/trainer/servers.h"
+#include "muster/trainer/staged_session.h"
 #include "muster/trainer/synchronize.h"
 #include "muster/trainer/worker.h"
 
