@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,12 +40,18 @@ template <typename Shared>
 std::shared_ptr<Shared> fetch(const std::string& text, const typename Shared::Options& wanted, int rank,
                               const Deadline& deadline) {
   const auto address = comm::ArenaAddress::parse(text);
-  auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, deadline));
-  auto shared = std::make_shared<Shared>(Shared::attach(std::move(region), address.nonce, rank));
-  if (!shared->options().fits(wanted))
-    throw Error(ErrorKind::kMismatch, "this worker's model, optimizer or lanes are not those of the first worker", {},
-                "Start every worker with the same program, arguments and job.");
-  return shared;
+  const auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, deadline));
+  // Who shares less than the others would wait for them in vain, and they for it.
+  std::optional<comm::Arena> arena = comm::Arena::find(region, address.nonce, rank);
+  if constexpr (std::is_same_v<Shared, comm::Arena>) {
+    if (arena && arena->options().fits(wanted)) return std::make_shared<comm::Arena>(*std::move(arena));
+  } else {
+    auto roster = std::make_shared<comm::Roster>(comm::Roster::attach(region, address.nonce, rank));
+    if (!arena && roster->options().fits(wanted)) return roster;
+  }
+  throw Error(ErrorKind::kMismatch,
+              "this worker's strategy, model, optimizer or lanes are not those of the first worker", {},
+              "Start every worker with the same program, arguments and job.");
 }
 
 std::string address_of(const comm::RegionServer& server, const comm::Roster& roster) {

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,12 @@
 
 #include "muster/base/error.h"
 #include "muster/base/process.h"
+#include "muster/comm/arena.h"
+#include "muster/comm/arena_address.h"
 #include "muster/control/job_generation.h"
 #include "muster/strategies/members/fixed_members.h"
 #include "muster/strategies/members/host_members.h"
+#include "muster/strategies/members/roster_access.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/sandbox.h"
@@ -77,6 +81,51 @@ TEST(HostMembers, CountsForHowLongNobodyIsInCharge) {
   EXPECT_EQ(members.abandoned_for(), before) << "the clock has not moved";
   ASSERT_TRUE(members.roster().take_charge(this_process()));
   EXPECT_TRUE(testing::eventually([&] { return members.abandoned_for() == 0ns; }));
+}
+
+// --- What workers share
+
+Supervised worker_of_two(const std::shared_ptr<comm::Store>& store, int seat) {
+  Supervised supervised;
+  supervised.store = store;
+  supervised.seat = seat;
+  supervised.seats = 2;
+  supervised.founder = seat == 0;
+  supervised.patience = 20s;
+  return supervised;
+}
+
+TEST(OpenShared, WhoKeepsSomethingElseThereThanTheFirstIsRefused) {
+  const comm::ArenaOptions wanted{.lanes = 2, .version_bytes = 100, .lane_bytes = 100};
+  for (const bool first_has_arena : {true, false}) {
+    const std::shared_ptr<comm::Store> store = comm::make_memory_store();
+    std::optional<Supervised> first = worker_of_two(store, 0);
+    std::optional<Supervised> second = worker_of_two(store, 1);
+    const auto open = [&](std::optional<Supervised>& worker, bool arena) -> std::shared_ptr<comm::Roster> {
+      if (arena) return open_shared<comm::Arena>(worker, comm::Group(), wanted);
+      return open_shared<comm::Roster>(worker, comm::Group(), {});
+    };
+    const std::shared_ptr<comm::Roster> founded = open(first, first_has_arena);
+    const std::unique_ptr<comm::RegionServer> server = serve_roster(*first, *founded);
+    testing::expect_error(ErrorKind::kMismatch, "strategy, model, optimizer or lanes are not those of the first",
+                          [&] { open(second, !first_has_arena); });
+    EXPECT_EQ(open(second, first_has_arena)->nonce(), founded->nonce());
+  }
+}
+
+TEST(OpenShared, WhoIsAppointedFounderKnowsIt) {
+  const std::shared_ptr<comm::Store> store = comm::make_memory_store();
+  store->set(comm::arena_key(0), comm::appointment(1));
+  std::optional<Supervised> second = worker_of_two(store, 1);
+  const std::shared_ptr<comm::Roster> founded = open_shared<comm::Roster>(second, comm::Group(), {});
+  EXPECT_TRUE(second->founder);
+  const HostMembers members(second, comm::Group(), founded);
+  EXPECT_TRUE(members.founds());
+  const std::unique_ptr<comm::RegionServer> server = serve_roster(*second, *founded);
+  std::optional<Supervised> first = worker_of_two(store, 0);
+  first->founder = false;
+  EXPECT_EQ(open_shared<comm::Roster>(first, comm::Group(), {})->nonce(), founded->nonce());
+  EXPECT_FALSE(first->founder);
 }
 
 // The store of all hosts while their coordinator is away: the first calls to set a value end without an answer.
