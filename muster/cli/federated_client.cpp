@@ -19,6 +19,7 @@
 #include "muster/control/cluster_server.h"
 #include "muster/control/trust_files.h"
 #include "muster/data/open_alike.h"
+#include "muster/federated/client_split.h"
 #include "muster/federated/enrolments.h"
 #include "muster/federated/federated_client.h"
 #include "muster/federated/federated_stub.h"
@@ -39,6 +40,7 @@ struct FederatedClientFlags {
   std::string certs;
   bool insecure = false;
   std::vector<std::string> assignments;
+  std::uint64_t submodel = 0;
   std::string state = "federated-state";
   double wait_seconds = 600;
   bool quiet = false;
@@ -47,7 +49,7 @@ struct FederatedClientFlags {
 // What a client trains on.
 struct OwnData {
   trainer::Datasets sets;
-  std::vector<std::uint64_t> samples;
+  federated::ClientSamples samples;
 };
 
 control::ClusterTarget server_to_join(const FederatedClientFlags& flags) {
@@ -104,7 +106,12 @@ trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const Fe
                   fmt::format("If you know what it is: --set {}=PATH.", key));
   }
   require_federated(resolved);
-  return resolved;
+  if (flags.submodel == 0) return resolved;
+  std::vector<trainer::ResolvedJob> narrower = submodel_jobs(resolved);
+  if (flags.submodel > narrower.size())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("the server offers {} narrower models", narrower.size()),
+                "--submodel", "0 is the whole one.");
+  return narrower[flags.submodel - 1];
 }
 
 // What a server says, as a folder of this machine: nothing outside of --state is ever touched.
@@ -118,9 +125,10 @@ std::string folder_of_run(const std::string& run) {
 OwnData open_own_data(const FederatedClientFlags& flags, const federated::Enrolled& enrolled,
                       const trainer::ResolvedJob& resolved) {
   OwnData own;
+  std::vector<std::uint64_t> samples;
   if (flags.as) {
     own.sets = trainer::open_data(resolved);
-    own.samples = make_client_split(resolved, *own.sets.train).samples(*flags.as);
+    samples = make_client_split(resolved, *own.sets.train).samples(*flags.as);
   } else {
     const std::string where = "the server's form of data";
     const data::DataForm form = data::DataForm::from_json(parse_json(enrolled.data_form, where), where);
@@ -130,12 +138,15 @@ OwnData open_own_data(const FederatedClientFlags& flags, const federated::Enroll
     own.sets.train = alike.samples;
     own.sets.test = alike.samples;  // the server evaluates
     own.sets.form = form;
-    own.samples.resize(alike.samples->size());
-    std::iota(own.samples.begin(), own.samples.end(), std::uint64_t{0});
+    samples.resize(alike.samples->size());
+    std::iota(samples.begin(), samples.end(), std::uint64_t{0});
   }
-  if (own.samples.empty())
+  if (samples.empty())
     throw Error(ErrorKind::kInvalidInput, "there are no samples to train on",
                 flags.as ? fmt::format("--as {}", *flags.as) : flags.data);
+  const std::uint64_t held_out = resolved.job.federated.held_out(samples.size());
+  own.samples =
+      federated::hold_out(std::move(samples), held_out, static_cast<std::uint64_t>(resolved.job.seed), enrolled.number);
   return own;
 }
 
@@ -160,15 +171,19 @@ int run_federated_client(const FederatedClientFlags& flags) {
   try {
     const federated::Enrolled enrolled =
         federated::FederatedClient(*server, options)
-            .enrol({.number = flags.as, .software = fmt::format("muster {}", version())}, keep_on);
+            .enrol({.number = flags.as, .software = fmt::format("muster {}", version()), .submodel = flags.submodel},
+                   keep_on);
     const trainer::ResolvedJob resolved = job_of_client(enrolled, flags);
     const OwnData own = open_own_data(flags, enrolled, resolved);
     const auto training = trainer::make_client_training(resolved, own.sets);
-    tell(
-        fmt::format("{} is client {} of {}, with {} samples", name, enrolled.number, enrolled.run, own.samples.size()));
+    tell(fmt::format("{} is client {} of {}, with {} samples", name, enrolled.number, enrolled.run,
+                     own.samples.train.size()));
     options.states = std::filesystem::path(flags.state) / folder_of_run(enrolled.run) / name;
+    options.keep = resolved.job.federated.keep;
+    options.error_feedback = resolved.job.federated.error_feedback;
     const federated::ClientSummary summary =
-        federated::FederatedClient(*server, options).run(enrolled, *training, own.samples, keep_on);
+        federated::FederatedClient(*server, options)
+            .run(enrolled, *training, own.samples.train, keep_on, own.samples.test);
     tell(fmt::format("finished: {}; {} updates counted, {} refused, {} late", summary.ending, summary.accepted,
                      summary.refused, summary.late));
     return 0;
@@ -194,7 +209,9 @@ void add_federated_client(CLI::App& federated, Outcome& outcome) {
                     "Join another machine without certificates: others can read and change what is sent");
   command->add_option("--set", flags->assignments, "section.key=value for this client, over the server's job")
       ->allow_extra_args(false);
-  command->add_option("--state", flags->state, "Folder for what the client keeps from round to round (scaffold)")
+  command->add_option("--submodel", flags->submodel,
+                      "Train a narrower model: the first, second, ... of the job's federated.submodels");
+  command->add_option("--state", flags->state, "Folder for what the client keeps from round to round")
       ->capture_default_str();
   command->add_option("--wait", flags->wait_seconds, "Seconds to try again when the server is away")
       ->check(CLI::Range(0.0, 1e9))

@@ -136,7 +136,7 @@ class NewRun {
 class ServedRun {
  public:
   ServedRun(const FederatedServerFlags& flags, const trainer::ResolvedJob& resolved)
-      : flags_(flags), resolved_(resolved), options_(resolved.job.federated) {}
+      : flags_(flags), resolved_(resolved), options_(resolved.job.federated), submodels_(submodel_jobs(resolved)) {}
 
   int run() {
     control::ClusterListen listen = listen_for_clients(flags_);
@@ -183,6 +183,9 @@ class ServedRun {
     options.seed = static_cast<std::uint64_t>(resolved_.job.seed);
     options.folder = folder.path();
     options.job = resolved_.text;
+    options.make_submodel = [this, &sets](std::size_t index) {
+      return trainer::make_client_training(submodels_.at(index), sets);
+    };
     options.data_form = sets.form.to_json().dump();
     options.run = folder.path().filename().string();
     options.tell = [this](const std::string& line) { tell(line); };
@@ -265,6 +268,7 @@ class ServedRun {
   const FederatedServerFlags& flags_;
   const trainer::ResolvedJob& resolved_;
   const federated::Options& options_;
+  const std::vector<trainer::ResolvedJob> submodels_;
   const launch::StopSignal signal_;
   const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0; };
   Mutex mutex_;

@@ -20,6 +20,7 @@ namespace muster::federated {
 struct EnrolWish {
   std::optional<std::uint64_t> number{};
   std::string software{};
+  std::uint64_t submodel = 0;  // of federated.submodels, from 1; 0: the whole model
 };
 
 struct Enrolled {
@@ -42,6 +43,7 @@ struct RoundTask {
   bool controls = false;
   std::uint64_t kept_before = 0;
   double clip = 0;
+  std::string compress = "none";  // how its update is to be sent: update_codec.h
 };
 
 struct TaskAnswer {
@@ -59,6 +61,14 @@ struct ModelChunk {
   std::uint64_t total_bytes = 0;
 };
 
+// What a client has measured of the model it was given, on samples that it does not train on.
+struct UpdateTest {
+  std::uint64_t samples = 0;  // 0: nothing
+  double loss = 0;
+  double metric = 0;
+  std::string metric_name{};  // empty: no metric
+};
+
 struct UpdateChunk {
   std::uint64_t round = 0;
   std::string digest{};
@@ -67,6 +77,7 @@ struct UpdateChunk {
   std::span<const std::byte> data{};
   std::uint64_t samples = 0;
   double loss = 0;
+  UpdateTest test{};
 };
 
 struct UpdateAnswer {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -87,7 +88,16 @@ Enrolled FederatedClient::enrol(const EnrolWish& wish, const std::function<bool(
 }
 
 ClientSummary FederatedClient::run(const Enrolled& enrolled, LocalTraining& training,
-                                   const std::vector<std::uint64_t>& samples, const std::function<bool()>& keep_on) {
+                                   const std::vector<std::uint64_t>& samples, const std::function<bool()>& keep_on,
+                                   const std::vector<std::uint64_t>& tests) {
+  begin(enrolled, training, samples, tests);
+  while (step(keep_on, kTaskWait)) {
+  }
+  return summary_;
+}
+
+void FederatedClient::begin(const Enrolled& enrolled, LocalTraining& training,
+                            const std::vector<std::uint64_t>& samples, const std::vector<std::uint64_t>& tests) {
   if (enrolled.model_floats != training.size() || enrolled.parameters != training.parameters())
     throw Error(
         ErrorKind::kMismatch,
@@ -96,22 +106,26 @@ ClientSummary FederatedClient::run(const Enrolled& enrolled, LocalTraining& trai
   enrolled_ = enrolled;
   training_ = &training;
   samples_ = samples;
+  tests_ = tests;
   model_.resize(training.size());
+  if (!options_.keep.empty())
+    kept_ = KeptParts(options_.keep, training.tensors(), training.size(), training.parameters());
   summary_ = {};
-  while (true) {
-    const TaskAnswer answer =
-        patiently(keep_on, [&] { return calls_.next_task(options_.name, samples_.size(), kTaskWait); });
-    if (answer.kind == TaskAnswer::Kind::kFinished) {
-      summary_.ending = answer.reason;
-      return summary_;
-    }
-    if (answer.kind == TaskAnswer::Kind::kTask) {
-      carry_out(answer.task, keep_on);
-    } else {
-      for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
-        clock_.sleep_for(kLook);
-    }
+}
+
+bool FederatedClient::step(const std::function<bool()>& keep_on, std::chrono::milliseconds wait) {
+  const TaskAnswer answer = patiently(keep_on, [&] { return calls_.next_task(options_.name, samples_.size(), wait); });
+  if (answer.kind == TaskAnswer::Kind::kFinished) {
+    summary_.ending = answer.reason;
+    return false;
   }
+  if (answer.kind == TaskAnswer::Kind::kTask) {
+    carry_out(answer.task, keep_on);
+  } else {
+    for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
+      clock_.sleep_for(kLook);
+  }
+  return true;
 }
 
 bool FederatedClient::read(const RoundTask& task, ModelPart part, std::span<float> floats,
@@ -147,23 +161,40 @@ void FederatedClient::carry_out(const RoundTask& task, const std::function<bool(
                   .rate = task.rate,
                   .prox = task.prox};
   std::vector<float> correction(controls);
+  open_state(task);
   if (task.controls) {
-    if (!states_) states_.emplace(options_.states);
-    own_control_.resize(controls);
-    states_->forget_from(enrolled_.number, task.kept_before);
-    states_->read(enrolled_.number, task.round, own_control_);
     for (std::size_t i = 0; i < controls; ++i)
-      correction[i] = control_[i] - own_control_[i];
+      correction[i] = control_[i] - own_->control()[i];
     local.correction = correction;
   }
+  kept_.enter(own_->kept(), model_);
   LocalResult result;
+  UpdateTest test;
   {
     const Heartbeat heartbeat(calls_, options_.name, samples_.size(), enrolled_.silence_seconds);
+    if (!tests_.empty()) {
+      const Figures figures = training_->evaluate(tests_, model_);
+      test = {.samples = figures.samples, .loss = figures.loss};
+      if (!figures.metrics.empty()) std::tie(test.metric_name, test.metric) = figures.metrics.front();
+    }
     result = training_->train(local, model_, std::span(update_).first(training_->size()));
   }
   ++summary_.trained;
+  kept_.leave(update_, own_->kept());
   if (task.controls) add_control_change(task, result);
-  send(task, result.loss, keep_on);
+  send(task, result.loss, test, keep_on);
+}
+
+void FederatedClient::open_state(const RoundTask& task) {
+  if (!own_) {
+    compression_ = parse_compression(task.compress);
+    const bool residual = compression_.kind != Compression::Kind::kNone && options_.error_feedback;
+    own_.emplace(
+        OwnSizes{.control = control_.size(), .kept = kept_.floats(), .residual = residual ? training_->size() : 0},
+        options_.states);
+  }
+  own_->forget_from(enrolled_.number, task.kept_before);
+  own_->load(enrolled_.number, task.round);
 }
 
 // Option II of the paper, as simulation.cpp has it: of the update as the server will shorten it.
@@ -175,19 +206,22 @@ void FederatedClient::add_control_change(const RoundTask& task, const LocalResul
   const std::span<float> change = std::span(update_).subspan(training_->size());
   for (std::size_t i = 0; i < change.size(); ++i) {
     const float difference = scale * shortened[i] - control_[i];
-    own_control_[i] += difference;
+    own_->control()[i] += difference;
     change[i] = difference;
   }
-  states_->write(enrolled_.number, task.round, own_control_);
 }
 
-void FederatedClient::send(const RoundTask& task, double loss, const std::function<bool()>& keep_on) {
-  const auto bytes = std::as_bytes(std::span(update_));
+void FederatedClient::send(const RoundTask& task, double loss, const UpdateTest& test,
+                           const std::function<bool()>& keep_on) {
+  const std::vector<std::byte> encoded = encode_update(compression_, update_, own_->residual());
+  const std::span<const std::byte> bytes(encoded);
+  own_->save(enrolled_.number, task.round);
   UpdateChunk chunk{.round = task.round,
                     .digest = sha256(bytes),
                     .total_bytes = bytes.size(),
                     .samples = samples_.size(),
-                    .loss = loss};
+                    .loss = loss,
+                    .test = test};
   for (int damaged = 0; damaged < kMostDamagedSends;) {
     const std::size_t most = std::min<std::size_t>(enrolled_.chunk_bytes, bytes.size() - chunk.offset);
     chunk.data = bytes.subspan(chunk.offset, most);

@@ -7,7 +7,7 @@
 namespace muster::federated {
 
 EnrolWish from_wire(const v1::EnrolRequest& request) {
-  EnrolWish wish{.software = request.software()};
+  EnrolWish wish{.software = request.software(), .submodel = request.submodel()};
   if (request.has_wanted_number()) wish.number = request.wanted_number();
   return wish;
 }
@@ -16,6 +16,7 @@ void to_wire(const std::string& name, const EnrolWish& wish, v1::EnrolRequest& r
   request.set_name(name);
   if (wish.number) request.set_wanted_number(*wish.number);
   request.set_software(wish.software);
+  request.set_submodel(wish.submodel);
 }
 
 Enrolled from_wire(const v1::EnrolReply& reply) {
@@ -60,7 +61,8 @@ TaskAnswer from_wire(const v1::NextTaskReply& reply) {
                    .prox = task.prox(),
                    .controls = task.controls(),
                    .kept_before = task.kept_before(),
-                   .clip = task.clip()};
+                   .clip = task.clip(),
+                   .compress = task.compress().empty() ? "none" : task.compress()};
   } else if (reply.has_finished()) {
     answer.kind = TaskAnswer::Kind::kFinished;
     answer.reason = reply.finished().reason();
@@ -82,6 +84,7 @@ void to_wire(const TaskAnswer& answer, v1::NextTaskReply& reply) {
       task.set_controls(answer.task.controls);
       task.set_kept_before(answer.task.kept_before);
       task.set_clip(answer.task.clip);
+      task.set_compress(answer.task.compress);
       break;
     }
     case TaskAnswer::Kind::kFinished:
@@ -101,7 +104,11 @@ UpdateChunk from_wire(const v1::SendUpdateRequest& request) {
           .offset = request.offset(),
           .data = std::as_bytes(std::span(request.data())),
           .samples = request.samples(),
-          .loss = request.loss()};
+          .loss = request.loss(),
+          .test = {.samples = request.tested(),
+                   .loss = request.test_loss(),
+                   .metric = request.test_metric(),
+                   .metric_name = request.metric_name()}};
 }
 
 void to_wire(const std::string& name, const UpdateChunk& chunk, v1::SendUpdateRequest& request) {
@@ -113,6 +120,10 @@ void to_wire(const std::string& name, const UpdateChunk& chunk, v1::SendUpdateRe
   request.set_data(chunk.data.data(), chunk.data.size());
   request.set_samples(chunk.samples);
   request.set_loss(chunk.loss);
+  request.set_tested(chunk.test.samples);
+  request.set_test_loss(chunk.test.loss);
+  request.set_test_metric(chunk.test.metric);
+  request.set_metric_name(chunk.test.metric_name);
 }
 
 UpdateAnswer from_wire(const v1::SendUpdateReply& reply) {

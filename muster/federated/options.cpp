@@ -9,6 +9,7 @@
 
 #include "muster/base/config.h"
 #include "muster/federated/client_split.h"
+#include "muster/federated/update_codec.h"
 
 namespace muster::federated {
 namespace {
@@ -37,8 +38,9 @@ void Options::add_keys(Section& s) {
       .range(1, 1e9);
   s.field("algorithm", &algorithm,
           "What clients do. fedavg: train. fedprox: with a pull back to the round's model. scaffold: with controls "
-          "against the drift of clients, which they keep.")
-      .one_of({"fedavg", "fedprox", "scaffold"});
+          "against the drift of clients, which they keep. fedbuff: train all the time, each from the model of when it "
+          "began; a round is over when per_round updates are there.")
+      .one_of({"fedavg", "fedprox", "scaffold", "fedbuff"});
   s.field("prox", &prox, "fedprox: how strong the pull is.").range(0, 1e6);
   s.field("lr_decay", &lr_decay, "The clients' rate is multiplied by this after every round.").above(0).range(0, 1);
   s.field("server", &server,
@@ -63,6 +65,25 @@ void Options::add_keys(Section& s) {
   s.field("most_samples", &most_samples,
           "Nobody weighs more than a client with so many samples, whatever it says it has. Not set: by samples.")
       .range(1, 1e12);
+  s.field("keep", &keep,
+          "Parts of the model that stay at the client and are never sent: \"norm\" (batch norm with its statistics: "
+          "FedBN), \"head\" (the last layer: personalised heads), or a name that tensors begin with.");
+  s.field("client_test", &client_test,
+          "Part of a client's samples that it does not train on: it measures each model that it gets on them.")
+      .range(0, 0.9);
+  s.field("compress", &compress,
+          "How clients send updates. none; int8: a byte a number; topk:PART: the largest PART of them, as topk:0.01.");
+  s.field("error_feedback", &error_feedback,
+          "compress: a client keeps what it has not sent, and adds it to its next update.");
+  s.field("concurrency", &concurrency, "fedbuff: clients that train at a time. Not set: twice per_round.")
+      .range(1, 1e6);
+  s.field("most_staleness", &most_staleness,
+          "fedbuff: an update whose model is more rounds old does not count; fresher ones weigh 1 / sqrt(1 + rounds).")
+      .range(0, 1000);
+  s.field(
+      "submodels", &submodels,
+      "Narrower versions of the model for clients with less room, each as changes of the job: \"model.hidden=[64]\". "
+      "A client trains one of them, or the whole; numbers are averaged over those who have them (HeteroFL).");
   s.field(
        "noise", &noise,
        "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
@@ -102,6 +123,23 @@ void Options::add_keys(Section& s) {
   s.field("silence_seconds", &silence_seconds,
           "muster federated server: a client that is not heard of for so long is not there any more.")
       .range(1, 86400);
+}
+
+double Options::staleness_weight(std::uint64_t staleness) {
+  return 1 / std::sqrt(1 + static_cast<double>(staleness));
+}
+
+double Options::divisor(double weight, std::uint64_t count) const {
+  return buffered() ? static_cast<double>(count) : weight;
+}
+
+std::uint64_t Options::in_flight() const {
+  return static_cast<std::uint64_t>(concurrency.value_or(std::min(clients, 2 * per_round)));
+}
+
+std::uint64_t Options::held_out(std::uint64_t samples) const {
+  if (samples == 0) return 0;
+  return std::min(samples - 1, static_cast<std::uint64_t>(client_test * static_cast<double>(samples)));
 }
 
 double Options::weight(std::uint64_t samples) const {
@@ -146,6 +184,9 @@ void Options::check(const Schema& schema) const {
       {"krum_keep", aggregate == "multi_krum", "aggregate = \"multi_krum\""},
       {"delta", noise > 0, "noise"},
       {"epsilon", noise > 0, "noise"},
+      {"error_feedback", compress != "none", "compress"},
+      {"concurrency", buffered(), "algorithm = \"fedbuff\""},
+      {"most_staleness", buffered(), "algorithm = \"fedbuff\""},
       {"attackers", attack != "none", "attack"},
   };
   for (const Belongs& rule : rules) {
@@ -153,6 +194,7 @@ void Options::check(const Schema& schema) const {
     if (!rule.counts && schema.chosen(key))
       throw schema.invalid(key, fmt::format("has no effect without {}", rule.to), "Set that, or remove this.");
   }
+  check_parts(schema);
   if (aggregate == "krum" || aggregate == "multi_krum") {
     // Blanchard et al. 2017: n >= 2 f + 3.
     if (per_round < 2 * byzantine + 3)
@@ -176,6 +218,36 @@ void Options::check(const Schema& schema) const {
                          "Set sampling = \"uniform\", aggregate = \"mean\" and algorithm = \"fedavg\" or \"fedprox\".");
   if (epsilon && !(noise > 0))
     throw schema.invalid("federated.epsilon", "a budget without noise", "Set federated.noise.");
+}
+
+// What clients keep, how they send, and the narrower ones.
+void Options::check_parts(const Schema& schema) const {
+  check_value(schema, "federated.compress", [&] { parse_compression(compress); });
+  const auto refuse = [&](bool wrong, const char* key, const char* why, const char* remedy) {
+    if (wrong) throw schema.invalid(fmt::format("federated.{}", key), why, remedy);
+  };
+  refuse(controls() && !keep.empty(), "keep", "scaffold's controls are of the whole model",
+         "Use algorithm = \"fedavg\" or \"fedprox\".");
+  refuse(noise > 0 && !keep.empty(), "keep", "noise would be added to what is never sent", "Remove one of them.");
+  refuse(controls() && compress != "none", "compress", "scaffold's controls are sent as they are",
+         "Use algorithm = \"fedavg\" or \"fedprox\".");
+  if (buffered()) {
+    refuse(concurrency && *concurrency > clients, "concurrency", "more than there are clients", "Lower it.");
+    refuse(concurrency && *concurrency < per_round, "concurrency", "fewer than fill a buffer (per_round)", "Raise it.");
+    refuse(aggregate != "mean", "aggregate", "fedbuff weighs updates by their age", "Use aggregate = \"mean\".");
+    refuse(noise > 0, "noise", "what is known of its privacy does not hold for fedbuff",
+           "Use algorithm = \"fedavg\" or \"fedprox\".");
+    refuse(over_select > 1, "over_select", "has no effect with fedbuff", "Use concurrency.");
+    refuse(sampling != "uniform", "sampling", "has no effect with fedbuff", "Remove it.");
+    refuse(least > 1, "least", "has no effect with fedbuff: a round waits for its buffer", "Remove it.");
+    refuse(deadline_seconds.has_value(), "deadline_seconds", "has no effect with fedbuff: a round waits for its buffer",
+           "Remove it.");
+  }
+  if (submodels.empty()) return;
+  refuse(submodels.size() > kMostSubmodels, "submodels", "are more than 7", "Leave some out.");
+  refuse(controls() || buffered() || noise > 0 || aggregate != "mean" || !keep.empty() || compress != "none",
+         "submodels", "can only be averaged",
+         "Use algorithm = \"fedavg\" or \"fedprox\" and aggregate = \"mean\", without noise, keep and compress.");
 }
 
 }  // namespace muster::federated

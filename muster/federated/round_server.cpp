@@ -12,7 +12,9 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/files.h"
 #include "muster/base/hash.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/federated/round_change.h"
 
@@ -30,6 +32,31 @@ bool all_finite(std::span<const float> values) {
   return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
+constexpr std::uint64_t kMostSubmodelBytes = 64 << 20;
+constexpr std::size_t kLongestMetricName = 40;
+constexpr std::uint64_t kMostTestsASample = 10;  // more than federated.client_test allows
+
+// Who trains a narrower model, as the server before has written it down.
+std::map<std::uint64_t, std::uint64_t> read_submodels(const std::filesystem::path& path, std::size_t most) {
+  std::map<std::uint64_t, std::uint64_t> chosen;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return chosen;
+  for (const Json& pair : parse_json(read_text(path, kMostSubmodelBytes), path.string())) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_unsigned() || !pair[1].is_number_unsigned() ||
+        pair[1].get<std::uint64_t>() > most)
+      throw Error(ErrorKind::kDamaged, "is no list of clients and their models", path.string(), "Remove it.");
+    chosen[pair[0].get<std::uint64_t>()] = pair[1].get<std::uint64_t>();
+  }
+  return chosen;
+}
+
+std::vector<std::unique_ptr<Submodel>> make_submodels(const RoundServerOptions& options, const LocalTraining& whole) {
+  std::vector<std::unique_ptr<Submodel>> made;
+  for (std::size_t index = 0; index < options.federated.submodels.size(); ++index)
+    made.push_back(std::make_unique<Submodel>(whole, options.make_submodel(index)));
+  return made;
+}
+
 std::uint64_t secret_seed() {
   const NoiseKey key = random_key();
   std::uint64_t seed = 0;
@@ -45,9 +72,12 @@ RoundServer::RoundServer(RoundServerOptions options, LocalTraining& training, co
       clock_(clock),
       controls_(options_.federated.controls() ? training.parameters() : 0),
       update_floats_(training.size() + controls_),
+      compression_(parse_compression(options_.federated.compress)),
+      submodels_(make_submodels(options_, training)),
       optimizer_(options_.federated, training.parameters()),
       enrolments_(options_.folder / "clients.txt", static_cast<std::uint64_t>(options_.federated.clients)),
       files_(options_.folder / "round"),
+      chosen_submodels_(read_submodels(options_.folder / "submodels.json", submodels_.size())),
       control_(std::make_shared<std::vector<float>>(controls_)),
       began_(clock.now()) {
   auto first = std::make_shared<std::vector<float>>(training.size());
@@ -120,22 +150,78 @@ void RoundServer::hear(std::uint64_t client) {
 Enrolled RoundServer::enrol(const std::string& name, const EnrolWish& wish) {
   const MutexLock lock(mutex_);
   const bool known = enrolments_.number_of(name).has_value();
+  if (wish.submodel > submodels_.size())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("narrower model {} of {}", wish.submodel, submodels_.size()),
+                "federated.submodels", "Ask for one that the server's job has; 0 is the whole model.");
   const std::uint64_t number = enrolments_.enrol(name, wish.number);
+  choose_submodel(number, wish.submodel);
+  const LocalTraining& trained =
+      wish.submodel == 0 ? training_ : static_cast<const LocalTraining&>(*submodels_[wish.submodel - 1]->training);
   if (!known) options_.tell(fmt::format("client {} is {} ({})", number, name, excerpt(wish.software, 40)));
   return {.number = number,
           .run = options_.run,
           .job = options_.job,
           .data_form = options_.data_form,
-          .tensors = training_.tensors(),
-          .model_floats = training_.size(),
-          .parameters = training_.parameters(),
+          .tensors = trained.tensors(),
+          .model_floats = trained.size(),
+          .parameters = trained.parameters(),
           .chunk_bytes = options_.chunk_bytes,
           .silence_seconds = options_.federated.silence_seconds};
+}
+
+std::uint64_t RoundServer::submodel_of(std::uint64_t client) const {
+  const auto found = chosen_submodels_.find(client);
+  return found == chosen_submodels_.end() ? 0 : found->second;
+}
+
+// On disk before the client is told, and not while the round is closed: the thread that computes reads it.
+void RoundServer::choose_submodel(std::uint64_t client, std::uint64_t number) {
+  if (submodel_of(client) == number) return;
+  if (closed_) throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
+  if (const AskedClient* const one = asked(client); one != nullptr && one->reply != AskedClient::Reply::kNone)
+    throw Error(ErrorKind::kPeerLost, "an update of the other model counts in this round", {}, "Try again.");
+  std::map<std::uint64_t, std::uint64_t> next = chosen_submodels_;
+  next[client] = number;
+  Json pairs = Json::array();
+  for (const auto& [who, which] : next)
+    pairs.push_back({who, which});
+  write_atomically(options_.folder / "submodels.json", pairs.dump());
+  chosen_submodels_ = std::move(next);
+}
+
+std::size_t RoundServer::floats_of(std::uint64_t client) const {
+  const std::uint64_t number = submodel_of(client);
+  return number == 0 ? update_floats_ : submodels_[number - 1]->map.floats();
+}
+
+std::uint64_t RoundServer::bytes_of(std::uint64_t client) const {
+  return encoded_bytes(compression_, floats_of(client));
+}
+
+bool RoundServer::counts_still(std::uint64_t round) const {
+  if (!options_.federated.buffered()) return round == rounds_;
+  return round <= rounds_ && rounds_ - round <= static_cast<std::uint64_t>(options_.federated.most_staleness);
+}
+
+void RoundServer::let_begin(std::uint64_t client) {
+  if (!open_ || !options_.federated.buffered() || asked(client) != nullptr) return;
+  const auto training = std::ranges::count_if(asked_, [&](const AskedClient& one) MUSTER_REQUIRES(mutex_) {
+    const auto seen = seen_.find(one.client);
+    return one.reply == AskedClient::Reply::kNone && seen != seen_.end() && is_present(seen->second);
+  });
+  if (static_cast<std::uint64_t>(training) >= options_.federated.in_flight()) return;
+  std::vector<std::uint64_t> all;
+  for (const AskedClient& one : asked_)
+    all.push_back(one.client);
+  all.push_back(client);
+  files_.add(rounds_, all);
+  asked_.push_back({client, AskedClient::Reply::kNone});
 }
 
 // Clients that have to be there before a round begins.
 std::uint64_t RoundServer::wanted() const {
   const Options& o = options_.federated;
+  if (o.buffered()) return static_cast<std::uint64_t>(o.wait_for.value_or(1));
   return static_cast<std::uint64_t>(o.wait_for.value_or(
       std::min<std::int64_t>(o.clients, std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select)))));
 }
@@ -164,7 +250,8 @@ std::optional<TaskAnswer> RoundServer::task_for(std::uint64_t client) {
                              .prox = o.algorithm == "fedprox" ? o.prox : 0,
                              .controls = o.controls(),
                              .kept_before = counted == counted_.end() ? 0 : counted->second,
-                             .clip = o.clip.value_or(0)}};
+                             .clip = o.clip.value_or(0),
+                             .compress = o.compress}};
 }
 
 TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) {
@@ -179,6 +266,7 @@ TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples
     changed_.notify_all();
   while (true) {
     seen_[client] = {samples, clock_.now()};
+    let_begin(client);
     if (auto task = task_for(client)) return *task;
     if (deadline.passed()) break;
     changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), kAskAgain));
@@ -199,6 +287,15 @@ ModelChunk RoundServer::read_model(const std::string& name, std::uint64_t round,
       throw Error(ErrorKind::kMismatch, fmt::format("round {} does not wait for {}", round + 1, name), {},
                   "Ask NextTask.");
     floats = part == ModelPart::kModel ? model_ : control_;
+    if (const std::uint64_t number = submodel_of(client); number > 0 && part == ModelPart::kModel) {
+      Floats& slice = slices_[number];
+      if (!slice) {
+        std::vector<float> taken(submodels_[number - 1]->map.floats());
+        submodels_[number - 1]->map.take(*model_, taken);
+        slice = std::make_shared<const std::vector<float>>(std::move(taken));
+      }
+      floats = slice;
+    }
   }
   const auto all = std::as_bytes(std::span(*floats));
   if (offset > all.size())
@@ -221,9 +318,9 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
   const MutexLock lock(mutex_);
   const std::uint64_t client = number_of(name);
   hear(client);
-  if (chunk.round == rounds_ && !open_ && !closed_)
+  if (counts_still(chunk.round) && !open_ && (!closed_ || options_.federated.buffered()))
     throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
-  if (chunk.round != rounds_ || !open_) {
+  if (!counts_still(chunk.round) || !open_) {
     if (chunk.offset == 0) {
       ++late_;
       if (spoken_of_.insert(client).second)
@@ -232,7 +329,11 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
     }
     return {.verdict = Verdict::kLate, .reason = fmt::format("round {} is over", chunk.round + 1)};
   }
+  // It began in a round before this one, or with a server before this one.
+  if (asked(client) == nullptr) let_begin(client);
   const AskedClient* const one = asked(client);
+  if (one == nullptr && options_.federated.buffered())
+    throw Error(ErrorKind::kPeerLost, "others train in its place", {}, "Try again.");
   if (one == nullptr) return {.verdict = Verdict::kRefused, .reason = "was not asked in this round"};
   if (one->reply == AskedClient::Reply::kRefused)
     return {.verdict = Verdict::kRefused, .reason = *files_.refused(client)};
@@ -246,9 +347,9 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
             .received = chunk.total_bytes,
             .reason = same ? "was there before" : "an update of this round is here already"};
   }
-  if (chunk.total_bytes != update_floats_ * sizeof(float))
-    return refuse(client, fmt::format("has {} bytes instead of {}: it is of another model", chunk.total_bytes,
-                                      update_floats_ * sizeof(float)));
+  if (chunk.total_bytes != bytes_of(client))
+    return refuse(client, fmt::format("has {} bytes instead of {}: it is of another model, or compressed otherwise",
+                                      chunk.total_bytes, bytes_of(client)));
   if (chunk.digest.size() != 64 || chunk.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
     return refuse(client, "has no SHA-256 as its digest");
   if (chunk.samples == 0 || chunk.samples > kMostSamples)
@@ -264,16 +365,22 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
 }
 
 UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& chunk) {
-  std::vector<float> update(update_floats_);
-  files_.read_part(client, update);
-  if (sha256(std::as_bytes(std::span(update))) != chunk.digest) {
+  std::vector<std::byte> bytes(bytes_of(client));
+  files_.read_part(client, bytes);
+  if (sha256(bytes) != chunk.digest) {
     // Bytes that were not yet on disk when the machine lost power, for one.
     files_.drop_part(client);
     return {.received = 0, .reason = "what came is not what the digest says: send it again"};
   }
+  std::vector<float> update(floats_of(client));
+  try {
+    decode_update(compression_, bytes, update);
+  } catch (const Error& error) {
+    return refuse(client, error.message());
+  }
   const std::span<const float> all(update);
   if (!all_finite(all)) return refuse(client, "is not finite");
-  const double length = norm(all.first(training_.size()));
+  const double length = norm(all.first(update.size() - controls_));
   if (options_.federated.most_norm && length > *options_.federated.most_norm)
     return refuse(client, fmt::format("its norm is {:.4g}, more than federated.most_norm", length));
   // The first ones count, and nobody else, however long the thread that computes takes to close the round.
@@ -283,7 +390,12 @@ UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& ch
     ++late_;
     return {.verdict = UpdateAnswer::Verdict::kLate, .reason = "enough others were faster"};
   }
-  files_.accept(client, {chunk.samples, std::isfinite(chunk.loss) ? chunk.loss : 0, chunk.digest});
+  UpdateTest test = chunk.test;
+  if (test.samples > chunk.samples * kMostTestsASample || !std::isfinite(test.loss) || !std::isfinite(test.metric) ||
+      test.metric_name.size() > kLongestMetricName)
+    test = {};
+  files_.accept(
+      client, {chunk.samples, std::isfinite(chunk.loss) ? chunk.loss : 0, chunk.digest, chunk.round, std::move(test)});
   asked(client)->reply = AskedClient::Reply::kAccepted;
   changed_.notify_all();
   return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
@@ -308,7 +420,10 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
       if (!keep_on()) throw Error(ErrorKind::kInterrupted, "stopped while waiting for clients");
       changed_.wait_for(mutex_, kLook);
     }
-    chosen = choose();
+    if (!options_.federated.buffered())
+      chosen = choose();
+    else
+      chosen.emplace();  // whoever asks begins
     files_.begin(rounds_, *chosen);
   }
   asked_.clear();
@@ -404,6 +519,7 @@ RoundReport RoundServer::round(const std::function<bool()>& keep_on,
   rounds_ = state.rounds;
   seconds_ = state.virtual_seconds;
   model_ = std::make_shared<const std::vector<float>>(std::move(state.model));
+  slices_.clear();
   control_ = std::make_shared<const std::vector<float>>(std::move(state.control));
   counted_ = std::move(state.counted);
   asked_.clear();
@@ -418,9 +534,17 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
   for (const AskedClient& one : answered) {
     const bool accepted = one.reply == AskedClient::Reply::kAccepted;
     const std::uint64_t samples = accepted ? files_.accepted(one.client)->samples : 0;
-    report.plan.counts.push_back({one.client, samples, o.weight(samples), 0, false});
+    report.plan.counts.push_back({.client = one.client, .samples = samples, .weight = o.weight(samples)});
+    report.update_bytes += bytes_of(one.client);
   }
   if (sum.samples > 0) report.client_loss = sum.loss / sum.samples;
+  if (sum.tests.samples > 0) {
+    const auto tested = static_cast<double>(sum.tests.samples);
+    sum.tests.loss /= tested;
+    for (auto& [name, value] : sum.tests.metrics)
+      value /= tested;
+    report.on_clients = sum.tests;
+  }
   if (!change) return;
   if (!all_finite(*change) || !all_finite(state.control)) {
     report.plan.reason = "the sum of the updates is not finite: nothing changes";
@@ -430,10 +554,30 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
   }
   report.change_norm = norm(std::span<const float>(*change).first(training_.parameters()));
   apply_change(optimizer_, training_.parameters(), *change, state.model);
-  if (!o.controls()) return;
+  if (!o.stateful()) return;
   for (const AskedClient& one : answered) {
     if (one.reply == AskedClient::Reply::kAccepted) state.counted[one.client] = state.rounds;
   }
+}
+
+void RoundServer::read_update(std::uint64_t client, std::vector<float>& update) const {
+  std::vector<std::byte> bytes(bytes_of(client));
+  files_.read(client, bytes);
+  update.resize(floats_of(client));
+  decode_update(compression_, bytes, update);
+  if (options_.federated.clip) clip_to(std::span(update).first(update.size() - controls_), *options_.federated.clip);
+}
+
+void RoundServer::add_facts(const UpdateFacts& facts, Sum& sum) const {
+  ++sum.count;
+  sum.samples += static_cast<double>(facts.samples);
+  if (facts.test.samples == 0) return;
+  const auto tested = static_cast<double>(facts.test.samples);
+  sum.tests.samples += facts.test.samples;
+  sum.tests.loss += facts.test.loss * tested;
+  if (facts.test.metric_name.empty()) return;
+  if (sum.tests.metrics.empty()) sum.tests.metrics.emplace_back(facts.test.metric_name, 0);
+  sum.tests.metrics.front().second += facts.test.metric * tested;
 }
 
 std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<AskedClient>& answered, Sum& sum,
@@ -442,23 +586,31 @@ std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<Ask
   const std::size_t pieces = pieces_of_round(o);
   const std::size_t count = answered.size();
   const std::size_t floats = training_.size();
-  std::vector<float> update(update_floats_);
+  const std::uint64_t rounds = state.rounds - 1;
+  std::vector<float> update;
+  sum.weights.resize(submodels_.size() + 1);
   auto all = sum_pieces(pieces, [&](std::size_t piece) -> std::optional<std::vector<float>> {
     std::optional<std::vector<float>> total;
     double loss = 0;
     for (std::size_t i = count * piece / pieces; i < count * (piece + 1) / pieces; ++i) {
       if (answered[i].reply != AskedClient::Reply::kAccepted) continue;
       const UpdateFacts facts = *files_.accepted(answered[i].client);
-      files_.read(answered[i].client, update);
-      if (o.clip) clip_to(std::span(update).first(floats), *o.clip);
+      read_update(answered[i].client, update);
       if (!total) total.emplace(update_floats_, 0.0F);
-      const auto weight = static_cast<float>(o.weight(facts.samples));
-      for (std::size_t k = 0; k < floats; ++k)
-        (*total)[k] += weight * update[k];
-      for (std::size_t k = floats; k < update_floats_; ++k)
-        (*total)[k] += update[k];
-      sum.weight += o.weight(facts.samples);
-      sum.samples += static_cast<double>(facts.samples);
+      const double of_client = o.buffered() ? Options::staleness_weight(rounds - facts.base) : o.weight(facts.samples);
+      const auto weight = static_cast<float>(of_client);
+      const std::uint64_t number = submodel_of(answered[i].client);
+      if (number > 0) {
+        submodels_[number - 1]->map.add(update, weight, *total);
+      } else {
+        for (std::size_t k = 0; k < floats; ++k)
+          (*total)[k] += weight * update[k];
+        for (std::size_t k = floats; k < update_floats_; ++k)
+          (*total)[k] += update[k];
+      }
+      sum.weight += of_client;
+      sum.weights[number] += of_client;
+      add_facts(facts, sum);
       loss += facts.loss * static_cast<double>(facts.samples);
     }
     sum.loss += loss;
@@ -468,7 +620,14 @@ std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<Ask
   if (!all) all.emplace(update_floats_, 0.0F);
   add_controls(o, std::span<const float>(*all).subspan(floats), state.control);
   all->resize(floats);
-  finish_mean(o, random_key(), sum.weight, *all);
+  if (submodels_.empty()) {
+    finish_mean(o, random_key(), o.divisor(sum.weight, sum.count), *all);
+    return all;
+  }
+  std::vector<double> cover(floats, sum.weights[0]);
+  for (std::size_t index = 0; index < submodels_.size(); ++index)
+    submodels_[index]->map.cover(sum.weights[index + 1], cover);
+  divide_by_cover(*all, cover);
   return all;
 }
 
@@ -478,9 +637,8 @@ std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<A
   for (const AskedClient& one : answered) {
     if (one.reply != AskedClient::Reply::kAccepted) continue;
     const UpdateFacts facts = *files_.accepted(one.client);
-    files_.read(one.client, updates.emplace_back(update_floats_));
-    if (o.clip) clip_to(updates.back(), *o.clip);
-    sum.samples += static_cast<double>(facts.samples);
+    read_update(one.client, updates.emplace_back());
+    add_facts(facts, sum);
     sum.loss += facts.loss * static_cast<double>(facts.samples);
   }
   const std::vector<std::span<const float>> views(updates.begin(), updates.end());

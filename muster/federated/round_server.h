@@ -29,6 +29,8 @@
 #include "muster/federated/round_files.h"
 #include "muster/federated/server_optimizer.h"
 #include "muster/federated/simulation.h"
+#include "muster/federated/submodel.h"
+#include "muster/federated/update_codec.h"
 
 namespace muster::federated {
 
@@ -39,6 +41,7 @@ struct RoundServerOptions {
   std::string job{};             // for clients, as are the next two
   std::string data_form{};
   std::string run{};
+  std::function<std::unique_ptr<LocalTraining>(std::size_t index)> make_submodel{};  // of federated.submodels
   std::uint64_t chunk_bytes = 1 << 20;
   // What people should know: who was refused and why. From any thread.
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
@@ -90,6 +93,9 @@ class RoundServer final : public FederatedCalls {
     double weight = 0;
     double loss = 0;
     double samples = 0;
+    std::uint64_t count = 0;
+    std::vector<double> weights{};  // of the whole model and of narrower ones
+    Figures tests{};                // sums over samples
   };
 
   std::uint64_t number_of(const std::string& name) const MUSTER_REQUIRES(mutex_);
@@ -100,6 +106,17 @@ class RoundServer final : public FederatedCalls {
   AskedClient* asked(std::uint64_t client) MUSTER_REQUIRES(mutex_);
   std::optional<TaskAnswer> task_for(std::uint64_t client) MUSTER_REQUIRES(mutex_);
   TaskAnswer waiting() const MUSTER_REQUIRES(mutex_);
+  // Of what the client sends: it may train a narrower model.
+  std::size_t floats_of(std::uint64_t client) const;
+  std::uint64_t bytes_of(std::uint64_t client) const;
+  std::uint64_t submodel_of(std::uint64_t client) const;
+  void choose_submodel(std::uint64_t client, std::uint64_t number) MUSTER_REQUIRES(mutex_);
+  // fedbuff: one that is there and trains nothing begins.
+  void let_begin(std::uint64_t client) MUSTER_REQUIRES(mutex_);
+  bool counts_still(std::uint64_t round) const MUSTER_REQUIRES(mutex_);
+  // An accepted update as floats, shortened where the job says so.
+  void read_update(std::uint64_t client, std::vector<float>& update) const;
+  void add_facts(const UpdateFacts& facts, Sum& sum) const;
   UpdateAnswer refuse(std::uint64_t client, const std::string& reason) MUSTER_REQUIRES(mutex_);
   UpdateAnswer take_whole(std::uint64_t client, const UpdateChunk& chunk) MUSTER_REQUIRES(mutex_);
 
@@ -118,6 +135,8 @@ class RoundServer final : public FederatedCalls {
   const Clock& clock_;
   const std::size_t controls_;
   const std::size_t update_floats_;
+  const Compression compression_;
+  const std::vector<std::unique_ptr<Submodel>> submodels_;
 
   ServerOptimizer optimizer_;  // of the thread that computes
 
@@ -126,6 +145,9 @@ class RoundServer final : public FederatedCalls {
   Enrolments enrolments_ MUSTER_GUARDED_BY(mutex_);
   RoundFiles files_;  // guarded by mutex_ while the round is open; of the thread that computes while it is not
   std::map<std::uint64_t, Seen> seen_ MUSTER_GUARDED_BY(mutex_);
+  // Who trains which of submodels_, from 1; in submodels.json, too. As files_.
+  std::map<std::uint64_t, std::uint64_t> chosen_submodels_;
+  std::map<std::uint64_t, Floats> slices_ MUSTER_GUARDED_BY(mutex_);  // of model_, by submodel
   Floats model_ MUSTER_GUARDED_BY(mutex_);
   Floats control_ MUSTER_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::uint64_t> counted_ MUSTER_GUARDED_BY(mutex_);

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/command.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -193,6 +194,45 @@ TEST_F(FederatedServer, AClientThatIsKilledComesBackUnderItsNumber) {
   const Finished status = run_program(folder_.path(), {"federated", "status", run().string()});
   EXPECT_THAT(status.out,
               ::testing::AllOf(HasSubstr("6 of 6 done"), HasSubstr("3 enrolled"), HasSubstr("does not run")));
+}
+
+// examples/federated_client.cpp, of which this program knows nothing but the wire, beside one of this program.
+TEST_F(FederatedServer, AClientWithATrainingOfItsOwnTakesPart) {
+  job_ =
+      "[data]\nsource = \"synthetic\"\nshape = [6]\nclasses = 3\nsamples = 60\ntest_samples = 30\nbatch = 10\n"
+      "[model]\nname = \"mlp\"\nhidden = []\n"
+      "[federated]\nclients = 2\nper_round = 2\nrounds = 3\nwait_for = 2\n";
+  auto server = serve({"--listen", "127.0.0.1:0"});
+  const std::string where = address();
+  const auto ours = join(1, where);
+  const testing::CommandResult own = testing::run_command({MUSTER_FEDERATED_CLIENT, where, "in-cpp"});
+  EXPECT_EQ(own.exit_code, 0) << own.out;
+  EXPECT_THAT(own.out, HasSubstr("3 updates counted"));
+  EXPECT_EQ(server->wait().exit_code, 0);
+  EXPECT_EQ(ours->wait().exit_code, 0);
+  expect_whole_rows(3);
+}
+
+// A buffer, heads that stay where they are, and what is held out at clients, over the wire.
+TEST_F(FederatedServer, BuffersPartsAndFiguresOfClientsGoOverTheWire) {
+  const std::vector<std::string> settings{
+      "--set", "federated.algorithm=fedbuff", "--set", "federated.keep=[\"head\"]",
+      "--set", "federated.client_test=0.2",   "--set", "federated.compress=topk:0.2",
+      "--set", "federated.rounds=6"};
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, settings));
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where));
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  const std::vector<Json> all = rows(result.out);
+  ASSERT_EQ(all.size(), 7U);
+  EXPECT_TRUE(all[5].contains("clients_accuracy"));
+  EXPECT_GT(all[5].at("update_bytes").get<int>(), 0);
+  expect_whole_rows(6);
 }
 
 TEST_F(FederatedServer, WhoIsNoClientIsRefusedAndSoIsAnOpenDoor) {

@@ -16,6 +16,7 @@
 #include "muster/base/deadline.h"
 #include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
+#include "muster/federated/chances.h"
 #include "muster/federated/federated_client.h"
 #include "muster/federated/run_state.h"
 #include "support/errors.h"
@@ -37,13 +38,16 @@ constexpr std::uint64_t kSmallChunk = 40;  // bytes: an update takes several
 class Served {
  public:
   Served(const Options& options, const std::filesystem::path& folder, const Clock& clock = system_clock())
-      : state_(folder / "state.safetensors"), server_(server_options(options, folder), training_, clock) {
+      : options_(options),
+        state_(folder / "state.safetensors"),
+        server_(server_options(options, folder), training_, clock) {
     if (const auto kept = state_.read()) server_.restore(*kept);
   }
   RoundReport round() {
     return server_.round(kOn, [this](State& state, const RoundReport&) { state_.write(state); });
   }
   RoundServer& server() { return server_; }
+  const Options& options() const { return options_; }
   std::string told() const { return told_; }
 
  private:
@@ -54,10 +58,12 @@ class Served {
     made.folder = folder;
     made.run = "run";
     made.chunk_bytes = kSmallChunk;
+    made.make_submodel = [](std::size_t) { return std::make_unique<NarrowQuadratic>(); };
     made.tell = [this](const std::string& line) { told_ += line + "\n"; };
     return made;
   }
 
+  const Options options_;
   StateFile state_;
   Quadratic training_;
   std::string told_;
@@ -70,13 +76,20 @@ class Clients {
   Clients(FederatedCalls& calls, const Options& options, const std::filesystem::path& states) {
     const ClientSplit split = split_of(options);
     for (std::uint64_t client = 0; client < split.clients(); ++client) {
-      threads_.emplace_back([&calls, client, samples = split.samples(client), states] {
+      const std::vector<std::uint64_t> all = split.samples(client);
+      const ClientSamples parts = hold_out(all, options.held_out(all.size()), 3, client);
+      const std::uint64_t submodel = Chances(options, 3, 0).submodel(client);
+      threads_.emplace_back([&calls, &options, client, parts, submodel, states] {
         ClientOptions client_options;
+        client_options.keep = options.keep;
+        client_options.error_feedback = options.error_feedback;
         client_options.name = "client-" + std::to_string(client);
         client_options.states = states / client_options.name;
-        Quadratic training;
+        Quadratic whole;
+        NarrowQuadratic narrow;
         FederatedClient one(calls, client_options);
-        one.run(one.enrol({.number = client}, kOn), training, samples, kOn);
+        one.run(one.enrol({.number = client, .submodel = submodel}, kOn), submodel > 0 ? narrow : whole, parts.train,
+                kOn, parts.test);
       });
     }
   }
@@ -93,7 +106,8 @@ class RoundServerTest : public ::testing::Test {
                            .seed = 3,
                            .workers = 1,
                            .client_states = folder_ / "simulated",
-                           .make_training = [] { return std::make_unique<Quadratic>(); }},
+                           .make_training = [] { return std::make_unique<Quadratic>(); },
+                           .make_submodel = [](std::size_t) { return std::make_unique<NarrowQuadratic>(); }},
                           split, kOn);
     while (simulation.rounds() < static_cast<std::uint64_t>(options.rounds))
       simulation.round(kOn);
@@ -163,6 +177,21 @@ TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithRobustAggregates) {
   }
 }
 
+TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithPartsOfModelsAndUpdates) {
+  Options options = live(7, 4);
+  options.rounds = 6;
+  options.keep = {"head"};
+  options.client_test = 0.3;
+  options.compress = "topk:0.2";
+  expect_bits_of_simulation(options);
+  options.compress = "int8";
+  options.server = "momentum";
+  expect_bits_of_simulation(options);
+  options = live(9, 6);
+  options.submodels = {"narrow"};
+  expect_bits_of_simulation(options);
+}
+
 // --- One client by hand.
 
 std::vector<float> update_of(float value, std::size_t size = kSize) {
@@ -187,8 +216,9 @@ UpdateAnswer send(RoundServer& server, const std::string& name, std::uint64_t ro
 class OpenRound {
  public:
   explicit OpenRound(Served& served, int clients) : served_(served) {
-    for (int i = 0; i < clients; ++i)
-      served.server().enrol(name(i), {.number = i});
+    for (int i = 0; i < std::max(clients, 4); ++i) {
+      if (i < clients || served.options().clients > i) served.server().enrol(name(i), {.number = i});
+    }
     // What the server computes in has its own thread; the calls are the test's.
     thread_ = std::jthread([this] { report_ = served_.round(); });
     while (served.server().standing().asked == 0) {
@@ -238,6 +268,45 @@ TEST_F(RoundServerTest, WhatMustNotCountIsRefusedCountedAndNamed) {
   EXPECT_THAT(served.told(),
               ::testing::AllOf(HasSubstr("client 0 (c0)"), HasSubstr("client 1 (c1)"), HasSubstr("client 2 (c2)"),
                                HasSubstr("client 4 (c4)"), HasSubstr("c3) sends another update")));
+}
+
+// FedBuff with clients that are there: whoever asks begins, an update counts by its age, one that is too old does not.
+TEST_F(RoundServerTest, ABufferTakesUpdatesOfRoundsBefore) {
+  Options options = live(4, 2);
+  options.algorithm = "fedbuff";
+  options.concurrency = 4;
+  options.most_staleness = 1;
+  options.wait_for = {};
+  options.silence_seconds = 3600;
+  Served served(options, folder_.path());
+  RoundServer& server = served.server();
+  {
+    OpenRound round(served, 3);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(server.next_task(OpenRound::name(i), 5, std::chrono::milliseconds(0)).task.round, 0U);
+    EXPECT_EQ(send(server, "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
+    EXPECT_EQ(server.next_task("c0", 5, std::chrono::milliseconds(0)).kind, TaskAnswer::Kind::kWait) << "counts once";
+    EXPECT_EQ(send(server, "c1", 0, update_of(2)).verdict, Verdict::kAccepted);
+    EXPECT_EQ(round.end().plan.counts.size(), 2U);
+  }
+  const auto model = [&] { return StateFile(folder_ / "state.safetensors").read()->model; };
+  EXPECT_THAT(model(), Each(FloatNear(0.5F + 1.5F, 1e-6F)));
+  {
+    OpenRound round(served, 2);
+    EXPECT_EQ(send(server, "c2", 0, update_of(6)).verdict, Verdict::kAccepted) << "a round old";
+    EXPECT_EQ(send(server, "c0", 1, update_of(4)).verdict, Verdict::kAccepted);
+    round.end();
+  }
+  const float second = 2 + (6 / std::sqrt(2.0F) + 4) / 2;
+  EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
+  {
+    OpenRound round(served, 2);
+    EXPECT_EQ(send(server, "c3", 0, update_of(9)).verdict, Verdict::kLate) << "two rounds old";
+    send(server, "c0", 2, update_of(0));
+    send(server, "c1", 2, update_of(0));
+    EXPECT_EQ(round.end().late_updates, 1U);
+  }
+  EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
 }
 
 TEST_F(RoundServerTest, ASumThatIsNotFiniteChangesNothing) {
