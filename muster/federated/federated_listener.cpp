@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "federated.grpc.pb.h"
 #include "muster/base/error.h"
 #include "muster/base/log.h"
+#include "muster/base/text.h"
 #include "muster/control/audit.h"
 #include "muster/control/credentials.h"
 #include "muster/control/tcp_gate.h"
@@ -33,12 +35,15 @@ using Identify = std::function<std::optional<control::CallerIdentity>(const grpc
 class FederatedService final : public v1::Federated::Service {
  public:
   using Note = std::function<void(const std::string&)>;
-  FederatedService(FederatedCalls& calls, AuthorizeCall authorize, Identify identify, Note note)
-      : calls_(calls), authorize_(std::move(authorize)), identify_(std::move(identify)), note_(std::move(note)) {}
+  FederatedService(std::vector<OfferedModel> models, AuthorizeCall authorize, Identify identify, Note note)
+      : models_(std::move(models)),
+        authorize_(std::move(authorize)),
+        identify_(std::move(identify)),
+        note_(std::move(note)) {}
 
   grpc::Status Enrol(grpc::ServerContext* context, const v1::EnrolRequest* request, v1::EnrolReply* reply) override {
     return answer(*context, "Enrol", request->name(),
-                  [&](const std::string& name) { to_wire(calls_.enrol(name, from_wire(*request)), *reply); });
+                  [&](const std::string& name) { to_wire(of(*context).enrol(name, from_wire(*request)), *reply); });
   }
 
   grpc::Status NextTask(grpc::ServerContext* context, const v1::NextTaskRequest* request,
@@ -48,7 +53,8 @@ class FederatedService final : public v1::Federated::Service {
       const auto wanted = std::chrono::milliseconds(
           std::min<std::uint64_t>(request->wait_ms(), static_cast<std::uint64_t>(kLongestTaskWait.count())));
       try {
-        to_wire(calls_.next_task(name, request->samples(), may_wait ? wanted : std::chrono::milliseconds(0)), *reply);
+        to_wire(of(*context).next_task(name, request->samples(), may_wait ? wanted : std::chrono::milliseconds(0)),
+                *reply);
       } catch (...) {
         --waits_;
         throw;
@@ -61,7 +67,8 @@ class FederatedService final : public v1::Federated::Service {
                          v1::ReadModelReply* reply) override {
     return answer(*context, "ReadModel", request->name(), [&](const std::string& name) {
       const ModelPart part = request->what() == v1::ReadModelRequest::CONTROL ? ModelPart::kControl : ModelPart::kModel;
-      const ModelChunk chunk = calls_.read_model(name, request->round(), part, request->offset(), request->bytes());
+      const ModelChunk chunk =
+          of(*context).read_model(name, request->round(), part, request->offset(), request->bytes());
       reply->set_data(chunk.data.data(), chunk.data.size());
       reply->set_total_bytes(chunk.total_bytes);
     });
@@ -69,11 +76,32 @@ class FederatedService final : public v1::Federated::Service {
 
   grpc::Status SendUpdate(grpc::ServerContext* context, const v1::SendUpdateRequest* request,
                           v1::SendUpdateReply* reply) override {
-    return answer(*context, "SendUpdate", request->name(),
-                  [&](const std::string& name) { to_wire(calls_.send_update(name, from_wire(*request)), *reply); });
+    return answer(*context, "SendUpdate", request->name(), [&](const std::string& name) {
+      to_wire(of(*context).send_update(name, from_wire(*request)), *reply);
+    });
+  }
+
+  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest*,
+                          v1::ListModelsReply* reply) override {
+    return answer(*context, "ListModels", "", [&](const std::string&) {
+      for (const OfferedModel& model : models_)
+        to_wire(model.offer, *reply->add_models());
+    });
   }
 
  private:
+  // Who answers for the model that a call names. Throws Error{kNotFound}.
+  FederatedCalls& of(const grpc::ServerContext& context) const {
+    const auto& metadata = context.client_metadata();
+    const auto named = metadata.find(kModelKey);
+    if (named == metadata.end()) return *models_.front().calls;
+    const std::string_view name(named->second.data(), named->second.size());
+    const auto found = std::ranges::find(models_, name, [](const OfferedModel& model) { return model.offer.name; });
+    if (found != models_.end()) return *found->calls;
+    throw Error(ErrorKind::kNotFound, fmt::format("the server has no model \"{}\"", excerpt(std::string(name), 80)), {},
+                "ListModels says which it has.");
+  }
+
   template <typename Body>
   grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const std::string& said,
                       const Body& body) const {
@@ -98,7 +126,7 @@ class FederatedService final : public v1::Federated::Service {
     }
   }
 
-  FederatedCalls& calls_;
+  const std::vector<OfferedModel> models_;
   const AuthorizeCall authorize_;
   const Identify identify_;
   const Note note_;
@@ -122,7 +150,7 @@ struct FederatedListener::Parts {
   std::optional<control::TcpGate> gate;
 };
 
-FederatedListener::FederatedListener(FederatedCalls& calls, const control::ClusterListen& listen)
+FederatedListener::FederatedListener(const std::vector<OfferedModel>& models, const control::ClusterListen& listen)
     : parts_(std::make_unique<Parts>(listen.note)) {
   control::is_loopback(listen.address);  // throws for what is no address
   if (listen.trust.any() && listen.trust.certs.empty())
@@ -130,7 +158,7 @@ FederatedListener::FederatedListener(FederatedCalls& calls, const control::Clust
                 "Give --certs: `muster certs add CERTS client NAME` makes a client's certificate.");
   if (listen.trust.any()) parts_->trust.emplace(control::make_server_trust(listen.trust, parts_->audit));
   parts_->service =
-      std::make_unique<FederatedService>(calls, parts_->trust ? parts_->trust->authorize : AuthorizeCall(),
+      std::make_unique<FederatedService>(models, parts_->trust ? parts_->trust->authorize : AuthorizeCall(),
                                          parts_->trust ? parts_->trust->identify : Identify(), parts_->note);
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota;

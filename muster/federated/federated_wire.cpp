@@ -6,6 +6,20 @@
 
 namespace muster::federated {
 
+Offer from_wire(const v1::OfferedModel& offered) {
+  return {.name = offered.name(),
+          .model_floats = offered.model_floats(),
+          .source = offered.source(),
+          .task = offered.task()};
+}
+
+void to_wire(const Offer& offer, v1::OfferedModel& offered) {
+  offered.set_name(offer.name);
+  offered.set_model_floats(offer.model_floats);
+  offered.set_source(offer.source);
+  offered.set_task(offer.task);
+}
+
 EnrolWish from_wire(const v1::EnrolRequest& request) {
   EnrolWish wish{.software = request.software(), .submodel = request.submodel()};
   if (request.has_wanted_number()) wish.number = request.wanted_number();

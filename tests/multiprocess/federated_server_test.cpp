@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -233,6 +234,44 @@ TEST_F(FederatedServer, BuffersPartsAndFiguresOfClientsGoOverTheWire) {
   EXPECT_TRUE(all[5].contains("clients_accuracy"));
   EXPECT_GT(all[5].at("update_bytes").get<int>(), 0);
   expect_whole_rows(6);
+}
+
+// Two models at one address: one client has room for both, one only for the small one, and a third is told to train
+// one.
+TEST_F(FederatedServer, ClientsDecideWhichModelsTheyTrain) {
+  std::string wide = job_;
+  wide.replace(wide.find("hidden = [16]"), 13, "hidden = [64]");
+  job_ += "[job]\nname = \"small\"\n";
+  const std::filesystem::path server_folder = folder("server");
+  std::ofstream(server_folder / "large.toml") << wide << "[job]\nname = \"large\"\n";
+  auto server = std::make_unique<Program>(
+      server_folder, std::vector<std::string>{"federated", "server", "job.toml", "large.toml", "--json", "--listen",
+                                              "127.0.0.1:0", "--set", "federated.wait_for=2"});
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  clients.push_back(join(0, where));
+  clients.push_back(join(1, where, {"--most-parameters", "1000"}));
+  clients.push_back(join(2, where, {"--model", "large"}));
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> out;
+  for (auto& client : clients) {
+    const Finished ended = client->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    out.push_back(ended.out);
+  }
+  EXPECT_THAT(out[0], ::testing::AllOf(HasSubstr("small: finished"), HasSubstr("large: finished")));
+  EXPECT_THAT(out[1], HasSubstr("does not train large: it has 1092 numbers"));
+  EXPECT_THAT(out[2], HasSubstr("does not train small: --model names others"));
+  std::map<std::string, int> rounds;
+  for (const Json& row : rows(result.out)) {
+    if (row.at("event") == "round") ++rounds[row.at("model").get<std::string>()];
+  }
+  EXPECT_EQ(rounds["small"], 4);
+  EXPECT_EQ(rounds["large"], 4);
+  const Finished none =
+      run_program(folder("none"), {"federated", "client", "--join", where, "--as", "0", "--wait", "0.1"});
+  EXPECT_EQ(none.exit_code, 1) << "the server has ended";
 }
 
 TEST_F(FederatedServer, WhoIsNoClientIsRefusedAndSoIsAnOpenDoor) {

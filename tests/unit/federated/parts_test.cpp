@@ -73,7 +73,7 @@ TEST(UpdateCodec, WhatIsNotSentComesLater) {
       const std::vector<float> arrived = there_and_back(how, update, residual);
       for (std::size_t i = 0; i < sent.size(); ++i) {
         sent[i] += arrived[i];
-        EXPECT_NEAR(sent[i] + residual[i], static_cast<double>(update[i]) * round, 1e-3) << word << " " << i;
+        EXPECT_NEAR(sent[i] + residual[i], static_cast<double>(update[i]) * round, 1e-2) << word << " " << i;
       }
     }
   }
@@ -90,7 +90,6 @@ TEST(UpdateCodec, BytesOfNobodyAreRefused) {
   const std::uint32_t far = 4;
   std::memcpy(bytes.data() + sizeof far, &far, sizeof far);
   expect_error(ErrorKind::kDamaged, "place 4 of 4", [&] { decode_update(how, bytes, update); });
-  std::memcpy(bytes.data(), bytes.data() + sizeof far, 0);
   const std::uint32_t twice[] = {2, 2};
   std::memcpy(bytes.data(), twice, sizeof twice);
   expect_error(ErrorKind::kDamaged, "place 2 of 4 after 3", [&] { decode_update(how, bytes, update); });
