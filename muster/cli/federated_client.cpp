@@ -41,6 +41,7 @@ struct FederatedClientFlags {
   std::vector<std::string> assignments;
   std::string state = "federated-state";
   double wait_seconds = 600;
+  bool secure = false;
   bool quiet = false;
 };
 
@@ -157,6 +158,11 @@ int run_federated_client(const FederatedClientFlags& flags) {
   options.patience =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags.wait_seconds));
   options.tell = tell;
+  options.require_secure = flags.secure;
+  if (!flags.certs.empty()) {
+    const control::CertificateFiles files = control::read_certificate_files(flags.certs);
+    options.identity = {files.authorities, files.certificate, files.key};
+  }
   try {
     const federated::Enrolled enrolled =
         federated::FederatedClient(*server, options)
@@ -196,6 +202,8 @@ void add_federated_client(CLI::App& federated, Outcome& outcome) {
       ->allow_extra_args(false);
   command->add_option("--state", flags->state, "Folder for what the client keeps from round to round (scaffold)")
       ->capture_default_str();
+  command->add_flag("--secure", flags->secure,
+                    "Send no update but with secure aggregation, whatever the server asks for");
   command->add_option("--wait", flags->wait_seconds, "Seconds to try again when the server is away")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();

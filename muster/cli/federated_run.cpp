@@ -70,6 +70,7 @@ Json row_of_round(const federated::RoundReport& report) {
            {"seconds", report.seconds},
            {"virtual_seconds", report.virtual_seconds}};
   if (report.repeated > 0) row["repeated"] = report.repeated;
+  if (report.unmask_seconds > 0) row["unmask_seconds"] = report.unmask_seconds;
   if (report.late_updates > 0) row["late_updates"] = report.late_updates;
   if (report.epsilon) row["epsilon"] = *report.epsilon;
   if (report.test) {

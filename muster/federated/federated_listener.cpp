@@ -44,16 +44,9 @@ class FederatedService final : public v1::Federated::Service {
   grpc::Status NextTask(grpc::ServerContext* context, const v1::NextTaskRequest* request,
                         v1::NextTaskReply* reply) override {
     return answer(*context, "NextTask", request->name(), [&](const std::string& name) {
-      const bool may_wait = waits_.fetch_add(1) < kMostFederatedWaits;
-      const auto wanted = std::chrono::milliseconds(
-          std::min<std::uint64_t>(request->wait_ms(), static_cast<std::uint64_t>(kLongestTaskWait.count())));
-      try {
-        to_wire(calls_.next_task(name, request->samples(), may_wait ? wanted : std::chrono::milliseconds(0)), *reply);
-      } catch (...) {
-        --waits_;
-        throw;
-      }
-      --waits_;
+      waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
+        to_wire(calls_.next_task(name, request->samples(), wait), *reply);
+      });
     });
   }
 
@@ -73,7 +66,31 @@ class FederatedService final : public v1::Federated::Service {
                   [&](const std::string& name) { to_wire(calls_.send_update(name, from_wire(*request)), *reply); });
   }
 
+  grpc::Status SecureStep(grpc::ServerContext* context, const v1::SecureStepRequest* request,
+                          v1::SecureStepReply* reply) override {
+    return answer(*context, "SecureStep", request->name(), [&](const std::string& name) {
+      waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
+        to_wire(calls_.secure_step(name, from_wire(*request), wait), *reply);
+      });
+    });
+  }
+
  private:
+  // Only so many calls wait; the others are told to come again.
+  template <typename Body>
+  void waiting(std::uint64_t wanted_ms, const Body& body) {
+    const bool may_wait = waits_.fetch_add(1) < kMostFederatedWaits;
+    const auto wanted = std::chrono::milliseconds(
+        std::min<std::uint64_t>(wanted_ms, static_cast<std::uint64_t>(kLongestTaskWait.count())));
+    try {
+      body(may_wait ? wanted : std::chrono::milliseconds(0));
+    } catch (...) {
+      --waits_;
+      throw;
+    }
+    --waits_;
+  }
+
   template <typename Body>
   grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const std::string& said,
                       const Body& body) const {

@@ -14,6 +14,8 @@ namespace muster::federated {
 namespace {
 
 // A key that only counts with one value of another.
+constexpr double kMostSecureClients = 1000;  // a word of 32 bits then has 2 million steps for each client
+
 struct Belongs {
   const char* key;
   bool counts;
@@ -63,6 +65,17 @@ void Options::add_keys(Section& s) {
   s.field("most_samples", &most_samples,
           "Nobody weighs more than a client with so many samples, whatever it says it has. Not set: by samples.")
       .range(1, 1e12);
+  s.field("secure", &secure,
+          "Secure aggregation: the server learns the sum of a round's updates and no single one "
+          "(docs/federated-privacy.md).");
+  s.field("secure_threshold", &secure_threshold,
+          "secure: so many clients have to be left for a sum to be unmasked; fewer, together with the server, learn "
+          "nothing. Not set: more than two thirds of those that began.")
+      .range(3, kMostSecureClients);
+  s.field(
+       "secure_stage_seconds", &secure_stage_seconds,
+       "secure: after so long without an answer in a stage a client has dropped out; a masked update takes one, too.")
+      .above(0);
   s.field(
        "noise", &noise,
        "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
@@ -104,9 +117,37 @@ void Options::add_keys(Section& s) {
       .range(1, 86400);
 }
 
+std::uint64_t Options::least_updates() const {
+  constexpr std::int64_t kLeastInSum = 3;  // of two, each knows the other's
+  return static_cast<std::uint64_t>(secure ? std::max(least, secure_threshold.value_or(kLeastInSum)) : least);
+}
+
 double Options::weight(std::uint64_t samples) const {
   if (noise > 0) return 1;
   return static_cast<double>(most_samples ? std::min(samples, static_cast<std::uint64_t>(*most_samples)) : samples);
+}
+
+void Options::check_secure(const Schema& schema) const {
+  if (!secure) return;
+  const auto refuse = [&](bool chosen, const char* key, const char* why, const char* remedy) {
+    if (chosen) throw schema.invalid(fmt::format("federated.{}", key), why, remedy);
+  };
+  refuse(needs_all_updates(), "aggregate", "needs single updates, which federated.secure hides",
+         "Use aggregate = \"mean\", or leave secure out.");
+  refuse(controls(), "algorithm", "scaffold's controls have no bound, and federated.secure adds numbers of a range",
+         "Use algorithm = \"fedavg\" or \"fedprox\", or leave secure out.");
+  refuse(most_norm.has_value(), "most_norm", "looks at single updates, which federated.secure hides", "Use clip.");
+  refuse(attack != "none", "attack", "nothing at the server can tell false updates where federated.secure hides them",
+         "Leave one of them out.");
+  refuse(!clip, "clip", "federated.secure adds whole numbers, whose range clip is", "Set it: the largest norm.");
+  refuse(!(noise > 0) && !most_samples, "most_samples",
+         "is the largest weight in the sums of federated.secure, and has to be set",
+         "Set it to the samples of a large client; 1 lets all count alike.");
+  const auto asked = static_cast<std::int64_t>(std::ceil(static_cast<double>(per_round) * over_select));
+  refuse(per_round < 3 || static_cast<double>(asked) > kMostSecureClients, "per_round",
+         "federated.secure is for 3 to 1,000 clients a round", "Change it.");
+  refuse(secure_threshold && *secure_threshold > per_round, "secure_threshold", "more than the clients of a round",
+         "Lower it.");
 }
 
 void Options::check(const Schema& schema) const {
@@ -146,6 +187,8 @@ void Options::check(const Schema& schema) const {
       {"krum_keep", aggregate == "multi_krum", "aggregate = \"multi_krum\""},
       {"delta", noise > 0, "noise"},
       {"epsilon", noise > 0, "noise"},
+      {"secure_threshold", secure, "secure"},
+      {"secure_stage_seconds", secure, "secure"},
       {"attackers", attack != "none", "attack"},
   };
   for (const Belongs& rule : rules) {
@@ -167,6 +210,7 @@ void Options::check(const Schema& schema) const {
   }
   if (controls() && needs_all_updates())
     throw schema.invalid("federated.aggregate", "scaffold's controls are means", "Use aggregate = \"mean\".");
+  check_secure(schema);
   if (noise > 0 && !clip)
     throw schema.invalid("federated.noise", "noise without a bound of what a client can change protects nobody",
                          "Set federated.clip.");

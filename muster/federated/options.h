@@ -37,6 +37,9 @@ struct Options {
   std::optional<double> clip;
   std::optional<double> most_norm;
   std::optional<std::int64_t> most_samples;
+  bool secure = false;
+  std::optional<std::int64_t> secure_threshold;
+  double secure_stage_seconds = 120;
   double noise = 0;
   double delta = 1e-5;
   std::optional<double> epsilon;
@@ -57,12 +60,17 @@ struct Options {
   bool controls() const { return algorithm == "scaffold"; }
   // Whether every update has to be there at once: the others are summed as they come.
   bool needs_all_updates() const { return aggregate != "mean"; }
+  // With fewer updates than this a round changes nothing.
+  std::uint64_t least_updates() const;
   // In the mean, of a client with so many samples; 1 where noise hides who took part.
   double weight(std::uint64_t samples) const;
 
   void add_keys(Section& section);
   // Conditions over several keys, where the job is federated; and keys that would do nothing.
   void check(const Schema& schema) const;
+
+ private:
+  void check_secure(const Schema& schema) const;
 };
 
 }  // namespace muster::federated

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "muster/federated/client_states.h"
 #include "muster/federated/noise.h"
 #include "muster/federated/round_change.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
@@ -60,6 +62,22 @@ Figures figures_from(const Json& json) {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// With federated.secure: the sums of words, as a server gets them when all masks are taken away. Masks cancel, so no
+// virtual client makes any.
+FixedPoint fixed_point_of(const Options& options, const RoundPlan& plan) {
+  const std::uint64_t most =
+      options.noise > 0 ? std::max<std::uint64_t>(plan.asked, 1) : static_cast<std::uint64_t>(options.per_round);
+  return {*options.clip, most};
+}
+
+void add_words(std::span<const std::uint32_t> words, std::span<float> sum) {
+  std::vector<std::uint32_t> total(sum.size());
+  std::memcpy(total.data(), sum.data(), sum.size_bytes());
+  for (std::size_t i = 0; i < total.size(); ++i)
+    total[i] += words[i];
+  std::memcpy(sum.data(), total.data(), sum.size_bytes());
 }
 
 // What false clients send instead of `update`.
@@ -189,6 +207,10 @@ class Simulation::Worker {
     if (federated_.clip) clip_to(update_, *federated_.clip);
     ++answer.count;
     answer.samples += who.samples;
+    if (federated_.secure) {
+      add_securely(who, result.loss, answer, sum);
+      return;
+    }
     answer.weight += who.weight;
     answer.loss += result.loss * static_cast<double>(who.samples);
     if (federated_.needs_all_updates()) {
@@ -199,6 +221,16 @@ class Simulation::Worker {
     for (std::size_t i = 0; i < sum.size(); ++i)
       sum[i] += weight * update_[i];
     if (federated_.controls()) add_control(who, order, result);
+  }
+
+  // The two words behind the update travel in the answer: whole numbers, exact in a double.
+  void add_securely(const Participant& who, double loss, Answer& answer, std::span<float> sum) {
+    const double weight = federated_.noise > 0 ? 1 : who.weight / static_cast<double>(*federated_.most_samples);
+    std::vector<std::uint32_t> words(update_.size() + kExtraWords);
+    fixed_point_of(federated_, *plan_).encode(update_, weight, loss, words);
+    add_words(std::span(words).first(sum.size()), sum);
+    answer.weight += static_cast<double>(static_cast<std::int32_t>(words[update_.size()]));
+    answer.loss += static_cast<double>(static_cast<std::int32_t>(words[update_.size() + 1]));
   }
 
   LocalResult train_client(const Participant& who, std::uint64_t round) {
@@ -368,6 +400,7 @@ std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const
     samples += static_cast<double>(answer.samples);
   }
   if (samples > 0) report.client_loss /= samples;
+  if (options_.federated.secure) return secure_change(report, answers);
   return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(answers);
 }
 
@@ -395,6 +428,39 @@ std::optional<std::span<float>> Simulation::mean_of_pieces(const std::vector<Ans
     std::vector<float> room(memory_->controls);
     const std::span<const float> all = compute::reduce_lanes(controls, 0, room);
     add_controls(o, all, memory_->control());
+  }
+  return change;
+}
+
+std::optional<std::span<float>> Simulation::secure_change(RoundReport& report, const std::vector<Answer>& answers) {
+  const Options& o = options_.federated;
+  const FixedPoint fixed = fixed_point_of(o, report.plan);
+  const std::span<float> change = memory_->update(0);
+  std::vector<std::uint32_t> sum(change.size() + kExtraWords);
+  std::uint64_t count = 0;
+  for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
+    if (answers[piece].count == 0) continue;
+    count += answers[piece].count;
+    std::vector<std::uint32_t> words(change.size());
+    std::memcpy(words.data(), memory_->update(piece).data(), memory_->update(piece).size_bytes());
+    for (std::size_t i = 0; i < words.size(); ++i)
+      sum[i] += words[i];
+    sum[change.size()] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].weight));
+    sum[change.size() + 1] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].loss));
+  }
+  const bool few = count < o.least_updates();
+  if (few) std::ranges::fill(sum, 0U);
+  report.client_loss = fixed.loss(sum);
+  if (few && !(o.noise > 0)) {
+    report.plan.reason =
+        fmt::format("{} clients are left, and {} are the least: nothing is revealed", count, o.least_updates());
+    return std::nullopt;
+  }
+  if (o.noise > 0) {
+    fixed.total(sum, change);
+    finish_mean(o, simulated_key(options_.seed, rounds_), 0, change);
+  } else {
+    fixed.mean(sum, change);
   }
   return change;
 }

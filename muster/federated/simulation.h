@@ -36,6 +36,7 @@ struct RoundReport {
   std::uint64_t late_updates = 0;  // of a server: that came after their round
   double client_loss = 0;          // mean over the samples of the clients that took part
   double change_norm = 0;
+  double unmask_seconds = 0;  // of a server with federated.secure: taking masks away from the sum
   std::optional<Figures> test{};
   std::optional<double> epsilon{};     // spent so far
   double seconds = 0;                  // of the round, on the clock
@@ -92,6 +93,7 @@ class Simulation {
   // The mean change of the round's clients, in the first piece's memory; nothing when there was none.
   std::optional<std::span<float>> aggregate(RoundReport& report, const std::vector<Answer>& answers);
   std::optional<std::span<float>> mean_of_pieces(const std::vector<Answer>& answers);
+  std::optional<std::span<float>> secure_change(RoundReport& report, const std::vector<Answer>& answers);
   std::optional<std::span<float>> robust_change(const std::vector<Answer>& answers);
 
   const SimulationOptions options_;
