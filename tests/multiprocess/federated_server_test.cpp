@@ -144,10 +144,17 @@ TEST_F(FederatedServer, KilledAtEveryPointOfARoundItGoesOnWithTheSameBits) {
 
 // --- Secure aggregation.
 
-const std::vector<std::string> kSecurely{"--set", "federated.secure=true",      "--set", "federated.clip=0.5",
-                                         "--set", "federated.most_samples=150", "--set", "federated.clients=4",
-                                         "--set", "federated.per_round=4",      "--set", "federated.wait_for=4",
-                                         "--set", "federated.rounds=2"};
+std::vector<std::string> securely(int clients, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words;
+  const std::string count = std::to_string(clients);
+  for (const std::string& setting :
+       {std::string("secure=true"), std::string("clip=0.5"), std::string("most_samples=150"), "clients=" + count,
+        "per_round=" + count, "wait_for=" + count, std::string("rounds=2")})
+    words.insert(words.end(), {"--set", "federated." + setting});
+  for (const std::string& setting : more)
+    words.insert(words.end(), {"--set", "federated." + setting});
+  return words;
+}
 
 TEST_F(FederatedServer, SecureAggregationSurvivesItsServerAtEveryStageAndGivesTheBitsOfTheSimulation) {
   const std::string certs = (folder_.path() / "certs").string();
@@ -165,7 +172,7 @@ TEST_F(FederatedServer, SecureAggregationSurvivesItsServerAtEveryStageAndGivesTh
   std::string where = "127.0.0.1:0";
   for (const std::string& point : points) {
     ::setenv("MUSTER_FAILPOINTS", point.c_str(), 1);
-    std::vector<std::string> words = with({"--listen", where, "--certs", certs + "/coordinator"}, kSecurely);
+    std::vector<std::string> words = with({"--listen", where, "--certs", certs + "/coordinator"}, securely(4));
     if (!clients.empty()) words = with(words, {"--run", run().string()});
     auto server = serve(words);
     ::unsetenv("MUSTER_FAILPOINTS");
@@ -179,15 +186,12 @@ TEST_F(FederatedServer, SecureAggregationSurvivesItsServerAtEveryStageAndGivesTh
   }
   for (auto& client : clients)
     EXPECT_THAT(client->wait().out, HasSubstr("2 updates counted, 0 refused, 0 late"));
-  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated(kSecurely));
+  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated(securely(4)));
 }
 
 TEST_F(FederatedServer, ClientsOfSecureAggregationThatAreKilledAtAStageLeaveAnExactSum) {
   // Five, of whom two die in the first round: three are enough. Then they come back.
-  const std::vector<std::string> more{"--set", "federated.clients=5",        "--set", "federated.per_round=5",
-                                      "--set", "federated.wait_for=5",       "--set", "federated.secure_threshold=3",
-                                      "--set", "federated.silence_seconds=8"};
-  auto server = serve(with(with({"--listen", "127.0.0.1:0"}, kSecurely), more));
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, securely(5, {"secure_threshold=3", "silence_seconds=8"})));
   const std::string where = address();
   std::vector<std::unique_ptr<Program>> clients;
   for (int i = 0; i < 5; ++i) {
@@ -222,9 +226,9 @@ TEST_F(FederatedServer, AClientThatWantsSecureAggregationSendsNothingElse) {
   const auto job = [&](const std::vector<std::string>& words) {
     return run_program(folder("server"), with({"federated", "simulate", "job.toml"}, words)).err;
   };
-  EXPECT_THAT(job(with(kSecurely, {"--set", "federated.aggregate=median"})), HasSubstr("needs single updates"));
-  EXPECT_THAT(job(with(kSecurely, {"--set", "federated.most_norm=1"})), HasSubstr("looks at single updates"));
-  EXPECT_THAT(job(with(kSecurely, {"--set", "federated.algorithm=scaffold"})), HasSubstr("have no bound"));
+  EXPECT_THAT(job(securely(4, {"aggregate=median"})), HasSubstr("needs single updates"));
+  EXPECT_THAT(job(securely(4, {"most_norm=1"})), HasSubstr("looks at single updates"));
+  EXPECT_THAT(job(securely(4, {"algorithm=scaffold"})), HasSubstr("have no bound"));
   EXPECT_THAT(job({"--set", "federated.secure=true"}), HasSubstr("federated.clip"));
   EXPECT_THAT(job({"--set", "federated.secure_threshold=3"}), HasSubstr("no effect without secure"));
 }
