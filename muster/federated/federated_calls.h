@@ -41,6 +41,7 @@ struct SecureTask {
   std::uint64_t most_clients = 0;
   double range = 0;
   std::uint64_t most_samples = 0;  // 0: all weigh the same
+  double noise = 0;                // deviation of what the client adds itself
 };
 
 struct RoundTask {

@@ -16,6 +16,7 @@
 #include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
 #include "muster/federated/aggregate.h"
+#include "muster/federated/noise.h"
 #include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
@@ -205,6 +206,10 @@ std::vector<std::uint32_t> FederatedClient::words_of_update(const RoundTask& tas
   if (!std::isfinite(norm(update_)))
     throw Error(ErrorKind::kMismatch, "the update is not finite", "secure aggregation", "Lower optimizer.lr.");
   clip_to(update_, task.clip);
+  if (secure.noise > 0) {
+    add_noise(random_key(), secure.noise, update_);
+    loss = 0;  // no noise is on it
+  }
   const double weight = secure.most_samples == 0
                             ? 1
                             : static_cast<double>(std::min<std::uint64_t>(samples_.size(), secure.most_samples)) /

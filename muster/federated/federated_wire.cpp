@@ -122,7 +122,8 @@ TaskAnswer from_wire(const v1::NextTaskReply& reply) {
       answer.task.secure = SecureTask{.threshold = task.secure().threshold(),
                                       .most_clients = task.secure().most_clients(),
                                       .range = task.secure().range(),
-                                      .most_samples = task.secure().most_samples()};
+                                      .most_samples = task.secure().most_samples(),
+                                      .noise = task.secure().noise()};
   } else if (reply.has_finished()) {
     answer.kind = TaskAnswer::Kind::kFinished;
     answer.reason = reply.finished().reason();
@@ -149,6 +150,7 @@ void to_wire(const TaskAnswer& answer, v1::NextTaskReply& reply) {
         task.mutable_secure()->set_most_clients(secure->most_clients);
         task.mutable_secure()->set_range(secure->range);
         task.mutable_secure()->set_most_samples(secure->most_samples);
+        task.mutable_secure()->set_noise(secure->noise);
       }
       break;
     }

@@ -81,6 +81,10 @@ void Options::add_keys(Section& s) {
        "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
        "0: none.")
       .range(0, 1e3);
+  s.field("noise_at", &noise_at,
+          "Who adds the noise. server: the server, to the sum. clients: each its part, so that the server, too, learns "
+          "noisy sums alone; with secure and secure_threshold.")
+      .one_of({"server", "clients"});
   s.field("delta", &delta, "noise: the delta of (epsilon, delta).").above(0).range(0, 0.1);
   s.field("epsilon", &epsilon, "noise: the budget; training ends before the round that would exceed it.").above(0);
   s.field("sampling", &sampling,
@@ -120,6 +124,16 @@ void Options::add_keys(Section& s) {
 std::uint64_t Options::least_updates() const {
   constexpr std::int64_t kLeastInSum = 3;  // of two, each knows the other's
   return static_cast<std::uint64_t>(secure ? std::max(least, secure_threshold.value_or(kLeastInSum)) : least);
+}
+
+// Independent parts add up by their squares: those of secure_threshold clients to the noise that is asked for.
+double Options::noise_of_client() const {
+  return clients_add_noise() ? noise * *clip / std::sqrt(static_cast<double>(*secure_threshold)) : 0;
+}
+
+double Options::secure_range() const {
+  constexpr double kDeviations = 10;  // beyond that normal noise is cut off: once in 1e23 numbers
+  return *clip + kDeviations * noise_of_client();
 }
 
 double Options::weight(std::uint64_t samples) const {
@@ -186,6 +200,7 @@ void Options::check(const Schema& schema) const {
       {"byzantine", aggregate == "krum" || aggregate == "multi_krum", "aggregate = \"krum\" or \"multi_krum\""},
       {"krum_keep", aggregate == "multi_krum", "aggregate = \"multi_krum\""},
       {"delta", noise > 0, "noise"},
+      {"noise_at", noise > 0, "noise"},
       {"epsilon", noise > 0, "noise"},
       {"secure_threshold", secure, "secure"},
       {"secure_stage_seconds", secure, "secure"},
@@ -211,6 +226,10 @@ void Options::check(const Schema& schema) const {
   if (controls() && needs_all_updates())
     throw schema.invalid("federated.aggregate", "scaffold's controls are means", "Use aggregate = \"mean\".");
   check_secure(schema);
+  if (clients_add_noise() && (!secure || !secure_threshold))
+    throw schema.invalid("federated.noise_at",
+                         "the parts of clients make the noise only in a sum of so many that nobody sees single ones",
+                         "Set secure = true and secure_threshold.");
   if (noise > 0 && !clip)
     throw schema.invalid("federated.noise", "noise without a bound of what a client can change protects nobody",
                          "Set federated.clip.");

@@ -41,6 +41,7 @@ struct Options {
   std::optional<std::int64_t> secure_threshold;
   double secure_stage_seconds = 120;
   double noise = 0;
+  std::string noise_at = "server";
   double delta = 1e-5;
   std::optional<double> epsilon;
   std::string sampling = "uniform";
@@ -62,6 +63,11 @@ struct Options {
   bool needs_all_updates() const { return aggregate != "mean"; }
   // With fewer updates than this a round changes nothing.
   std::uint64_t least_updates() const;
+  bool clients_add_noise() const { return noise > 0 && noise_at == "clients"; }
+  // What each of them adds; 0 where they do not. REQUIRES: options that passed check().
+  double noise_of_client() const;
+  // Of a number that a client sends: clip, and its noise.
+  double secure_range() const;
   // In the mean, of a client with so many samples; 1 where noise hides who took part.
   double weight(std::uint64_t samples) const;
 

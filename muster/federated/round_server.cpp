@@ -358,8 +358,9 @@ SecureTask RoundServer::secure_task() const {
   const SecureSetup& setup = secure_->server().setup();
   return {.threshold = setup.threshold,
           .most_clients = setup.most_clients,
-          .range = *o.clip,
-          .most_samples = o.noise > 0 ? 0 : static_cast<std::uint64_t>(*o.most_samples)};
+          .range = o.secure_range(),
+          .most_samples = o.noise > 0 ? 0 : static_cast<std::uint64_t>(*o.most_samples),
+          .noise = o.noise_of_client()};
 }
 
 void RoundServer::begin_secure_round(const std::vector<std::uint64_t>& chosen) {
@@ -431,7 +432,7 @@ RoundVerdict RoundServer::judge_secure_round() {
 std::optional<std::vector<float>> RoundServer::secure_change(RoundReport& report) {
   const Options& o = options_.federated;
   SecureServer& server = secure_->server();
-  const FixedPoint fixed(*o.clip, server.setup().most_clients);
+  const FixedPoint fixed(o.secure_range(), server.setup().most_clients);
   std::vector<std::uint32_t> sum(server.setup().words);
   const auto add = [&](std::uint64_t survivor) {
     std::vector<float> update(sum.size());
@@ -444,27 +445,19 @@ std::optional<std::vector<float>> RoundServer::secure_change(RoundReport& report
   if (!server.failed()) {
     std::ranges::for_each(server.survivors(), add);
     const auto start = std::chrono::steady_clock::now();
-    const bool whole = server.unmask(sum);
+    server.unmask(sum);  // else failed() says so
     report.unmask_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     for (const std::string& doubt : server.doubts())
       options_.tell(fmt::format("round {}: {}", report.round, doubt));
-    if (!whole) std::ranges::fill(sum, 0U);
   }
   const bool none = server.failed() || !(fixed.weight(sum) > 0);
   if (none) {
     report.plan.reason = server.failed() ? server.failure() : "the weights of the sum are not above 0: nothing changes";
     options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));
-    if (!(o.noise > 0)) return std::nullopt;
-    std::ranges::fill(sum, 0U);
   }
-  report.client_loss = fixed.loss(sum);
+  report.client_loss = none ? 0 : fixed.loss(sum);
   std::vector<float> change(training_.size());
-  if (o.noise > 0) {
-    fixed.total(sum, change);
-    finish_mean(o, random_key(), 0, change);
-  } else {
-    fixed.mean(sum, change);
-  }
+  if (!finish_secure_mean(o, fixed, random_key(), none, sum, change)) return std::nullopt;
   return change;
 }
 

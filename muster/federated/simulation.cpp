@@ -69,7 +69,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 FixedPoint fixed_point_of(const Options& options, const RoundPlan& plan) {
   const std::uint64_t most =
       options.noise > 0 ? std::max<std::uint64_t>(plan.asked, 1) : static_cast<std::uint64_t>(options.per_round);
-  return {*options.clip, most};
+  return {options.secure_range(), most};
 }
 
 void add_words(std::span<const std::uint32_t> words, std::span<float> sum) {
@@ -226,6 +226,10 @@ class Simulation::Worker {
   // The two words behind the update travel in the answer: whole numbers, exact in a double.
   void add_securely(const Participant& who, double loss, Answer& answer, std::span<float> sum) {
     const double weight = federated_.noise > 0 ? 1 : who.weight / static_cast<double>(*federated_.most_samples);
+    if (federated_.clients_add_noise()) {
+      add_noise(simulated_key(options_.seed, plan_->round, who.client), federated_.noise_of_client(), update_);
+      loss = 0;  // no noise is on it
+    }
     std::vector<std::uint32_t> words(update_.size() + kExtraWords);
     fixed_point_of(federated_, *plan_).encode(update_, weight, loss, words);
     add_words(std::span(words).first(sum.size()), sum);
@@ -449,19 +453,11 @@ std::optional<std::span<float>> Simulation::secure_change(RoundReport& report, c
     sum[change.size() + 1] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].loss));
   }
   const bool few = count < o.least_updates();
-  if (few) std::ranges::fill(sum, 0U);
-  report.client_loss = fixed.loss(sum);
-  if (few && !(o.noise > 0)) {
+  report.client_loss = few ? 0 : fixed.loss(sum);
+  if (few)
     report.plan.reason =
         fmt::format("{} clients are left, and {} are the least: nothing is revealed", count, o.least_updates());
-    return std::nullopt;
-  }
-  if (o.noise > 0) {
-    fixed.total(sum, change);
-    finish_mean(o, simulated_key(options_.seed, rounds_), 0, change);
-  } else {
-    fixed.mean(sum, change);
-  }
+  if (!finish_secure_mean(o, fixed, simulated_key(options_.seed, rounds_), few, sum, change)) return std::nullopt;
   return change;
 }
 

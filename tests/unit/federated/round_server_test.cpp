@@ -208,6 +208,25 @@ TEST_F(RoundServerTest, TheServerSeesNoUpdateWithSecureAggregationAndTheirMeanIs
     EXPECT_NEAR(securely[i], openly[i], 1e-7) << i;
 }
 
+TEST_F(RoundServerTest, NoiseOfClientsAddsUpToWhatWasAskedForOfAsManyAsTheThreshold) {
+  Options options = secure_options(12, 12);
+  options.rounds = 1;
+  options.noise = 50;
+  options.noise_at = "clients";
+  options.secure_threshold = 3;
+  options.most_samples.reset();
+  // Twelve of whom three are enough: twice the noise. Their mean update is nothing beside it.
+  const double deviation = 2 * options.noise * *options.clip / 12;
+  for (const std::vector<float>& model : {serve(options).model, simulate(options).model}) {
+    double squares = 0;
+    for (const float value : model)
+      squares += (static_cast<double>(value) - 0.5) * (static_cast<double>(value) - 0.5);
+    const double found = std::sqrt(squares / kSize);
+    EXPECT_GT(found, 0.6 * deviation);  // of the server alone it would be half, and three and a half deviations less
+    EXPECT_LT(found, 1.5 * deviation);
+  }
+}
+
 // A client that leaves, without a word, before it says what belongs to a stage.
 class Leaver final : public FederatedCalls {
  public:
