@@ -50,6 +50,7 @@ struct FederatedClientFlags {
   std::optional<std::uint64_t> most_parameters;
   std::string state = "federated-state";
   double wait_seconds = 600;
+  bool secure = false;
   bool quiet = false;
 };
 
@@ -193,6 +194,11 @@ class ClientProgram {
     options.name = name_;
     options.patience =
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags_.wait_seconds));
+    options.require_secure = flags_.secure;
+    if (!flags_.certs.empty()) {
+      const control::CertificateFiles files = control::read_certificate_files(flags_.certs);
+      options.identity = {files.authorities, files.certificate, files.key};
+    }
     options.tell = [this, model](const std::string& line) { tell(model.empty() ? line : model + ": " + line); };
     return options;
   }
@@ -341,6 +347,8 @@ void add_federated_client(CLI::App& federated, Outcome& outcome) {
                       "Train a narrower model: the first, second, ... of the job's federated.submodels");
   command->add_option("--state", flags->state, "Folder for what the client keeps from round to round")
       ->capture_default_str();
+  command->add_flag("--secure", flags->secure,
+                    "Send no update but with secure aggregation, whatever the server asks for");
   command->add_option("--wait", flags->wait_seconds, "Seconds to try again when the server is away")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();

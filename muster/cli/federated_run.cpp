@@ -87,6 +87,7 @@ Json row_of_round(const federated::RoundReport& report) {
            {"seconds", report.seconds},
            {"virtual_seconds", report.virtual_seconds}};
   if (report.repeated > 0) row["repeated"] = report.repeated;
+  if (report.unmask_seconds > 0) row["unmask_seconds"] = report.unmask_seconds;
   if (report.late_updates > 0) row["late_updates"] = report.late_updates;
   if (report.update_bytes > 0) row["update_bytes"] = report.update_bytes;
   if (report.on_clients) {

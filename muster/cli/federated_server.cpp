@@ -25,6 +25,7 @@
 #include "muster/cli/federated_door.h"
 #include "muster/cli/federated_run.h"
 #include "muster/control/cluster_server.h"
+#include "muster/control/trust_files.h"
 #include "muster/federated/round_server.h"
 #include "muster/federated/run_state.h"
 #include "muster/launch/stop_signal.h"
@@ -223,6 +224,7 @@ class ServedRun {
     };
     options.data_form = sets.form.to_json().dump();
     options.run = folder.path().filename().string();
+    if (!flags_.certs.empty()) options.authorities = control::read_certificate_files(flags_.certs).authorities;
     options.tell = [this](const std::string& line) { tell(line); };
     return options;
   }

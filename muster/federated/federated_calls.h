@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "muster/federated/local_training.h"
+#include "muster/federated/secure/secure_messages.h"
 
 namespace muster::federated {
 
@@ -35,6 +36,15 @@ struct Enrolled {
   double silence_seconds = 0;
 };
 
+// Secure aggregation: what the words of a masked update mean.
+struct SecureTask {
+  std::uint64_t threshold = 0;
+  std::uint64_t most_clients = 0;
+  double range = 0;
+  std::uint64_t most_samples = 0;  // 0: all weigh the same
+  double noise = 0;                // deviation of what the client adds itself
+};
+
 struct RoundTask {
   std::uint64_t round = 0;
   std::int64_t local_epochs = 1;
@@ -44,6 +54,7 @@ struct RoundTask {
   std::uint64_t kept_before = 0;
   double clip = 0;
   std::string compress = "none";  // how its update is to be sent: update_codec.h
+  std::optional<SecureTask> secure{};
 };
 
 struct TaskAnswer {
@@ -87,6 +98,29 @@ struct UpdateAnswer {
   std::string reason{};
 };
 
+enum class SecureStep { kKeys, kShares, kSurvivors, kAgreement, kUnmask, kLeave };
+
+struct SecureMessage {
+  std::uint64_t round = 0;
+  SecureStep step = SecureStep::kKeys;
+  bool says = false;  // what belongs to the step is there; else it asks for the answer
+  KeyAdvert keys{};
+  std::vector<SealedShare> shares{};
+  std::string signature{};
+  std::vector<UnmaskShare> unmask{};
+  std::string reason{};
+};
+
+struct SecureAnswer {
+  enum class Verdict { kWait, kGoOn, kRefused, kOver };
+  Verdict verdict = Verdict::kWait;
+  std::string reason{};
+  KeyList keys{};
+  std::vector<SealedShare> shares{};
+  std::vector<std::uint64_t> survivors{};
+  std::vector<SignedAgreement> agreements{};
+};
+
 class FederatedCalls {
  public:
   virtual ~FederatedCalls() = default;
@@ -96,6 +130,8 @@ class FederatedCalls {
   virtual ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                                 std::uint64_t bytes) = 0;
   virtual UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) = 0;
+  virtual SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                                   std::chrono::milliseconds wait) = 0;
 };
 
 }  // namespace muster::federated

@@ -14,8 +14,11 @@
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
 #include "muster/federated/aggregate.h"
+#include "muster/federated/noise.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
@@ -149,6 +152,9 @@ bool FederatedClient::read(const RoundTask& task, ModelPart part, std::span<floa
 }
 
 void FederatedClient::carry_out(const RoundTask& task, const std::function<bool()>& keep_on) {
+  if (options_.require_secure && !task.secure)
+    throw Error(ErrorKind::kMismatch, "the server asks for an update as it is, without secure aggregation", "--secure",
+                "Nothing was sent. Talk to who runs it: federated.secure = true.");
   const std::size_t controls = task.controls ? training_->parameters() : 0;
   control_.resize(controls);
   if (!read(task, ModelPart::kModel, model_, keep_on)) return;
@@ -182,7 +188,15 @@ void FederatedClient::carry_out(const RoundTask& task, const std::function<bool(
   ++summary_.trained;
   kept_.leave(update_, own_->kept());
   if (task.controls) add_control_change(task, result);
-  send(task, result.loss, test, keep_on);
+  const std::vector<std::byte> encoded = encode_update(compression_, update_, own_->residual());
+  own_->save(enrolled_.number, task.round);
+  if (task.secure) {
+    send_securely(task, result.loss, keep_on);
+  } else if (send(task, encoded, samples_.size(), result.loss, keep_on, test)) {
+    ++summary_.accepted;
+    options_.tell(
+        fmt::format("round {}: trained on {} samples, loss {:.4f}", task.round + 1, samples_.size(), result.loss));
+  }
 }
 
 void FederatedClient::open_state(const RoundTask& task) {
@@ -195,6 +209,104 @@ void FederatedClient::open_state(const RoundTask& task) {
   }
   own_->forget_from(enrolled_.number, task.kept_before);
   own_->load(enrolled_.number, task.round);
+}
+
+std::optional<SecureAnswer> FederatedClient::step(SecureMessage message, const std::function<bool()>& keep_on) {
+  while (true) {
+    SecureAnswer answer = patiently(keep_on, [&] { return calls_.secure_step(options_.name, message, kTaskWait); });
+    switch (answer.verdict) {
+      case SecureAnswer::Verdict::kWait:
+        message.says = false;
+        break;
+      case SecureAnswer::Verdict::kGoOn:
+        return answer;
+      case SecureAnswer::Verdict::kRefused:
+        ++summary_.refused;
+        options_.tell(fmt::format("round {}: the server refuses: {}", message.round + 1, answer.reason));
+        return std::nullopt;
+      case SecureAnswer::Verdict::kOver:
+        ++summary_.late;
+        options_.tell(fmt::format("round {}: does not count: {}", message.round + 1, answer.reason));
+        return std::nullopt;
+    }
+  }
+}
+
+std::vector<std::uint32_t> FederatedClient::words_of_update(const RoundTask& task, double loss) {
+  const SecureTask& secure = *task.secure;
+  if (!(task.clip > 0) || !(secure.range >= task.clip) || secure.most_clients == 0 || secure.most_clients > 0x7fffffff)
+    throw Error(ErrorKind::kMismatch, "the server says no range for sums", "secure aggregation", "Do not trust it.");
+  if (!std::isfinite(norm(update_)))
+    throw Error(ErrorKind::kMismatch, "the update is not finite", "secure aggregation", "Lower optimizer.lr.");
+  clip_to(update_, task.clip);
+  if (secure.noise > 0) {
+    add_noise(random_key(), secure.noise, update_);
+    loss = 0;  // no noise is on it
+  }
+  const double weight = secure.most_samples == 0
+                            ? 1
+                            : static_cast<double>(std::min<std::uint64_t>(samples_.size(), secure.most_samples)) /
+                                  static_cast<double>(secure.most_samples);
+  std::vector<std::uint32_t> words(update_.size() + kExtraWords);
+  FixedPoint(secure.range, secure.most_clients).encode(update_, weight, loss, words);
+  return words;
+}
+
+void FederatedClient::send_securely(const RoundTask& task, double loss, const std::function<bool()>& keep_on) {
+  SecureMessage message{.round = task.round, .says = true};
+  try {
+    // Two sums of one update over different clients would tell the difference between them.
+    if (unmasked_ && *unmasked_ >= task.round)
+      throw Error(ErrorKind::kMismatch, "the server begins a round again whose sum was unmasked");
+    std::vector<std::uint32_t> words = words_of_update(task, loss);
+    SecureClient client({.run = enrolled_.run,
+                         .round = task.round,
+                         .words = words.size(),
+                         .most_clients = task.secure->most_clients,
+                         .threshold = task.secure->threshold},
+                        enrolled_.number, options_.identity);
+    message.keys = client.advert();
+    MUSTER_FAILPOINT("federated.client.before_keys");
+    const auto keys = step(message, keep_on);
+    if (!keys) return;
+    message.step = SecureStep::kShares;
+    message.shares = client.share_out(keys->keys);
+    MUSTER_FAILPOINT("federated.client.before_shares");
+    const auto shares = step(message, keep_on);
+    message.shares.clear();
+    if (!shares) return;
+    client.take_shares(shares->shares);
+    client.mask(words);
+    MUSTER_FAILPOINT("federated.client.before_masked");
+    if (!send(task, std::as_bytes(std::span(words)), 1, 0, keep_on)) return;
+    message.step = SecureStep::kSurvivors;
+    message.says = false;
+    const auto survivors = step(message, keep_on);
+    if (!survivors) return;
+    message.says = true;
+    message.signature = client.agree_on(survivors->survivors);
+    std::vector<SignedAgreement> agreements;
+    if (options_.identity.checked()) {
+      message.step = SecureStep::kAgreement;
+      MUSTER_FAILPOINT("federated.client.before_agreement");
+      const auto agreed = step(message, keep_on);
+      if (!agreed) return;
+      agreements = agreed->agreements;
+    }
+    message.step = SecureStep::kUnmask;
+    message.signature.clear();
+    message.unmask = client.unmask(agreements);
+    unmasked_ = task.round;
+    MUSTER_FAILPOINT("federated.client.before_unmask");
+    if (!step(message, keep_on)) return;
+    ++summary_.accepted;
+    options_.tell(fmt::format("round {}: trained on {} samples, loss {:.4f}; in a sum of {} clients", task.round + 1,
+                              samples_.size(), loss, survivors->survivors.size()));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    options_.tell(fmt::format("round {}: {}", task.round + 1, error.what()));
+    step({.round = task.round, .step = SecureStep::kLeave, .says = true, .reason = error.message()}, keep_on);
+  }
 }
 
 // Option II of the paper, as simulation.cpp has it: of the update as the server will shorten it.
@@ -211,15 +323,12 @@ void FederatedClient::add_control_change(const RoundTask& task, const LocalResul
   }
 }
 
-void FederatedClient::send(const RoundTask& task, double loss, const UpdateTest& test,
-                           const std::function<bool()>& keep_on) {
-  const std::vector<std::byte> encoded = encode_update(compression_, update_, own_->residual());
-  const std::span<const std::byte> bytes(encoded);
-  own_->save(enrolled_.number, task.round);
+bool FederatedClient::send(const RoundTask& task, std::span<const std::byte> bytes, std::uint64_t samples, double loss,
+                           const std::function<bool()>& keep_on, const UpdateTest& test) {
   UpdateChunk chunk{.round = task.round,
                     .digest = sha256(bytes),
                     .total_bytes = bytes.size(),
-                    .samples = samples_.size(),
+                    .samples = samples,
                     .loss = loss,
                     .test = test};
   for (int damaged = 0; damaged < kMostDamagedSends;) {
@@ -233,18 +342,15 @@ void FederatedClient::send(const RoundTask& task, double loss, const UpdateTest&
         chunk.offset = std::min<std::uint64_t>(answer.received, bytes.size() - 1);
         continue;
       case UpdateAnswer::Verdict::kAccepted:
-        ++summary_.accepted;
-        options_.tell(
-            fmt::format("round {}: trained on {} samples, loss {:.4f}", task.round + 1, samples_.size(), loss));
-        return;
+        return true;
       case UpdateAnswer::Verdict::kRefused:
         ++summary_.refused;
         options_.tell(fmt::format("round {}: the server refuses the update: {}", task.round + 1, answer.reason));
-        return;
+        return false;
       case UpdateAnswer::Verdict::kLate:
         ++summary_.late;
         options_.tell(fmt::format("round {}: the update came late", task.round + 1));
-        return;
+        return false;
     }
   }
   throw Error(ErrorKind::kDamaged, fmt::format("the update of round {} does not arrive as it was sent", task.round + 1),

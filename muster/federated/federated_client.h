@@ -21,6 +21,7 @@
 #include "muster/federated/local_training.h"
 #include "muster/federated/own_state.h"
 #include "muster/federated/update_codec.h"
+#include "muster/federated/secure/secure_client.h"
 
 namespace muster::federated {
 
@@ -31,6 +32,8 @@ struct ClientOptions {
   bool error_feedback = true;
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
+  ClientIdentity identity{};    // secure aggregation: what its keys are signed with, and others' checked by
+  bool require_secure = false;  // sends nothing but masked updates
 };
 
 struct ClientSummary {
@@ -70,7 +73,14 @@ class FederatedClient {
   void carry_out(const RoundTask& task, const std::function<bool()>& keep_on);
   void open_state(const RoundTask& task);
   void add_control_change(const RoundTask& task, const LocalResult& result);
-  void send(const RoundTask& task, double loss, const UpdateTest& test, const std::function<bool()>& keep_on);
+  // True when it was taken.
+  bool send(const RoundTask& task, std::span<const std::byte> bytes, std::uint64_t samples, double loss,
+            const std::function<bool()>& keep_on, const UpdateTest& test = {});
+  // The stages of secure aggregation, from the trained update on.
+  void send_securely(const RoundTask& task, double loss, const std::function<bool()>& keep_on);
+  std::vector<std::uint32_t> words_of_update(const RoundTask& task, double loss);
+  // Nothing when the round is over for it.
+  std::optional<SecureAnswer> step(SecureMessage message, const std::function<bool()>& keep_on);
 
   FederatedCalls& calls_;
   const ClientOptions options_;
@@ -85,7 +95,8 @@ class FederatedClient {
   std::optional<OwnState> own_;
   std::vector<float> model_;
   std::vector<float> control_;
-  std::vector<float> update_;  // and behind it, with controls, what the client's has changed by
+  std::vector<float> update_;              // and behind it, with controls, what the client's has changed by
+  std::optional<std::uint64_t> unmasked_;  // the last round in which it told shares
   ClientSummary summary_;
 };
 

@@ -49,17 +49,9 @@ class FederatedService final : public v1::Federated::Service {
   grpc::Status NextTask(grpc::ServerContext* context, const v1::NextTaskRequest* request,
                         v1::NextTaskReply* reply) override {
     return answer(*context, "NextTask", request->name(), [&](const std::string& name) {
-      const bool may_wait = waits_.fetch_add(1) < kMostFederatedWaits;
-      const auto wanted = std::chrono::milliseconds(
-          std::min<std::uint64_t>(request->wait_ms(), static_cast<std::uint64_t>(kLongestTaskWait.count())));
-      try {
-        to_wire(of(*context).next_task(name, request->samples(), may_wait ? wanted : std::chrono::milliseconds(0)),
-                *reply);
-      } catch (...) {
-        --waits_;
-        throw;
-      }
-      --waits_;
+      waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
+        to_wire(of(*context).next_task(name, request->samples(), wait), *reply);
+      });
     });
   }
 
@@ -89,6 +81,15 @@ class FederatedService final : public v1::Federated::Service {
     });
   }
 
+  grpc::Status SecureStep(grpc::ServerContext* context, const v1::SecureStepRequest* request,
+                          v1::SecureStepReply* reply) override {
+    return answer(*context, "SecureStep", request->name(), [&](const std::string& name) {
+      waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
+        to_wire(of(*context).secure_step(name, from_wire(*request), wait), *reply);
+      });
+    });
+  }
+
  private:
   // Who answers for the model that a call names. Throws Error{kNotFound}.
   FederatedCalls& of(const grpc::ServerContext& context) const {
@@ -100,6 +101,21 @@ class FederatedService final : public v1::Federated::Service {
     if (found != models_.end()) return *found->calls;
     throw Error(ErrorKind::kNotFound, fmt::format("the server has no model \"{}\"", excerpt(std::string(name), 80)), {},
                 "ListModels says which it has.");
+}
+
+  // Only so many calls wait; the others are told to come again.
+  template <typename Body>
+  void waiting(std::uint64_t wanted_ms, const Body& body) {
+    const bool may_wait = waits_.fetch_add(1) < kMostFederatedWaits;
+    const auto wanted = std::chrono::milliseconds(
+        std::min<std::uint64_t>(wanted_ms, static_cast<std::uint64_t>(kLongestTaskWait.count())));
+    try {
+      body(may_wait ? wanted : std::chrono::milliseconds(0));
+    } catch (...) {
+      --waits_;
+      throw;
+    }
+    --waits_;
   }
 
   template <typename Body>

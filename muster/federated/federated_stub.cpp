@@ -92,6 +92,16 @@ class FederatedStub final : public FederatedCalls {
     return from_wire(reply);
   }
 
+  SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                           std::chrono::milliseconds wait) override {
+    v1::SecureStepRequest request;
+    to_wire(name, message, request);
+    request.set_wait_ms(static_cast<std::uint64_t>(wait.count()));
+    v1::SecureStepReply reply;
+    call(kChunkCall + wait, [&](grpc::ClientContext& context) { return stub_->SecureStep(&context, request, &reply); });
+    return from_wire(reply);
+  }
+
  private:
   FederatedStub(std::string where, std::string model, const std::shared_ptr<grpc::Channel>& channel)
       : where_(std::move(where)),

@@ -32,4 +32,10 @@ void to_wire(const std::string& name, const UpdateChunk& chunk, v1::SendUpdateRe
 UpdateAnswer from_wire(const v1::SendUpdateReply& reply);
 void to_wire(const UpdateAnswer& answer, v1::SendUpdateReply& reply);
 
+// Throws Error{kInvalidInput} for keys and shares that are of another size.
+SecureMessage from_wire(const v1::SecureStepRequest& request);
+void to_wire(const std::string& name, const SecureMessage& message, v1::SecureStepRequest& request);
+SecureAnswer from_wire(const v1::SecureStepReply& reply);
+void to_wire(const SecureAnswer& answer, v1::SecureStepReply& reply);
+
 }  // namespace muster::federated

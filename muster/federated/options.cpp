@@ -15,6 +15,8 @@ namespace muster::federated {
 namespace {
 
 // A key that only counts with one value of another.
+constexpr double kMostSecureClients = 1000;  // a word of 32 bits then has 2 million steps for each client
+
 struct Belongs {
   const char* key;
   bool counts;
@@ -84,11 +86,26 @@ void Options::add_keys(Section& s) {
       "submodels", &submodels,
       "Narrower versions of the model for clients with less room, each as changes of the job: \"model.hidden=[64]\". "
       "A client trains one of them, or the whole; numbers are averaged over those who have them (HeteroFL).");
+  s.field("secure", &secure,
+          "Secure aggregation: the server learns the sum of a round's updates and no single one "
+          "(docs/federated-privacy.md).");
+  s.field("secure_threshold", &secure_threshold,
+          "secure: so many clients have to be left for a sum to be unmasked; fewer, together with the server, learn "
+          "nothing. Not set: more than two thirds of those that began.")
+      .range(3, kMostSecureClients);
+  s.field(
+       "secure_stage_seconds", &secure_stage_seconds,
+       "secure: after so long without an answer in a stage a client has dropped out; a masked update takes one, too.")
+      .above(0);
   s.field(
        "noise", &noise,
        "Differential privacy of clients: normal noise of so many times clip is added to the sum of a round's updates. "
        "0: none.")
       .range(0, 1e3);
+  s.field("noise_at", &noise_at,
+          "Who adds the noise. server: the server, to the sum. clients: each its part, so that the server, too, learns "
+          "noisy sums alone; with secure and secure_threshold.")
+      .one_of({"server", "clients"});
   s.field("delta", &delta, "noise: the delta of (epsilon, delta).").above(0).range(0, 0.1);
   s.field("epsilon", &epsilon, "noise: the budget; training ends before the round that would exceed it.").above(0);
   s.field("sampling", &sampling,
@@ -142,9 +159,47 @@ std::uint64_t Options::held_out(std::uint64_t samples) const {
   return std::min(samples - 1, static_cast<std::uint64_t>(client_test * static_cast<double>(samples)));
 }
 
+std::uint64_t Options::least_updates() const {
+  constexpr std::int64_t kLeastInSum = 3;  // of two, each knows the other's
+  return static_cast<std::uint64_t>(secure ? std::max(least, secure_threshold.value_or(kLeastInSum)) : least);
+}
+
+// Independent parts add up by their squares: those of secure_threshold clients to the noise that is asked for.
+double Options::noise_of_client() const {
+  return clients_add_noise() ? noise * *clip / std::sqrt(static_cast<double>(*secure_threshold)) : 0;
+}
+
+double Options::secure_range() const {
+  constexpr double kDeviations = 10;  // beyond that normal noise is cut off: once in 1e23 numbers
+  return *clip + kDeviations * noise_of_client();
+}
+
 double Options::weight(std::uint64_t samples) const {
   if (noise > 0) return 1;
   return static_cast<double>(most_samples ? std::min(samples, static_cast<std::uint64_t>(*most_samples)) : samples);
+}
+
+void Options::check_secure(const Schema& schema) const {
+  if (!secure) return;
+  const auto refuse = [&](bool chosen, const char* key, const char* why, const char* remedy) {
+    if (chosen) throw schema.invalid(fmt::format("federated.{}", key), why, remedy);
+  };
+  refuse(needs_all_updates(), "aggregate", "needs single updates, which federated.secure hides",
+         "Use aggregate = \"mean\", or leave secure out.");
+  refuse(controls(), "algorithm", "scaffold's controls have no bound, and federated.secure adds numbers of a range",
+         "Use algorithm = \"fedavg\" or \"fedprox\", or leave secure out.");
+  refuse(most_norm.has_value(), "most_norm", "looks at single updates, which federated.secure hides", "Use clip.");
+  refuse(attack != "none", "attack", "nothing at the server can tell false updates where federated.secure hides them",
+         "Leave one of them out.");
+  refuse(!clip, "clip", "federated.secure adds whole numbers, whose range clip is", "Set it: the largest norm.");
+  refuse(!(noise > 0) && !most_samples, "most_samples",
+         "is the largest weight in the sums of federated.secure, and has to be set",
+         "Set it to the samples of a large client; 1 lets all count alike.");
+  const auto asked = static_cast<std::int64_t>(std::ceil(static_cast<double>(per_round) * over_select));
+  refuse(per_round < 3 || static_cast<double>(asked) > kMostSecureClients, "per_round",
+         "federated.secure is for 3 to 1,000 clients a round", "Change it.");
+  refuse(secure_threshold && *secure_threshold > per_round, "secure_threshold", "more than the clients of a round",
+         "Lower it.");
 }
 
 void Options::check(const Schema& schema) const {
@@ -183,10 +238,13 @@ void Options::check(const Schema& schema) const {
       {"byzantine", aggregate == "krum" || aggregate == "multi_krum", "aggregate = \"krum\" or \"multi_krum\""},
       {"krum_keep", aggregate == "multi_krum", "aggregate = \"multi_krum\""},
       {"delta", noise > 0, "noise"},
+      {"noise_at", noise > 0, "noise"},
       {"epsilon", noise > 0, "noise"},
       {"error_feedback", compress != "none", "compress"},
       {"concurrency", buffered(), "algorithm = \"fedbuff\""},
       {"most_staleness", buffered(), "algorithm = \"fedbuff\""},
+      {"secure_threshold", secure, "secure"},
+      {"secure_stage_seconds", secure, "secure"},
       {"attackers", attack != "none", "attack"},
   };
   for (const Belongs& rule : rules) {
@@ -209,6 +267,11 @@ void Options::check(const Schema& schema) const {
   }
   if (controls() && needs_all_updates())
     throw schema.invalid("federated.aggregate", "scaffold's controls are means", "Use aggregate = \"mean\".");
+  check_secure(schema);
+  if (clients_add_noise() && (!secure || !secure_threshold))
+    throw schema.invalid("federated.noise_at",
+                         "the parts of clients make the noise only in a sum of so many that nobody sees single ones",
+                         "Set secure = true and secure_threshold.");
   if (noise > 0 && !clip)
     throw schema.invalid("federated.noise", "noise without a bound of what a client can change protects nobody",
                          "Set federated.clip.");
@@ -231,6 +294,8 @@ void Options::check_parts(const Schema& schema) const {
   refuse(noise > 0 && !keep.empty(), "keep", "noise would be added to what is never sent", "Remove one of them.");
   refuse(controls() && compress != "none", "compress", "scaffold's controls are sent as they are",
          "Use algorithm = \"fedavg\" or \"fedprox\".");
+  refuse(secure && (buffered() || compress != "none" || !submodels.empty()), "secure",
+         "is for whole updates of one round", "Use another algorithm than fedbuff, compress = \"none\" and no submodels.");
   if (buffered()) {
     refuse(concurrency && *concurrency > clients, "concurrency", "more than there are clients", "Lower it.");
     refuse(concurrency && *concurrency < per_round, "concurrency", "fewer than fill a buffer (per_round)", "Raise it.");

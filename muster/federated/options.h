@@ -48,7 +48,11 @@ struct Options {
   std::optional<std::int64_t> concurrency;
   std::int64_t most_staleness = 10;
   std::vector<std::string> submodels;
+  bool secure = false;
+  std::optional<std::int64_t> secure_threshold;
+  double secure_stage_seconds = 120;
   double noise = 0;
+  std::string noise_at = "server";
   double delta = 1e-5;
   std::optional<double> epsilon;
   std::string sampling = "uniform";
@@ -73,6 +77,13 @@ struct Options {
   bool stateful() const { return controls() || !keep.empty() || keeps_residual(); }
   // Whether every update has to be there at once: the others are summed as they come.
   bool needs_all_updates() const { return aggregate != "mean"; }
+  // With fewer updates than this a round changes nothing.
+  std::uint64_t least_updates() const;
+  bool clients_add_noise() const { return noise > 0 && noise_at == "clients"; }
+  // What each of them adds; 0 where they do not. REQUIRES: options that passed check().
+  double noise_of_client() const;
+  // Of a number that a client sends: clip, and its noise.
+  double secure_range() const;
   // In the mean, of a client with so many samples; 1 where noise hides who took part.
   double weight(std::uint64_t samples) const;
   // fedbuff: the weight of an update that began so many rounds ago, 1 / sqrt(1 + staleness).
@@ -90,6 +101,7 @@ struct Options {
 
  private:
   void check_parts(const Schema& schema) const;
+  void check_secure(const Schema& schema) const;
 };
 
 }  // namespace muster::federated

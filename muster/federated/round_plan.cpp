@@ -123,9 +123,9 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
   }
   if (options.noise > 0) {
     plan.denominator = static_cast<double>(options.per_round);
-  } else if (plan.counts.size() < static_cast<std::uint64_t>(options.least)) {
-    plan.reason = fmt::format("{} of {} clients answered, and federated.least is {}: nothing changes",
-                              plan.counts.size(), plan.asked, options.least);
+  } else if (plan.counts.size() < options.least_updates()) {
+    plan.reason = fmt::format("{} of {} clients answered, and {} are the least: nothing changes", plan.counts.size(),
+                              plan.asked, options.least_updates());
     plan.counts.clear();
     return plan;
   }

@@ -17,6 +17,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/federated/round_change.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
@@ -195,7 +196,8 @@ std::size_t RoundServer::floats_of(std::uint64_t client) const {
 }
 
 std::uint64_t RoundServer::bytes_of(std::uint64_t client) const {
-  return encoded_bytes(compression_, floats_of(client));
+  return encoded_bytes(compression_, floats_of(client)) +
+         (options_.federated.secure ? kExtraWords * sizeof(std::uint32_t) : 0);
 }
 
 bool RoundServer::counts_still(std::uint64_t round) const {
@@ -242,6 +244,12 @@ std::optional<TaskAnswer> RoundServer::task_for(std::uint64_t client) {
   }
   const AskedClient* const one = open_ ? asked(client) : nullptr;
   if (one == nullptr || one->reply != AskedClient::Reply::kNone) return std::nullopt;
+  if (o.secure) {
+    // Who has begun and lost what it knew cannot begin again.
+    if (secure_->server().stage() != SecureStage::kKeys) return std::nullopt;
+    const std::vector<std::uint64_t> awaited = secure_->server().awaited();
+    if (std::ranges::find(awaited, client) == awaited.end()) return std::nullopt;
+  }
   const auto counted = counted_.find(client);
   return TaskAnswer{.kind = TaskAnswer::Kind::kTask,
                     .task = {.round = rounds_,
@@ -251,7 +259,8 @@ std::optional<TaskAnswer> RoundServer::task_for(std::uint64_t client) {
                              .controls = o.controls(),
                              .kept_before = counted == counted_.end() ? 0 : counted->second,
                              .clip = o.clip.value_or(0),
-                             .compress = o.compress}};
+                             .compress = o.compress,
+                             .secure = o.secure ? std::optional(secure_task()) : std::nullopt}};
 }
 
 TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) {
@@ -347,6 +356,14 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
             .received = chunk.total_bytes,
             .reason = same ? "was there before" : "an update of this round is here already"};
   }
+  if (options_.federated.secure) {
+    const SecureTaken turn = secure_->server().judge_masked(client);
+    if (turn.verdict != SecureTaken::Verdict::kTaken) {
+      const bool late = turn.verdict == SecureTaken::Verdict::kLate;
+      late_ += late && chunk.offset == 0 ? 1 : 0;
+      return {.verdict = late ? Verdict::kLate : Verdict::kRefused, .reason = turn.reason};
+    }
+  }
   if (chunk.total_bytes != bytes_of(client))
     return refuse(client, fmt::format("has {} bytes instead of {}: it is of another model, or compressed otherwise",
                                       chunk.total_bytes, bytes_of(client)));
@@ -371,6 +388,14 @@ UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& ch
     // Bytes that were not yet on disk when the machine lost power, for one.
     files_.drop_part(client);
     return {.received = 0, .reason = "what came is not what the digest says: send it again"};
+  }
+  if (options_.federated.secure) {
+    // What cannot be looked into, and is nothing without the others.
+    files_.accept(client, {.samples = 1, .loss = 0, .digest = chunk.digest});
+    secure_->server().take_masked(client);
+    asked(client)->reply = AskedClient::Reply::kAccepted;
+    changed_.notify_all();
+    return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
   }
   std::vector<float> update(floats_of(client));
   try {
@@ -401,7 +426,152 @@ UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& ch
   return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
 }
 
+SecureAnswer RoundServer::secure_step(const std::string& name, const SecureMessage& message,
+                                      std::chrono::milliseconds wait) {
+  using Verdict = SecureAnswer::Verdict;
+  const Deadline deadline = Deadline::after(wait, clock_);
+  const MutexLock lock(mutex_);
+  const std::uint64_t client = number_of(name);
+  SecureMessage say = message;
+  while (true) {
+    hear(client);
+    if (!options_.federated.secure)
+      return {.verdict = Verdict::kRefused, .reason = "this server adds updates as they are"};
+    if (message.round == rounds_ && !open_ && !closed_)
+      throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
+    // Whose last word was taken, and the acknowledgement lost: the sum is made.
+    if (message.step == SecureStep::kUnmask && message.round < rounds_) return {.verdict = Verdict::kGoOn};
+    if (message.round != rounds_ || asked(client) == nullptr)
+      return {.verdict = Verdict::kOver,
+              .reason = fmt::format("round {} is over, or did not ask it", message.round + 1)};
+    if (closed_) {
+      // The state machine is the other thread's now. Who still asks has told all, or was not needed.
+      const bool ends = message.step == SecureStep::kUnmask;
+      return {.verdict = ends ? Verdict::kGoOn : Verdict::kOver, .reason = "the stages are over"};
+    }
+    const auto stage = secure_->server().stage();
+    SecureAnswer answer = secure_->step(client, say);
+    if (say.says) changed_.notify_all();
+    say.says = false;
+    AskedClient& one = *asked(client);
+    if (answer.verdict == Verdict::kRefused && secure_->server().refused().contains(client) &&
+        spoken_of_.insert(client).second) {
+      options_.tell(fmt::format("round {}: client {} ({}) is refused: {}", rounds_ + 1, client, name, answer.reason));
+      // A survivor's update is in the sum, whatever it does then.
+      if (stage <= SecureStage::kMasked) one.reply = AskedClient::Reply::kRefused;
+    }
+    if (answer.verdict != Verdict::kWait || deadline.passed()) return answer;
+    changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), kAskAgain));
+  }
+}
+
 // --- The thread that computes.
+
+SecureTask RoundServer::secure_task() const {
+  const Options& o = options_.federated;
+  const SecureSetup& setup = secure_->server().setup();
+  return {.threshold = setup.threshold,
+          .most_clients = setup.most_clients,
+          .range = o.secure_range(),
+          .most_samples = o.noise > 0 ? 0 : static_cast<std::uint64_t>(*o.most_samples),
+          .noise = o.noise_of_client()};
+}
+
+void RoundServer::begin_secure_round(const std::vector<std::uint64_t>& chosen) {
+  const Options& o = options_.federated;
+  SecureSetup setup{
+      .run = options_.run,
+      .round = rounds_,
+      .words = update_floats_ + kExtraWords,
+      .most_clients = o.noise > 0 ? std::max<std::uint64_t>(chosen.size(), 1) : static_cast<std::uint64_t>(o.per_round),
+      .threshold = static_cast<std::uint64_t>(o.secure_threshold.value_or(0))};
+  secure_ = std::make_unique<SecureRound>(std::move(setup), chosen, options_.authorities,
+                                          options_.folder / "round" / "secure.journal");
+  SecureServer& server = secure_->server();
+  for (AskedClient& one : asked_) {
+    // Between the last thing in the journal and the end of the server before, masked updates may have come.
+    if (one.reply == AskedClient::Reply::kRefused)
+      server.refuse(one.client, *files_.refused(one.client));
+    else if (one.reply == AskedClient::Reply::kAccepted && server.stage() == SecureStage::kMasked &&
+             server.judge_masked(one.client).verdict == SecureTaken::Verdict::kTaken)
+      server.take_masked(one.client);
+    else if (one.reply == AskedClient::Reply::kNone && server.refused().contains(one.client))
+      one.reply = AskedClient::Reply::kRefused;
+  }
+  stage_began_ = clock_.now();
+}
+
+std::uint64_t RoundServer::alive(const std::vector<std::uint64_t>& awaited) const {
+  return static_cast<std::uint64_t>(std::ranges::count_if(awaited, [&](std::uint64_t client) MUSTER_REQUIRES(mutex_) {
+    const auto one = std::ranges::find(asked_, client, &AskedClient::client);
+    return one != asked_.end() && !one->silent;
+  }));
+}
+
+// Closes stages that nobody is left in or that have lasted too long; it is over when the last one is.
+RoundVerdict RoundServer::judge_secure_round() {
+  const Options& o = options_.federated;
+  SecureServer& server = secure_->server();
+  const auto since = [&](Clock::Instant begin) { return std::chrono::duration<double>(clock_.now() - begin).count(); };
+  while (server.stage() != SecureStage::kOver) {
+    const bool first = server.stage() == SecureStage::kKeys;
+    const bool enough = first && !(o.noise > 0) && server.answered() >= server.setup().most_clients;
+    const bool at_end = first ? o.deadline_seconds && since(began_) >= *o.deadline_seconds
+                              : since(stage_began_) >= o.secure_stage_seconds;
+    if (!enough && !at_end && alive(server.awaited()) > 0) break;
+    secure_->close_stage();
+    stage_began_ = clock_.now();
+    changed_.notify_all();
+  }
+  RoundVerdict verdict;
+  verdict.over = server.stage() == SecureStage::kOver;
+  if (!verdict.over) return verdict;
+  for (AskedClient& one : asked_) {
+    const bool counts = !server.failed() && std::ranges::binary_search(server.survivors(), one.client);
+    if (one.reply != AskedClient::Reply::kRefused)
+      one.reply = counts ? AskedClient::Reply::kAccepted : AskedClient::Reply::kNone;
+    verdict.accepted += one.reply == AskedClient::Reply::kAccepted ? 1 : 0;
+    verdict.refused += one.reply == AskedClient::Reply::kRefused ? 1 : 0;
+  }
+  verdict.dropped = asked_.size() - verdict.accepted - verdict.refused;
+  const bool few = verdict.accepted < static_cast<std::uint64_t>(o.least);
+  verdict.changes = o.noise > 0 || (!server.failed() && !few);
+  verdict.reason = server.failed() ? server.failure() + (o.noise > 0 ? "; noise alone is added" : "")
+                   : few ? fmt::format("{} clients are in the sum, and federated.least is {}: nothing changes",
+                                       verdict.accepted, o.least)
+                         : fmt::format("{} clients asked, {} count", asked_.size(), verdict.accepted);
+  return verdict;
+}
+
+std::optional<std::vector<float>> RoundServer::secure_change(RoundReport& report) {
+  const Options& o = options_.federated;
+  SecureServer& server = secure_->server();
+  const FixedPoint fixed(o.secure_range(), server.setup().most_clients);
+  std::vector<std::uint32_t> sum(server.setup().words);
+  const auto add = [&](std::uint64_t survivor) {
+    std::vector<std::uint32_t> words(sum.size());
+    files_.read(survivor, std::as_writable_bytes(std::span(words)));
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += words[i];
+  };
+  if (!server.failed()) {
+    std::ranges::for_each(server.survivors(), add);
+    const auto start = std::chrono::steady_clock::now();
+    server.unmask(sum);  // else failed() says so
+    report.unmask_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (const std::string& doubt : server.doubts())
+      options_.tell(fmt::format("round {}: {}", report.round, doubt));
+  }
+  const bool none = server.failed() || !(fixed.weight(sum) > 0);
+  if (none) {
+    report.plan.reason = server.failed() ? server.failure() : "the weights of the sum are not above 0: nothing changes";
+    options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));
+  }
+  report.client_loss = none ? 0 : fixed.loss(sum);
+  std::vector<float> change(training_.size());
+  if (!finish_secure_mean(o, fixed, random_key(), none, sum, change)) return std::nullopt;
+  return change;
+}
 
 std::vector<std::uint64_t> RoundServer::choose() {
   const Options& o = options_.federated;
@@ -434,6 +604,7 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
                                                        : Reply::kNone});
   }
   spoken_of_.clear();
+  if (options_.federated.secure) begin_secure_round(*chosen);
   began_ = clock_.now();
   open_ = true;
   changed_.notify_all();
@@ -445,6 +616,7 @@ RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on)
     const auto between = clock_.now() - std::exchange(last, clock_.now());
     if (between > kStoodStill) {
       began_ += between;
+      stage_began_ += between;
       for (auto& [client, seen] : seen_)
         seen.at += between;
     }
@@ -458,7 +630,8 @@ RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on)
       const auto seen = seen_.find(one.client);
       one.silent = seen == seen_.end() ? seconds > options_.federated.silence_seconds : !is_present(seen->second);
     }
-    RoundVerdict verdict = judge_round(options_.federated, asked_, seconds);
+    RoundVerdict verdict =
+        options_.federated.secure ? judge_secure_round() : judge_round(options_.federated, asked_, seconds);
     if (verdict.over) {
       open_ = false;
       closed_ = true;
@@ -530,10 +703,12 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
   const Options& o = options_.federated;
   const std::vector<float> control = state.control;
   Sum sum;
-  auto change = o.needs_all_updates() ? robust_change(answered, sum) : mean_change(answered, sum, state);
+  auto change = o.secure                ? secure_change(report)
+                : o.needs_all_updates() ? robust_change(answered, sum)
+                                        : mean_change(answered, sum, state);
   for (const AskedClient& one : answered) {
     const bool accepted = one.reply == AskedClient::Reply::kAccepted;
-    const std::uint64_t samples = accepted ? files_.accepted(one.client)->samples : 0;
+    const std::uint64_t samples = accepted && !o.secure ? files_.accepted(one.client)->samples : 0;
     report.plan.counts.push_back({.client = one.client, .samples = samples, .weight = o.weight(samples)});
     report.update_bytes += bytes_of(one.client);
   }

@@ -27,6 +27,7 @@
 #include "muster/federated/local_training.h"
 #include "muster/federated/options.h"
 #include "muster/federated/round_files.h"
+#include "muster/federated/secure_round.h"
 #include "muster/federated/server_optimizer.h"
 #include "muster/federated/simulation.h"
 #include "muster/federated/submodel.h"
@@ -43,6 +44,7 @@ struct RoundServerOptions {
   std::string run{};
   std::function<std::unique_ptr<LocalTraining>(std::size_t index)> make_submodel{};  // of federated.submodels
   std::uint64_t chunk_bytes = 1 << 20;
+  std::string authorities{};  // secure: PEM that clients' certificates are checked by; empty: they have none
   // What people should know: who was refused and why. From any thread.
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
 };
@@ -81,6 +83,8 @@ class RoundServer final : public FederatedCalls {
   ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                         std::uint64_t bytes) override;
   UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override;
+  SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                           std::chrono::milliseconds wait) override;
 
  private:
   using Floats = std::shared_ptr<const std::vector<float>>;
@@ -126,6 +130,12 @@ class RoundServer final : public FederatedCalls {
   // Into `state`; `report` gets the figures. REQUIRES: the round is closed.
   void aggregate(const std::vector<AskedClient>& answered, State& state, RoundReport& report);
   std::optional<std::vector<float>> mean_change(const std::vector<AskedClient>& answered, Sum& sum, State& state);
+  void begin_secure_round(const std::vector<std::uint64_t>& chosen) MUSTER_REQUIRES(mutex_);
+  SecureTask secure_task() const MUSTER_REQUIRES(mutex_);
+  // Those of `awaited` that were heard of lately.
+  std::uint64_t alive(const std::vector<std::uint64_t>& awaited) const MUSTER_REQUIRES(mutex_);
+  RoundVerdict judge_secure_round() MUSTER_REQUIRES(mutex_);
+  std::optional<std::vector<float>> secure_change(RoundReport& report);
   std::optional<std::vector<float>> robust_change(const std::vector<AskedClient>& answered, Sum& sum);
   Figures evaluate(std::span<const float> model);
 
@@ -156,6 +166,8 @@ class RoundServer final : public FederatedCalls {
   bool open_ MUSTER_GUARDED_BY(mutex_) = false;    // updates of the round are taken
   bool closed_ MUSTER_GUARDED_BY(mutex_) = false;  // not any more: the next model is being made of them
   std::vector<AskedClient> asked_ MUSTER_GUARDED_BY(mutex_);
+  std::unique_ptr<SecureRound> secure_;  // as files_; only with federated.secure
+  Clock::Instant stage_began_ MUSTER_GUARDED_BY(mutex_);
   Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t repeated_ MUSTER_GUARDED_BY(mutex_) = 0;
   std::uint64_t late_ MUSTER_GUARDED_BY(mutex_) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -21,6 +22,7 @@
 #include "muster/federated/round_change.h"
 #include "muster/federated/submodel.h"
 #include "muster/federated/update_codec.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
@@ -63,6 +65,22 @@ Figures figures_from(const Json& json) {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// With federated.secure: the sums of words, as a server gets them when all masks are taken away. Masks cancel, so no
+// virtual client makes any.
+FixedPoint fixed_point_of(const Options& options, const RoundPlan& plan) {
+  const std::uint64_t most =
+      options.noise > 0 ? std::max<std::uint64_t>(plan.asked, 1) : static_cast<std::uint64_t>(options.per_round);
+  return {options.secure_range(), most};
+}
+
+void add_words(std::span<const std::uint32_t> words, std::span<float> sum) {
+  std::vector<std::uint32_t> total(sum.size());
+  std::memcpy(total.data(), sum.data(), sum.size_bytes());
+  for (std::size_t i = 0; i < total.size(); ++i)
+    total[i] += words[i];
+  std::memcpy(sum.data(), total.data(), sum.size_bytes());
 }
 
 // What false clients send instead of `update`.
@@ -217,6 +235,11 @@ class Simulation::Worker {
     if (federated_.clip) clip_to(update, *federated_.clip);
     ++answer.count;
     answer.samples += who.samples;
+    if (federated_.secure) {
+      add_securely(who, result.loss, answer, sum);
+      own_.save(who.client, order.round);
+      return;
+    }
     answer.weight += who.weight;
     answer.weights[who.submodel] += who.weight;
     answer.loss += result.loss * static_cast<double>(who.samples);
@@ -231,6 +254,20 @@ class Simulation::Worker {
     }
     if (federated_.controls()) add_control(order, result);
     own_.save(who.client, order.round);
+  }
+
+  // The two words behind the update travel in the answer: whole numbers, exact in a double.
+  void add_securely(const Participant& who, double loss, Answer& answer, std::span<float> sum) {
+    const double weight = federated_.noise > 0 ? 1 : who.weight / static_cast<double>(*federated_.most_samples);
+    if (federated_.clients_add_noise()) {
+      add_noise(simulated_key(options_.seed, plan_->round, who.client), federated_.noise_of_client(), update_);
+      loss = 0;  // no noise is on it
+    }
+    std::vector<std::uint32_t> words(update_.size() + kExtraWords);
+    fixed_point_of(federated_, *plan_).encode(update_, weight, loss, words);
+    add_words(std::span(words).first(sum.size()), sum);
+    answer.weight += static_cast<double>(static_cast<std::int32_t>(words[update_.size()]));
+    answer.loss += static_cast<double>(static_cast<std::int32_t>(words[update_.size() + 1]));
   }
 
   LocalResult train_client(const Participant& who, std::uint64_t round, Submodel* narrower, std::span<float> update,
@@ -487,6 +524,7 @@ std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const
     if (metric != nullptr) tested.metrics.emplace_back(metric, sum / static_cast<double>(tested.samples));
     report.on_clients = std::move(tested);
   }
+  if (options_.federated.secure) return secure_change(report, answers);
   return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(answers);
 }
 
@@ -534,6 +572,31 @@ void Simulation::divide_by_weights(const std::vector<Answer>& answers, std::span
   pool_.run(
       order, [](const Answer&) {}, [] { return true; });
   divide_by_cover(change, memory_->shares());
+}
+
+std::optional<std::span<float>> Simulation::secure_change(RoundReport& report, const std::vector<Answer>& answers) {
+  const Options& o = options_.federated;
+  const FixedPoint fixed = fixed_point_of(o, report.plan);
+  const std::span<float> change = memory_->update(0);
+  std::vector<std::uint32_t> sum(change.size() + kExtraWords);
+  std::uint64_t count = 0;
+  for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
+    if (answers[piece].count == 0) continue;
+    count += answers[piece].count;
+    std::vector<std::uint32_t> words(change.size());
+    std::memcpy(words.data(), memory_->update(piece).data(), memory_->update(piece).size_bytes());
+    for (std::size_t i = 0; i < words.size(); ++i)
+      sum[i] += words[i];
+    sum[change.size()] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].weight));
+    sum[change.size() + 1] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].loss));
+  }
+  const bool few = count < o.least_updates();
+  report.client_loss = few ? 0 : fixed.loss(sum);
+  if (few)
+    report.plan.reason =
+        fmt::format("{} clients are left, and {} are the least: nothing is revealed", count, o.least_updates());
+  if (!finish_secure_mean(o, fixed, simulated_key(options_.seed, rounds_), few, sum, change)) return std::nullopt;
+  return change;
 }
 
 std::optional<std::span<float>> Simulation::robust_change(const std::vector<Answer>& answers) {

@@ -37,6 +37,7 @@ struct RoundReport {
   std::uint64_t late_updates = 0;  // of a server: that came after their round
   double client_loss = 0;          // mean over the samples of the clients that took part
   double change_norm = 0;
+  double unmask_seconds = 0;  // of a server with federated.secure: taking masks away from the sum
   std::optional<Figures> test{};
   std::optional<Figures> on_clients{};  // mean over the samples that clients hold out, of the models they were given
   std::uint64_t update_bytes = 0;       // that clients sent
@@ -101,6 +102,7 @@ class Simulation {
   // Of narrower models: every number by the weights of those who have it.
   void divide_by_weights(const std::vector<Answer>& answers, std::span<float> change);
   std::optional<std::span<float>> mean_of_pieces(const std::vector<Answer>& answers);
+  std::optional<std::span<float>> secure_change(RoundReport& report, const std::vector<Answer>& answers);
   std::optional<std::span<float>> robust_change(const std::vector<Answer>& answers);
 
   const SimulationOptions options_;

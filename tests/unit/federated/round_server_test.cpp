@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
 #include <latch>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "muster/base/deadline.h"
 #include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
+#include "muster/federated/aggregate.h"
 #include "muster/federated/chances.h"
 #include "muster/federated/federated_client.h"
 #include "muster/federated/run_state.h"
@@ -192,6 +194,147 @@ TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithPartsOfModelsAndUpdates) 
   expect_bits_of_simulation(options);
 }
 
+// --- Secure aggregation.
+
+Options secure_options(std::int64_t clients, std::int64_t per_round) {
+  Options options = live(clients, per_round);
+  options.secure = true;
+  options.clip = 0.5;
+  options.most_samples = 7;
+  return options;
+}
+
+TEST_F(RoundServerTest, WithSecureAggregationGivesTheBitsOfTheSimulation) {
+  Options options = secure_options(6, 4);
+  expect_bits_of_simulation(options);
+  options.server = "adam";
+  expect_bits_of_simulation(options);
+}
+
+TEST_F(RoundServerTest, TheServerSeesNoUpdateWithSecureAggregationAndTheirMeanIsTheirs) {
+  Options options = secure_options(4, 4);
+  options.rounds = 1;
+  options.most_samples = 1;
+  const std::vector<float> securely = serve(options).model;
+  // What it has of a client is words that look like any others: as many high bits set as not.
+  std::size_t set = 0;
+  std::size_t words = 0;
+  for (int client = 0; client < 4; ++client) {
+    const std::string path = (folder_ / "round" / (std::to_string(client) + ".update")).string();
+    std::ifstream file(path, std::ios::binary);
+    for (std::uint32_t word = 0; file.read(reinterpret_cast<char*>(&word), sizeof word); ++words)
+      set += word >> 31;
+  }
+  EXPECT_EQ(words, 4 * (kSize + 2));
+  EXPECT_NEAR(static_cast<double>(set), static_cast<double>(words) / 2, 6 * std::sqrt(static_cast<double>(words) / 4));
+  std::filesystem::remove_all(folder_.path());
+  std::filesystem::create_directory(folder_.path());
+  options.secure = false;
+  const std::vector<float> openly = serve(options).model;
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_NEAR(securely[i], openly[i], 1e-7) << i;
+}
+
+TEST_F(RoundServerTest, NoiseOfClientsAddsUpToWhatWasAskedForOfAsManyAsTheThreshold) {
+  Options options = secure_options(12, 12);
+  options.rounds = 1;
+  options.noise = 50;
+  options.noise_at = "clients";
+  options.secure_threshold = 3;
+  options.most_samples.reset();
+  // Twelve of whom three are enough: twice the noise. Their mean update is nothing beside it.
+  const double deviation = 2 * options.noise * *options.clip / 12;
+  for (const std::vector<float>& model : {serve(options).model, simulate(options).model}) {
+    double squares = 0;
+    for (const float value : model)
+      squares += (static_cast<double>(value) - 0.5) * (static_cast<double>(value) - 0.5);
+    const double found = std::sqrt(squares / kSize);
+    EXPECT_GT(found, 0.6 * deviation);  // of the server alone it would be half, and three and a half deviations less
+    EXPECT_LT(found, 1.5 * deviation);
+  }
+}
+
+// A client that leaves, without a word, before it says what belongs to a stage.
+class Leaver final : public FederatedCalls {
+ public:
+  Leaver(FederatedCalls& calls, std::optional<SecureStep> at) : calls_(calls), at_(at) {}
+  Enrolled enrol(const std::string& name, const EnrolWish& wish) override { return calls_.enrol(name, wish); }
+  TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) override {
+    return calls_.next_task(name, samples, wait);
+  }
+  ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
+                        std::uint64_t bytes) override {
+    return calls_.read_model(name, round, part, offset, bytes);
+  }
+  UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override {
+    if (at_ == SecureStep::kSurvivors) leave();
+    return calls_.send_update(name, chunk);
+  }
+  SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                           std::chrono::milliseconds wait) override {
+    if (at_ == message.step) leave();
+    return calls_.secure_step(name, message, wait);
+  }
+
+ private:
+  [[noreturn]] static void leave() { throw Error(ErrorKind::kInterrupted, "has dropped out"); }
+  FederatedCalls& calls_;
+  const std::optional<SecureStep> at_;
+};
+
+// One round of five clients with 3 of them enough, of whom the first two leave at a stage; the mean of who is in it.
+void expect_mean_of_those_left(SecureStep stage, const std::filesystem::path& folder) {
+  std::filesystem::create_directory(folder);
+  Options options = secure_options(5, 5);
+  options.rounds = 1;
+  options.most_samples = 1;
+  options.secure_threshold = 3;
+  options.silence_seconds = 8;
+  Served served(options, folder);
+  const ClientSplit split = split_of(options);
+  std::vector<std::jthread> threads;
+  std::vector<double> expected(kSize, 0.5);
+  const bool counts = stage == SecureStep::kUnmask;  // their updates were in the sum before
+  for (std::uint64_t client = 0; client < 5; ++client) {
+    const bool leaves = client < 2;
+    const std::vector<float> first(kSize, 0.5F);
+    std::vector<float> update(kSize);
+    Quadratic().train({.client = client, .samples = split.samples(client)}, first, update);
+    clip_to(update, *options.clip);
+    for (std::size_t i = 0; (!leaves || counts) && i < kSize; ++i)
+      expected[i] += static_cast<double>(update[i]) / (counts ? 5 : 3);
+    threads.emplace_back([&served, client, leaves, stage, samples = split.samples(client)] {
+      Leaver calls(served.server(), leaves ? std::optional(stage) : std::nullopt);
+      ClientOptions client_options;
+      client_options.name = "client-" + std::to_string(client);
+      Quadratic training;
+      FederatedClient one(calls, client_options);
+      try {
+        one.run(one.enrol({.number = client}, kOn), training, samples, kOn);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInterrupted) << error.what();
+      }
+    });
+  }
+  const RoundReport report = served.round();
+  served.server().finish("done", std::chrono::seconds(30));
+  threads.clear();
+  EXPECT_EQ(report.plan.counts.size(), counts ? 5U : 3U);
+  EXPECT_EQ(report.plan.dropped, counts ? 0U : 2U);
+  const std::vector<float> model = StateFile(folder / "state.safetensors").read()->model;
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_NEAR(model[i], expected[i], 1e-6) << i;
+}
+
+TEST_F(RoundServerTest, WhoDropsOutAtAStageOfSecureAggregationDoesNotDisturbTheSum) {
+  // At once, because each waits for the silence of those who left.
+  std::vector<std::jthread> stages;
+  for (const SecureStep stage : {SecureStep::kKeys, SecureStep::kShares, SecureStep::kSurvivors, SecureStep::kUnmask})
+    stages.emplace_back([stage, folder = folder_ / std::to_string(static_cast<int>(stage))] {
+      expect_mean_of_those_left(stage, folder);
+    });
+}
+
 // --- One client by hand.
 
 std::vector<float> update_of(float value, std::size_t size = kSize) {
@@ -307,6 +450,23 @@ TEST_F(RoundServerTest, ABufferTakesUpdatesOfRoundsBefore) {
     EXPECT_EQ(round.end().late_updates, 1U);
   }
   EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
+}
+
+TEST_F(RoundServerTest, BelowTheThresholdARoundOfSecureAggregationChangesNothing) {
+  Options options = secure_options(4, 4);
+  options.rounds = 1;
+  options.silence_seconds = 3;
+  Served served(options, folder_.path());
+  RoundServer& server = served.server();
+  OpenRound round(served, 4);
+  SecureClient one({.run = "run", .words = kSize + 2, .most_clients = 4}, 0);
+  EXPECT_EQ(server.secure_step("c0", {.says = true, .keys = one.advert()}, {}).verdict, SecureAnswer::Verdict::kWait);
+  EXPECT_EQ(server.secure_step("c1", {.says = true, .keys = one.advert()}, {}).verdict,
+            SecureAnswer::Verdict::kRefused);
+  EXPECT_THAT(send(server, "c0", 0, update_of(1, kSize + 2)).reason, HasSubstr("not its turn"));
+  const RoundReport report = round.end();
+  EXPECT_THAT(report.plan.reason, HasSubstr("nothing is revealed"));
+  EXPECT_EQ(StateFile(folder_ / "state.safetensors").read()->model, std::vector<float>(kSize, 0.5F));
 }
 
 TEST_F(RoundServerTest, ASumThatIsNotFiniteChangesNothing) {
