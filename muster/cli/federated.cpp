@@ -65,7 +65,7 @@ std::vector<std::string> assignments_of(const SimulateFlags& flags) {
 class SimulatedRun {
  public:
   SimulatedRun(const SimulateFlags& flags, const trainer::ResolvedJob& resolved)
-      : flags_(flags), resolved_(resolved), options_(resolved.job.federated) {}
+      : flags_(flags), resolved_(resolved), options_(resolved.job.federated), submodels_(submodel_jobs(resolved)) {}
 
   int run() {
     const trainer::Datasets sets = trainer::open_data(resolved_);
@@ -111,6 +111,9 @@ class SimulatedRun {
     options.workers = flags_.workers;
     options.client_states = folder.path() / "clients";
     options.make_training = [this, &sets] { return trainer::make_client_training(resolved_, sets); };
+    options.make_submodel = [this, &sets](std::size_t index) {
+      return trainer::make_client_training(submodels_.at(index), sets);
+    };
     return options;
   }
 
@@ -205,6 +208,7 @@ class SimulatedRun {
   const SimulateFlags& flags_;
   const trainer::ResolvedJob& resolved_;
   const federated::Options& options_;
+  const std::vector<trainer::ResolvedJob> submodels_;
   const launch::StopSignal signal_;
   const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0; };
   federated::RoundReport last_;
@@ -213,8 +217,7 @@ class SimulatedRun {
   bool spent_ = false;
 };
 
-int run_simulate(SimulateFlags& flags) {
-  const trainer::ResolvedJob resolved = trainer::load_job(flags.job, assignments_of(flags));
+int run_simulate(SimulateFlags& flags, const trainer::ResolvedJob& resolved) {
   require_federated(resolved);
   if (flags.workers == 0) flags.workers = usable_cores().usable;
   return SimulatedRun(flags, resolved).run();
@@ -244,10 +247,24 @@ void add_simulate(CLI::App& federated, Outcome& outcome) {
       "--set federated.algorithm=scaffold\n"
       "  muster federated simulate examples/federated.toml --clients 1000000 --per-round 1000 --rounds 3 "
       "--set federated.client_samples=60");
-  command->callback([flags, &outcome] { outcome.exit_code = run_simulate(*flags); });
+  command->callback([flags, &outcome] {
+    outcome.exit_code = run_simulate(*flags, trainer::load_job(flags->job, assignments_of(*flags)));
+  });
 }
 
 }  // namespace
+
+int simulate_job(const std::string& job, const std::vector<std::string>& assignments, const ResumeChoice& resume,
+                 bool json, bool quiet) {
+  SimulateFlags flags;
+  flags.job = job;
+  flags.assignments = assignments;
+  flags.resume = resume.newest;
+  flags.run = resume.run;
+  flags.json = json;
+  flags.quiet = quiet;
+  return run_simulate(flags, trainer::load_job(job, assignments));
+}
 
 void add_federated(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("federated", "Train with clients that keep their data.");

@@ -1,15 +1,20 @@
 // muster federated client: trains on the data of this machine for a server elsewhere. The server says which model and
 // how; which files are read is said here, because whoever chooses a file can learn what stands in it.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "muster/base/clock.h"
+#include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
@@ -19,6 +24,7 @@
 #include "muster/control/cluster_server.h"
 #include "muster/control/trust_files.h"
 #include "muster/data/open_alike.h"
+#include "muster/federated/client_split.h"
 #include "muster/federated/enrolments.h"
 #include "muster/federated/federated_client.h"
 #include "muster/federated/federated_stub.h"
@@ -39,15 +45,19 @@ struct FederatedClientFlags {
   std::string certs;
   bool insecure = false;
   std::vector<std::string> assignments;
+  std::uint64_t submodel = 0;
+  std::vector<std::string> models;
+  std::optional<std::uint64_t> most_parameters;
   std::string state = "federated-state";
   double wait_seconds = 600;
+  bool secure = false;
   bool quiet = false;
 };
 
 // What a client trains on.
 struct OwnData {
   trainer::Datasets sets;
-  std::vector<std::uint64_t> samples;
+  federated::ClientSamples samples;
 };
 
 control::ClusterTarget server_to_join(const FederatedClientFlags& flags) {
@@ -104,7 +114,12 @@ trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const Fe
                   fmt::format("If you know what it is: --set {}=PATH.", key));
   }
   require_federated(resolved);
-  return resolved;
+  if (flags.submodel == 0) return resolved;
+  std::vector<trainer::ResolvedJob> narrower = submodel_jobs(resolved);
+  if (flags.submodel > narrower.size())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("the server offers {} narrower models", narrower.size()),
+                "--submodel", "0 is the whole one.");
+  return narrower[flags.submodel - 1];
 }
 
 // What a server says, as a folder of this machine: nothing outside of --state is ever touched.
@@ -118,9 +133,10 @@ std::string folder_of_run(const std::string& run) {
 OwnData open_own_data(const FederatedClientFlags& flags, const federated::Enrolled& enrolled,
                       const trainer::ResolvedJob& resolved) {
   OwnData own;
+  std::vector<std::uint64_t> samples;
   if (flags.as) {
     own.sets = trainer::open_data(resolved);
-    own.samples = make_client_split(resolved, *own.sets.train).samples(*flags.as);
+    samples = make_client_split(resolved, *own.sets.train).samples(*flags.as);
   } else {
     const std::string where = "the server's form of data";
     const data::DataForm form = data::DataForm::from_json(parse_json(enrolled.data_form, where), where);
@@ -130,14 +146,173 @@ OwnData open_own_data(const FederatedClientFlags& flags, const federated::Enroll
     own.sets.train = alike.samples;
     own.sets.test = alike.samples;  // the server evaluates
     own.sets.form = form;
-    own.samples.resize(alike.samples->size());
-    std::iota(own.samples.begin(), own.samples.end(), std::uint64_t{0});
+    samples.resize(alike.samples->size());
+    std::iota(samples.begin(), samples.end(), std::uint64_t{0});
   }
-  if (own.samples.empty())
+  if (samples.empty())
     throw Error(ErrorKind::kInvalidInput, "there are no samples to train on",
                 flags.as ? fmt::format("--as {}", *flags.as) : flags.data);
+  const std::uint64_t held_out = resolved.job.federated.held_out(samples.size());
+  own.samples =
+      federated::hold_out(std::move(samples), held_out, static_cast<std::uint64_t>(resolved.job.seed), enrolled.number);
   return own;
 }
+
+// One model that this client trains.
+struct Membership {
+  std::string model{};
+  std::unique_ptr<federated::FederatedCalls> server{};
+  OwnData own{};
+  std::unique_ptr<federated::LocalTraining> training{};
+  std::unique_ptr<federated::FederatedClient> client{};
+};
+
+class ClientProgram {
+ public:
+  explicit ClientProgram(const FederatedClientFlags& flags)
+      : flags_(flags), target_(server_to_join(flags)), name_(name_of_client(flags)) {}
+
+  int run() {
+    try {
+      std::vector<Membership> members = join_models();
+      train(members);
+      return 0;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInterrupted) throw;
+      tell("stopped; the server goes on without it");
+      return 128 + signal_.number();
+    }
+  }
+
+ private:
+  void tell(const std::string& line) const {
+    if (!flags_.quiet) print_line(line);
+  }
+
+  federated::ClientOptions client_options(const std::string& model) const {
+    federated::ClientOptions options;
+    options.name = name_;
+    options.patience =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags_.wait_seconds));
+    options.require_secure = flags_.secure;
+    if (!flags_.certs.empty()) {
+      const control::CertificateFiles files = control::read_certificate_files(flags_.certs);
+      options.identity = {files.authorities, files.certificate, files.key};
+    }
+    options.tell = [this, model](const std::string& line) { tell(model.empty() ? line : model + ": " + line); };
+    return options;
+  }
+
+  // A server that is not there yet is waited for, as in all that follows.
+  std::vector<federated::Offer> ask_for_models() const {
+    const Deadline deadline = Deadline::after(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags_.wait_seconds)));
+    bool told = false;
+    while (true) {
+      if (!keep_on_()) throw Error(ErrorKind::kInterrupted, "stopped");
+      try {
+        return federated::list_models(target_);
+      } catch (const Error& error) {
+        if (!error.retryable() || deadline.passed()) throw;
+        if (!std::exchange(told, true)) tell(fmt::format("{}: {}: trying again", error.where(), error.message()));
+      }
+      system_clock().sleep_for(kPause);
+    }
+  }
+
+  // Why a model is none for this client; empty if it may be.
+  std::string objection(const federated::Offer& offer) const {
+    if (!flags_.models.empty() && std::ranges::find(flags_.models, offer.name) == flags_.models.end())
+      return "--model names others";
+    if (flags_.most_parameters && offer.model_floats > *flags_.most_parameters)
+      return fmt::format("it has {} numbers, and --most-parameters is {}", offer.model_floats, *flags_.most_parameters);
+    return {};
+  }
+
+  std::vector<Membership> join_models() {
+    const std::vector<federated::Offer> offers = ask_for_models();
+    for (const std::string& model : flags_.models) {
+      if (std::ranges::find(offers, model, &federated::Offer::name) == offers.end())
+        throw Error(ErrorKind::kInvalidInput, fmt::format("the server offers no model \"{}\"", model), "--model",
+                    fmt::format("It offers {}.", names_of(offers)));
+    }
+    std::vector<Membership> members;
+    std::string why;
+    for (const federated::Offer& offer : offers) {
+      why = objection(offer);
+      if (why.empty()) {
+        // One that is asked for by name, or the only one, is trained or the reason is the program's.
+        const bool must = offers.size() == 1 || !flags_.models.empty();
+        try {
+          members.push_back(join(offer.name, offers.size() > 1));
+        } catch (const Error& error) {
+          const bool unfit = error.kind() == ErrorKind::kInvalidInput || error.kind() == ErrorKind::kNotFound ||
+                             error.kind() == ErrorKind::kDamaged || error.kind() == ErrorKind::kMismatch;
+          if (must || !unfit) throw;
+          why = error.message();
+        }
+      }
+      if (!why.empty()) tell(fmt::format("does not train {}: {}", offer.name, why));
+    }
+    if (members.empty())
+      throw Error(ErrorKind::kInvalidInput, fmt::format("there is no model to train: {}", why), flags_.join,
+                  fmt::format("The server offers {}.", names_of(offers)));
+    return members;
+  }
+
+  static std::string names_of(const std::vector<federated::Offer>& offers) {
+    std::string names;
+    for (const federated::Offer& offer : offers)
+      names += (names.empty() ? "" : ", ") + offer.name;
+    return names;
+  }
+
+  Membership join(const std::string& model, bool several) {
+    Membership member{.model = model, .server = federated::make_federated_stub(target_, model)};
+    federated::ClientOptions options = client_options(several ? model : std::string());
+    // Who enrols and then finds that the data does not fit holds nobody up: rounds ask who has asked for tasks.
+    const federated::Enrolled enrolled =
+        federated::FederatedClient(*member.server, options)
+            .enrol({.number = flags_.as, .software = fmt::format("muster {}", version()), .submodel = flags_.submodel},
+                   keep_on_);
+    const trainer::ResolvedJob resolved = job_of_client(enrolled, flags_);
+    member.own = open_own_data(flags_, enrolled, resolved);
+    member.training = trainer::make_client_training(resolved, member.own.sets);
+    options.tell(fmt::format("{} is client {} of {}, with {} samples", name_, enrolled.number, enrolled.run,
+                             member.own.samples.train.size()));
+    options.states = std::filesystem::path(flags_.state) / folder_of_run(enrolled.run) / name_;
+    options.keep = resolved.job.federated.keep;
+    options.error_feedback = resolved.job.federated.error_feedback;
+    member.client = std::make_unique<federated::FederatedClient>(*member.server, options);
+    member.client->begin(enrolled, *member.training, member.own.samples.train, member.own.samples.test);
+    return member;
+  }
+
+  // One model's task after the other's, in turn.
+  void train(std::vector<Membership>& members) {
+    const bool several = members.size() > 1;
+    while (!members.empty()) {
+      const std::chrono::milliseconds wait = members.size() == 1 ? kWaitAlone : kWaitInTurn;
+      std::erase_if(members, [&](Membership& member) {
+        if (member.client->step(keep_on_, wait)) return false;
+        const federated::ClientSummary& summary = member.client->summary();
+        tell(fmt::format("{}finished: {}; {} updates counted, {} refused, {} late", several ? member.model + ": " : "",
+                         summary.ending, summary.accepted, summary.refused, summary.late));
+        return true;
+      });
+    }
+  }
+
+  static constexpr std::chrono::milliseconds kPause{500};
+  static constexpr std::chrono::milliseconds kWaitAlone{2000};
+  static constexpr std::chrono::milliseconds kWaitInTurn{200};
+
+  const FederatedClientFlags& flags_;
+  const control::ClusterTarget target_;
+  const std::string name_;
+  const launch::StopSignal signal_;
+  const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0; };
+};
 
 int run_federated_client(const FederatedClientFlags& flags) {
   if (!flags.data.empty() && flags.as)
@@ -145,38 +320,7 @@ int run_federated_client(const FederatedClientFlags& flags) {
   if (flags.data.empty() && !flags.as)
     throw Error(ErrorKind::kInvalidInput, "which data is to be trained on?", {},
                 "Give --data PATH; or, to try it with the job's own data, --as NUMBER.");
-  const launch::StopSignal signal;
-  const auto keep_on = [&] { return signal.number() == 0; };
-  const auto tell = [&](const std::string& line) {
-    if (!flags.quiet) print_line(line);
-  };
-  const std::string name = name_of_client(flags);
-  const std::unique_ptr<federated::FederatedCalls> server = federated::make_federated_stub(server_to_join(flags));
-  federated::ClientOptions options;
-  options.name = name;
-  options.patience =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags.wait_seconds));
-  options.tell = tell;
-  try {
-    const federated::Enrolled enrolled =
-        federated::FederatedClient(*server, options)
-            .enrol({.number = flags.as, .software = fmt::format("muster {}", version())}, keep_on);
-    const trainer::ResolvedJob resolved = job_of_client(enrolled, flags);
-    const OwnData own = open_own_data(flags, enrolled, resolved);
-    const auto training = trainer::make_client_training(resolved, own.sets);
-    tell(
-        fmt::format("{} is client {} of {}, with {} samples", name, enrolled.number, enrolled.run, own.samples.size()));
-    options.states = std::filesystem::path(flags.state) / folder_of_run(enrolled.run) / name;
-    const federated::ClientSummary summary =
-        federated::FederatedClient(*server, options).run(enrolled, *training, own.samples, keep_on);
-    tell(fmt::format("finished: {}; {} updates counted, {} refused, {} late", summary.ending, summary.accepted,
-                     summary.refused, summary.late));
-    return 0;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInterrupted) throw;
-    tell("stopped; the server goes on without it");
-    return 128 + signal.number();
-  }
+  return ClientProgram(flags).run();
 }
 
 }  // namespace
@@ -194,8 +338,17 @@ void add_federated_client(CLI::App& federated, Outcome& outcome) {
                     "Join another machine without certificates: others can read and change what is sent");
   command->add_option("--set", flags->assignments, "section.key=value for this client, over the server's job")
       ->allow_extra_args(false);
-  command->add_option("--state", flags->state, "Folder for what the client keeps from round to round (scaffold)")
+  command
+      ->add_option("--model", flags->models,
+                   "Of a server with several: train this one; may be repeated. Default: all that fit the data")
+      ->allow_extra_args(false);
+  command->add_option("--most-parameters", flags->most_parameters, "Train no model with more numbers than this");
+  command->add_option("--submodel", flags->submodel,
+                      "Train a narrower model: the first, second, ... of the job's federated.submodels");
+  command->add_option("--state", flags->state, "Folder for what the client keeps from round to round")
       ->capture_default_str();
+  command->add_flag("--secure", flags->secure,
+                    "Send no update but with secure aggregation, whatever the server asks for");
   command->add_option("--wait", flags->wait_seconds, "Seconds to try again when the server is away")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,6 +42,22 @@ federated::ClientSplit make_client_split(const trainer::ResolvedJob& resolved, c
   });
 }
 
+std::vector<trainer::ResolvedJob> submodel_jobs(const trainer::ResolvedJob& resolved) {
+  std::vector<trainer::ResolvedJob> jobs;
+  for (const std::string& changes : resolved.job.federated.submodels) {
+    std::vector<std::string> assignments;
+    std::istringstream words(changes);
+    for (std::string word; std::getline(words, word, ';');)
+      assignments.push_back(word);
+    // A narrower model has none of its own.
+    assignments.emplace_back("federated.submodels=[]");
+    jobs.push_back(trainer::about_key(resolved, "federated.submodels", [&] {
+      return trainer::parse_job(resolved.text, fmt::format("the narrower model \"{}\"", changes), assignments);
+    }));
+  }
+  return jobs;
+}
+
 trainer::RunFolder open_federated_run(bool resume, const std::string& folder, const trainer::ResolvedJob& resolved) {
   const trainer::Job& job = resolved.job;
   std::optional<trainer::RunFolder> run;
@@ -70,7 +87,14 @@ Json row_of_round(const federated::RoundReport& report) {
            {"seconds", report.seconds},
            {"virtual_seconds", report.virtual_seconds}};
   if (report.repeated > 0) row["repeated"] = report.repeated;
+  if (report.unmask_seconds > 0) row["unmask_seconds"] = report.unmask_seconds;
   if (report.late_updates > 0) row["late_updates"] = report.late_updates;
+  if (report.update_bytes > 0) row["update_bytes"] = report.update_bytes;
+  if (report.on_clients) {
+    row["clients_test_loss"] = report.on_clients->loss;
+    for (const auto& [name, value] : report.on_clients->metrics)
+      row["clients_" + name] = value;
+  }
   if (report.epsilon) row["epsilon"] = *report.epsilon;
   if (report.test) {
     row["test_loss"] = report.test->loss;
@@ -89,6 +113,11 @@ std::string line_of_round(const federated::RoundReport& report, std::int64_t rou
   if (report.test) {
     line += fmt::format("; test loss {:.4f}", report.test->loss);
     for (const auto& [name, value] : report.test->metrics)
+      line += fmt::format(", {} {:.4f}", name, value);
+  }
+  if (report.on_clients) {
+    line += fmt::format("; at clients: loss {:.4f}", report.on_clients->loss);
+    for (const auto& [name, value] : report.on_clients->metrics)
       line += fmt::format(", {} {:.4f}", name, value);
   }
   if (report.epsilon) line += fmt::format("; epsilon {:.3f}", *report.epsilon);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -22,9 +23,20 @@ void add_federated_server(CLI::App& federated, Outcome& outcome);
 void add_federated_client(CLI::App& federated, Outcome& outcome);
 void add_federated_status(CLI::App& federated);
 
+// What `muster train` does with a federated job: the simulation. `resume`: as its --resume and --run.
+struct ResumeChoice {
+  bool newest = false;
+  std::string run{};
+};
+int simulate_job(const std::string& job, const std::vector<std::string>& assignments, const ResumeChoice& resume,
+                 bool json, bool quiet);
+
 // Throws unless the job has clients.
 void require_federated(const trainer::ResolvedJob& resolved);
 federated::ClientSplit make_client_split(const trainer::ResolvedJob& resolved, const data::Dataset& train);
+
+// The jobs of federated.submodels. Throws Error{kInvalidInput} with the one that is none.
+std::vector<trainer::ResolvedJob> submodel_jobs(const trainer::ResolvedJob& resolved);
 
 // A folder to begin in or, with `resume` or a folder, the one of the run to go on with. Throws Error{kNotFound}, and
 // what stands in the way of going on.

@@ -1,11 +1,14 @@
 // muster federated server: rounds with clients on machines of their own. The run's folder is that of a simulation, with
 // the round that is under way and the clients' names beside it, so that a server that was killed goes on.
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,9 +22,10 @@
 #include "muster/base/log.h"
 #include "muster/base/mutex.h"
 #include "muster/cli/command.h"
+#include "muster/cli/federated_door.h"
 #include "muster/cli/federated_run.h"
 #include "muster/control/cluster_server.h"
-#include "muster/federated/federated_listener.h"
+#include "muster/control/trust_files.h"
 #include "muster/federated/round_server.h"
 #include "muster/federated/run_state.h"
 #include "muster/launch/stop_signal.h"
@@ -39,7 +43,7 @@ constexpr std::chrono::seconds kFarewell{10};
 constexpr std::chrono::seconds kStatusEvery{1};
 
 struct FederatedServerFlags {
-  std::string job;
+  std::vector<std::string> jobs;
   std::vector<std::string> assignments;
   std::string listen = "127.0.0.1:7420";
   std::string certs;
@@ -133,19 +137,45 @@ class NewRun {
   bool made_;
 };
 
+// Inside of the door, for as long as it lives.
+class InDoor {
+ public:
+  InDoor(FederatedDoor& door, const federated::OfferedModel& model) : door_(door), address_(door.enter(model)) {}
+  InDoor(const InDoor&) = delete;
+  InDoor& operator=(const InDoor&) = delete;
+  ~InDoor() { door_.leave(); }
+  const std::string& address() const { return address_; }
+
+ private:
+  FederatedDoor& door_;
+  const std::string address_;
+};
+
+// One model, from its data to its last round; a server with several has a thread for each.
 class ServedRun {
  public:
-  ServedRun(const FederatedServerFlags& flags, const trainer::ResolvedJob& resolved)
-      : flags_(flags), resolved_(resolved), options_(resolved.job.federated) {}
+  ServedRun(const FederatedServerFlags& flags, std::string job, const trainer::ResolvedJob& resolved,
+            const launch::StopSignal& signal, FederatedDoor& door)
+      : flags_(flags),
+        resolved_(resolved),
+        job_(std::move(job)),
+        options_(resolved.job.federated),
+        submodels_(submodel_jobs(resolved)),
+        signal_(signal),
+        door_(door) {}
+
+  // In the log of its run. From any thread.
+  void note(const std::string& line) {
+    const MutexLock lock(mutex_);
+    log_.info(line);
+  }
 
   int run() {
-    control::ClusterListen listen = listen_for_clients(flags_);
     const trainer::Datasets sets = trainer::open_data(resolved_);
     const trainer::RunFolder folder = open_federated_run(flags_.resume, flags_.run, resolved_);
     NewRun made(folder.path(), !flags_.resume && flags_.run.empty());
     const trainer::RunLock lock(folder.path(), Deadline::after(kServerLockPatience));
     log_.open_file(folder.log_file());
-    listen.note = [this](const std::string& line) { note(line); };
     const std::unique_ptr<federated::LocalTraining> training = trainer::make_client_training(resolved_, sets);
     federated::RoundServer server(server_options(sets, folder), *training);
     const federated::StateFile state(folder.path() / "state.safetensors");
@@ -154,11 +184,15 @@ class ServedRun {
       mend_rows(folder.metrics_file(), *kept);
     }
     observe::MetricsLog metrics(folder.metrics_file());
-    const federated::FederatedListener listener(server, listen);
+    const InDoor in(door_, {{.name = resolved_.job.name,
+                             .model_floats = training->size(),
+                             .source = resolved_.job.data.source,
+                             .task = resolved_.job.loss.task},
+                            &server});
     made.keep();
-    write_atomically(folder.path() / "address", listener.address() + "\n");
-    const StatusWriter status(folder.path() / "status.json", [&] { return status_of(server, listener.address()); });
-    tell(fmt::format("listens on {} for {} clients, {} a round, {}; run {}", listener.address(), options_.clients,
+    write_atomically(folder.path() / "address", in.address() + "\n");
+    const StatusWriter status(folder.path() / "status.json", [&] { return status_of(server, in.address()); });
+    tell(fmt::format("listens on {} for {} clients, {} a round, {}; run {}", in.address(), options_.clients,
                      options_.per_round, options_.algorithm, folder.path().string()));
     if (server.rounds() > 0) tell(fmt::format("goes on after round {}", server.rounds()));
     try {
@@ -166,10 +200,12 @@ class ServedRun {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInterrupted) {
         log_.error(error.what());
+        door_.fail();
         throw;
       }
     }
-    if (signal_.number() != 0) return stopped(server, listener.address(), folder);
+    if (signal_.number() != 0) return stopped(server, in.address(), folder);
+    if (!door_.going_on()) return 1;  // another model has said why
     server.save(folder.path() / "model.safetensors");
     server.finish(ending_, kFarewell);
     tell_end(server, folder, metrics);
@@ -183,8 +219,12 @@ class ServedRun {
     options.seed = static_cast<std::uint64_t>(resolved_.job.seed);
     options.folder = folder.path();
     options.job = resolved_.text;
+    options.make_submodel = [this, &sets](std::size_t index) {
+      return trainer::make_client_training(submodels_.at(index), sets);
+    };
     options.data_form = sets.form.to_json().dump();
     options.run = folder.path().filename().string();
+    if (!flags_.certs.empty()) options.authorities = control::read_certificate_files(flags_.certs).authorities;
     options.tell = [this](const std::string& line) { tell(line); };
     return options;
   }
@@ -220,9 +260,9 @@ class ServedRun {
       const std::string line = line_of_round(last_, options_.rounds);
       note(line);
       if (flags_.json)
-        print_line(row_of_round(last_).dump());
+        print_row(row_of_round(last_));
       else if (!flags_.quiet)
-        print_line(line);
+        say(line);
     }
     ending_ = fmt::format("all {} rounds are done", server.rounds());
   }
@@ -236,13 +276,13 @@ class ServedRun {
     }
     if (last_.round > 0) metrics.write(row);
     if (flags_.json)
-      print_line(row.dump());
+      print_row(row);
     else if (!flags_.quiet)
-      print_line(fmt::format("{}; model in {}", ending_, (folder.path() / "model.safetensors").string()));
+      say(fmt::format("{}; model in {}", ending_, (folder.path() / "model.safetensors").string()));
   }
 
   int stopped(const federated::RoundServer& server, const std::string& address, const trainer::RunFolder& folder) {
-    std::string command = fmt::format("muster federated server {} --listen {}", flags_.job, address);
+    std::string command = fmt::format("muster federated server {} --listen {}", job_, address);
     if (!flags_.certs.empty()) command += fmt::format(" --certs {}", flags_.certs);
     if (flags_.insecure) command += " --insecure";
     for (const std::string& assignment : flags_.assignments)
@@ -252,32 +292,94 @@ class ServedRun {
     return 128 + signal_.number();
   }
 
-  void note(const std::string& line) {
-    const MutexLock lock(mutex_);
-    log_.info(line);
-  }
   // From any thread: calls of clients tell, too.
   void tell(const std::string& line) {
     note(line);
-    if (!flags_.json && !flags_.quiet) print_line(line);
+    if (!flags_.json && !flags_.quiet) say(line);
+  }
+  // Of several models each says which it is.
+  void say(const std::string& line) const {
+    print_line(flags_.jobs.size() > 1 ? fmt::format("{}: {}", resolved_.job.name, line) : line);
+  }
+  void print_row(Json row) const {
+    if (flags_.jobs.size() > 1) row["model"] = resolved_.job.name;
+    print_line(row.dump());
   }
 
   const FederatedServerFlags& flags_;
   const trainer::ResolvedJob& resolved_;
+  const std::string job_;
   const federated::Options& options_;
-  const launch::StopSignal signal_;
-  const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0; };
+  const std::vector<trainer::ResolvedJob> submodels_;
+  const launch::StopSignal& signal_;
+  FederatedDoor& door_;
+  const std::function<bool()> keep_on_ = [this] { return signal_.number() == 0 && door_.going_on(); };
   Mutex mutex_;
   Log log_{LogLevel::kOff};
   federated::RoundReport last_;
   std::string ending_;
 };
 
+// The jobs, each of another name: it is what clients know a model by.
+std::vector<trainer::ResolvedJob> jobs_of_server(const FederatedServerFlags& flags) {
+  std::vector<trainer::ResolvedJob> jobs;
+  std::set<std::string> names;
+  for (const std::string& job : flags.jobs) {
+    jobs.push_back(trainer::load_job(job, flags.assignments));
+    require_federated(jobs.back());
+    require_real_clients(jobs.back());
+    if (!names.insert(jobs.back().job.name).second)
+      throw jobs.back().invalid("job.name", fmt::format("two models are called {}", jobs.back().job.name),
+                                "Give each job a name of its own.");
+  }
+  if (jobs.size() > 1 && !flags.run.empty())
+    throw Error(ErrorKind::kInvalidInput, "--run beside several jobs", {}, "--resume goes on with the newest of each.");
+  return jobs;
+}
+
 int run_federated_server(const FederatedServerFlags& flags) {
-  const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
-  require_federated(resolved);
-  require_real_clients(resolved);
-  return ServedRun(flags, resolved).run();
+  const std::vector<trainer::ResolvedJob> jobs = jobs_of_server(flags);
+  const launch::StopSignal signal;
+  control::ClusterListen listen = listen_for_clients(flags);
+  std::vector<ServedRun*> served;
+  listen.note = [&](const std::string& line) {
+    if (!served.empty()) served.front()->note(line);
+  };
+  FederatedDoor door(jobs.size(), listen);
+  std::vector<std::unique_ptr<ServedRun>> runs;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    runs.push_back(std::make_unique<ServedRun>(flags, flags.jobs[i], jobs[i], signal, door));
+    served.push_back(runs.back().get());
+  }
+  if (runs.size() == 1) return runs.front()->run();
+  std::vector<int> codes(runs.size(), 1);
+  std::vector<std::exception_ptr> failures(runs.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          codes[i] = runs[i]->run();
+        } catch (...) {
+          door.fail();
+          failures[i] = std::current_exception();
+        }
+      });
+    }
+  }
+  // Whoever was interrupted was so because of another one.
+  std::exception_ptr interrupted;
+  for (const std::exception_ptr& failure : failures) {
+    if (!failure) continue;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInterrupted) throw;
+      interrupted = failure;
+    }
+  }
+  if (interrupted) std::rethrow_exception(interrupted);
+  return *std::ranges::max_element(codes);
 }
 
 }  // namespace
@@ -285,7 +387,10 @@ int run_federated_server(const FederatedServerFlags& flags) {
 void add_federated_server(CLI::App& federated, Outcome& outcome) {
   CLI::App* command = federated.add_subcommand("server", "Rounds with clients on machines of their own.");
   auto flags = std::make_shared<FederatedServerFlags>();
-  command->add_option("job", flags->job, "The job file (TOML), with a section [federated]")->required();
+  command
+      ->add_option("jobs", flags->jobs,
+                   "Job files (TOML) with a section [federated]; of several, clients decide which they train")
+      ->required();
   command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--listen", flags->listen, "ADDRESS:PORT of this machine; port 0: any that is free")
@@ -305,6 +410,7 @@ void add_federated_server(CLI::App& federated, Outcome& outcome) {
       "Without certificates it listens for this machine only, and a client is who it says it is.\n"
       "\nExamples:\n"
       "  muster federated server examples/federated.toml\n"
+      "  muster federated server small.toml large.toml\n"
       "  muster certs create certs && muster certs add certs client hospital-1\n"
       "  muster federated server job.toml --listen 10.0.0.1:7420 --certs certs/coordinator");
   command->callback([flags, &outcome] { outcome.exit_code = run_federated_server(*flags); });

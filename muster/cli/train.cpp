@@ -20,6 +20,7 @@
 #include "muster/cli/cluster_flags.h"
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
+#include "muster/cli/federated_run.h"
 #include "muster/cli/launched.h"
 #include "muster/cli/progress.h"
 #include "muster/cli/restart_note.h"
@@ -320,9 +321,13 @@ std::optional<std::filesystem::path> living_run(const TrainFlags& flags, const t
 
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
-  if (resolved.job.federated.chosen())
-    throw resolved.invalid("federated.clients", "clients train this job, not workers",
-                           fmt::format("Use: muster federated simulate {}.", flags.job));
+  if (resolved.job.federated.chosen()) {
+    if (flags.until_epoch || flags.verify > 0)
+      throw Error(ErrorKind::kInvalidInput, "--until-epoch and --verify are not for jobs that clients train", flags.job,
+                  "Use federated.rounds.");
+    outcome.exit_code = simulate_job(flags.job, flags.assignments, {flags.resume, flags.run}, flags.json, flags.quiet);
+    return;
+  }
   const launch::World world = launch::detect_world();
   if (world.launcher != "muster") {
     if (const auto run = living_run(flags, resolved.job)) {

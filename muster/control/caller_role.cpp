@@ -49,6 +49,8 @@ constexpr std::array kCallRows = {
     CallRow{.call = "NextTask", .client = true},
     CallRow{.call = "ReadModel", .client = true},
     CallRow{.call = "SendUpdate", .client = true},
+    CallRow{.call = "SecureStep", .client = true},
+    CallRow{.call = "SecureStep", .client = true},
 };
 
 bool allows(const CallRow& row, CallerRole role) {

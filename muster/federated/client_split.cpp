@@ -18,6 +18,8 @@
 namespace muster::federated {
 namespace {
 
+constexpr std::uint64_t kHeldOutLane = 1000;  // apart from other draws of this purpose
+
 constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 32;
 
 data::Shards random_shards(std::uint64_t samples, std::uint64_t clients, std::uint64_t seed) {
@@ -150,6 +152,20 @@ std::vector<std::uint64_t> ClientSplit::draw(std::uint64_t client) const {
     id = by_label_[label][draws.below(by_label_[label].size())];
   }
   return ids;
+}
+
+ClientSamples hold_out(std::vector<std::uint64_t> samples, std::uint64_t held_out, std::uint64_t seed,
+                       std::uint64_t client) {
+  if (held_out == 0) return {.train = std::move(samples)};
+  const data::Permutation order(
+      samples.size(), {.seed = seed, .purpose = Purpose::kClientSamples, .lane = kHeldOutLane, .sample = client + 1});
+  std::vector<std::uint8_t> tests(samples.size());
+  for (std::uint64_t i = 0; i < held_out; ++i)
+    tests[order(i)] = 1;
+  ClientSamples parts;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    (tests[i] != 0 ? parts.test : parts.train).push_back(samples[i]);
+  return parts;
 }
 
 }  // namespace muster::federated

@@ -33,6 +33,15 @@ struct SplitOptions {
   std::uint64_t drawn = 0;  // samples that every client draws; 0: the data set is shared out
 };
 
+// What a client trains on, and what it only evaluates on: `held_out` of its samples, drawn by seed and client.
+// REQUIRES: held_out <= samples.size().
+struct ClientSamples {
+  std::vector<std::uint64_t> train{};
+  std::vector<std::uint64_t> test{};
+};
+ClientSamples hold_out(std::vector<std::uint64_t> samples, std::uint64_t held_out, std::uint64_t seed,
+                       std::uint64_t client);
+
 class ClientSplit {
  public:
   // `labels` of all samples; called only where a split needs them. Throws Error{kInvalidInput}: more clients than

@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "muster/federated/local_training.h"
+#include "muster/federated/secure/secure_messages.h"
 
 namespace muster::federated {
 
 struct EnrolWish {
   std::optional<std::uint64_t> number{};
   std::string software{};
+  std::uint64_t submodel = 0;  // of federated.submodels, from 1; 0: the whole model
 };
 
 struct Enrolled {
@@ -34,6 +36,15 @@ struct Enrolled {
   double silence_seconds = 0;
 };
 
+// Secure aggregation: what the words of a masked update mean.
+struct SecureTask {
+  std::uint64_t threshold = 0;
+  std::uint64_t most_clients = 0;
+  double range = 0;
+  std::uint64_t most_samples = 0;  // 0: all weigh the same
+  double noise = 0;                // deviation of what the client adds itself
+};
+
 struct RoundTask {
   std::uint64_t round = 0;
   std::int64_t local_epochs = 1;
@@ -42,6 +53,8 @@ struct RoundTask {
   bool controls = false;
   std::uint64_t kept_before = 0;
   double clip = 0;
+  std::string compress = "none";  // how its update is to be sent: update_codec.h
+  std::optional<SecureTask> secure{};
 };
 
 struct TaskAnswer {
@@ -59,6 +72,14 @@ struct ModelChunk {
   std::uint64_t total_bytes = 0;
 };
 
+// What a client has measured of the model it was given, on samples that it does not train on.
+struct UpdateTest {
+  std::uint64_t samples = 0;  // 0: nothing
+  double loss = 0;
+  double metric = 0;
+  std::string metric_name{};  // empty: no metric
+};
+
 struct UpdateChunk {
   std::uint64_t round = 0;
   std::string digest{};
@@ -67,6 +88,7 @@ struct UpdateChunk {
   std::span<const std::byte> data{};
   std::uint64_t samples = 0;
   double loss = 0;
+  UpdateTest test{};
 };
 
 struct UpdateAnswer {
@@ -74,6 +96,29 @@ struct UpdateAnswer {
   Verdict verdict = Verdict::kPartial;
   std::uint64_t received = 0;
   std::string reason{};
+};
+
+enum class SecureStep { kKeys, kShares, kSurvivors, kAgreement, kUnmask, kLeave };
+
+struct SecureMessage {
+  std::uint64_t round = 0;
+  SecureStep step = SecureStep::kKeys;
+  bool says = false;  // what belongs to the step is there; else it asks for the answer
+  KeyAdvert keys{};
+  std::vector<SealedShare> shares{};
+  std::string signature{};
+  std::vector<UnmaskShare> unmask{};
+  std::string reason{};
+};
+
+struct SecureAnswer {
+  enum class Verdict { kWait, kGoOn, kRefused, kOver };
+  Verdict verdict = Verdict::kWait;
+  std::string reason{};
+  KeyList keys{};
+  std::vector<SealedShare> shares{};
+  std::vector<std::uint64_t> survivors{};
+  std::vector<SignedAgreement> agreements{};
 };
 
 class FederatedCalls {
@@ -85,6 +130,8 @@ class FederatedCalls {
   virtual ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                                 std::uint64_t bytes) = 0;
   virtual UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) = 0;
+  virtual SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                                   std::chrono::milliseconds wait) = 0;
 };
 
 }  // namespace muster::federated

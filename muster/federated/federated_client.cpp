@@ -7,14 +7,18 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
 #include "muster/federated/aggregate.h"
+#include "muster/federated/noise.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
@@ -87,7 +91,16 @@ Enrolled FederatedClient::enrol(const EnrolWish& wish, const std::function<bool(
 }
 
 ClientSummary FederatedClient::run(const Enrolled& enrolled, LocalTraining& training,
-                                   const std::vector<std::uint64_t>& samples, const std::function<bool()>& keep_on) {
+                                   const std::vector<std::uint64_t>& samples, const std::function<bool()>& keep_on,
+                                   const std::vector<std::uint64_t>& tests) {
+  begin(enrolled, training, samples, tests);
+  while (step(keep_on, kTaskWait)) {
+  }
+  return summary_;
+}
+
+void FederatedClient::begin(const Enrolled& enrolled, LocalTraining& training,
+                            const std::vector<std::uint64_t>& samples, const std::vector<std::uint64_t>& tests) {
   if (enrolled.model_floats != training.size() || enrolled.parameters != training.parameters())
     throw Error(
         ErrorKind::kMismatch,
@@ -96,22 +109,26 @@ ClientSummary FederatedClient::run(const Enrolled& enrolled, LocalTraining& trai
   enrolled_ = enrolled;
   training_ = &training;
   samples_ = samples;
+  tests_ = tests;
   model_.resize(training.size());
+  if (!options_.keep.empty())
+    kept_ = KeptParts(options_.keep, training.tensors(), training.size(), training.parameters());
   summary_ = {};
-  while (true) {
-    const TaskAnswer answer =
-        patiently(keep_on, [&] { return calls_.next_task(options_.name, samples_.size(), kTaskWait); });
-    if (answer.kind == TaskAnswer::Kind::kFinished) {
-      summary_.ending = answer.reason;
-      return summary_;
-    }
-    if (answer.kind == TaskAnswer::Kind::kTask) {
-      carry_out(answer.task, keep_on);
-    } else {
-      for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
-        clock_.sleep_for(kLook);
-    }
+}
+
+bool FederatedClient::step(const std::function<bool()>& keep_on, std::chrono::milliseconds wait) {
+  const TaskAnswer answer = patiently(keep_on, [&] { return calls_.next_task(options_.name, samples_.size(), wait); });
+  if (answer.kind == TaskAnswer::Kind::kFinished) {
+    summary_.ending = answer.reason;
+    return false;
   }
+  if (answer.kind == TaskAnswer::Kind::kTask) {
+    carry_out(answer.task, keep_on);
+  } else {
+    for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
+      clock_.sleep_for(kLook);
+  }
+  return true;
 }
 
 bool FederatedClient::read(const RoundTask& task, ModelPart part, std::span<float> floats,
@@ -135,6 +152,9 @@ bool FederatedClient::read(const RoundTask& task, ModelPart part, std::span<floa
 }
 
 void FederatedClient::carry_out(const RoundTask& task, const std::function<bool()>& keep_on) {
+  if (options_.require_secure && !task.secure)
+    throw Error(ErrorKind::kMismatch, "the server asks for an update as it is, without secure aggregation", "--secure",
+                "Nothing was sent. Talk to who runs it: federated.secure = true.");
   const std::size_t controls = task.controls ? training_->parameters() : 0;
   control_.resize(controls);
   if (!read(task, ModelPart::kModel, model_, keep_on)) return;
@@ -147,23 +167,146 @@ void FederatedClient::carry_out(const RoundTask& task, const std::function<bool(
                   .rate = task.rate,
                   .prox = task.prox};
   std::vector<float> correction(controls);
+  open_state(task);
   if (task.controls) {
-    if (!states_) states_.emplace(options_.states);
-    own_control_.resize(controls);
-    states_->forget_from(enrolled_.number, task.kept_before);
-    states_->read(enrolled_.number, task.round, own_control_);
     for (std::size_t i = 0; i < controls; ++i)
-      correction[i] = control_[i] - own_control_[i];
+      correction[i] = control_[i] - own_->control()[i];
     local.correction = correction;
   }
+  kept_.enter(own_->kept(), model_);
   LocalResult result;
+  UpdateTest test;
   {
     const Heartbeat heartbeat(calls_, options_.name, samples_.size(), enrolled_.silence_seconds);
+    if (!tests_.empty()) {
+      const Figures figures = training_->evaluate(tests_, model_);
+      test = {.samples = figures.samples, .loss = figures.loss};
+      if (!figures.metrics.empty()) std::tie(test.metric_name, test.metric) = figures.metrics.front();
+    }
     result = training_->train(local, model_, std::span(update_).first(training_->size()));
   }
   ++summary_.trained;
+  kept_.leave(update_, own_->kept());
   if (task.controls) add_control_change(task, result);
-  send(task, result.loss, keep_on);
+  const std::vector<std::byte> encoded = encode_update(compression_, update_, own_->residual());
+  own_->save(enrolled_.number, task.round);
+  if (task.secure) {
+    send_securely(task, result.loss, keep_on);
+  } else if (send(task, encoded, samples_.size(), result.loss, keep_on, test)) {
+    ++summary_.accepted;
+    options_.tell(
+        fmt::format("round {}: trained on {} samples, loss {:.4f}", task.round + 1, samples_.size(), result.loss));
+  }
+}
+
+void FederatedClient::open_state(const RoundTask& task) {
+  if (!own_) {
+    compression_ = parse_compression(task.compress);
+    const bool residual = compression_.kind != Compression::Kind::kNone && options_.error_feedback;
+    own_.emplace(
+        OwnSizes{.control = control_.size(), .kept = kept_.floats(), .residual = residual ? training_->size() : 0},
+        options_.states);
+  }
+  own_->forget_from(enrolled_.number, task.kept_before);
+  own_->load(enrolled_.number, task.round);
+}
+
+std::optional<SecureAnswer> FederatedClient::step(SecureMessage message, const std::function<bool()>& keep_on) {
+  while (true) {
+    SecureAnswer answer = patiently(keep_on, [&] { return calls_.secure_step(options_.name, message, kTaskWait); });
+    switch (answer.verdict) {
+      case SecureAnswer::Verdict::kWait:
+        message.says = false;
+        break;
+      case SecureAnswer::Verdict::kGoOn:
+        return answer;
+      case SecureAnswer::Verdict::kRefused:
+        ++summary_.refused;
+        options_.tell(fmt::format("round {}: the server refuses: {}", message.round + 1, answer.reason));
+        return std::nullopt;
+      case SecureAnswer::Verdict::kOver:
+        ++summary_.late;
+        options_.tell(fmt::format("round {}: does not count: {}", message.round + 1, answer.reason));
+        return std::nullopt;
+    }
+  }
+}
+
+std::vector<std::uint32_t> FederatedClient::words_of_update(const RoundTask& task, double loss) {
+  const SecureTask& secure = *task.secure;
+  if (!(task.clip > 0) || !(secure.range >= task.clip) || secure.most_clients == 0 || secure.most_clients > 0x7fffffff)
+    throw Error(ErrorKind::kMismatch, "the server says no range for sums", "secure aggregation", "Do not trust it.");
+  if (!std::isfinite(norm(update_)))
+    throw Error(ErrorKind::kMismatch, "the update is not finite", "secure aggregation", "Lower optimizer.lr.");
+  clip_to(update_, task.clip);
+  if (secure.noise > 0) {
+    add_noise(random_key(), secure.noise, update_);
+    loss = 0;  // no noise is on it
+  }
+  const double weight = secure.most_samples == 0
+                            ? 1
+                            : static_cast<double>(std::min<std::uint64_t>(samples_.size(), secure.most_samples)) /
+                                  static_cast<double>(secure.most_samples);
+  std::vector<std::uint32_t> words(update_.size() + kExtraWords);
+  FixedPoint(secure.range, secure.most_clients).encode(update_, weight, loss, words);
+  return words;
+}
+
+void FederatedClient::send_securely(const RoundTask& task, double loss, const std::function<bool()>& keep_on) {
+  SecureMessage message{.round = task.round, .says = true};
+  try {
+    // Two sums of one update over different clients would tell the difference between them.
+    if (unmasked_ && *unmasked_ >= task.round)
+      throw Error(ErrorKind::kMismatch, "the server begins a round again whose sum was unmasked");
+    std::vector<std::uint32_t> words = words_of_update(task, loss);
+    SecureClient client({.run = enrolled_.run,
+                         .round = task.round,
+                         .words = words.size(),
+                         .most_clients = task.secure->most_clients,
+                         .threshold = task.secure->threshold},
+                        enrolled_.number, options_.identity);
+    message.keys = client.advert();
+    MUSTER_FAILPOINT("federated.client.before_keys");
+    const auto keys = step(message, keep_on);
+    if (!keys) return;
+    message.step = SecureStep::kShares;
+    message.shares = client.share_out(keys->keys);
+    MUSTER_FAILPOINT("federated.client.before_shares");
+    const auto shares = step(message, keep_on);
+    message.shares.clear();
+    if (!shares) return;
+    client.take_shares(shares->shares);
+    client.mask(words);
+    MUSTER_FAILPOINT("federated.client.before_masked");
+    if (!send(task, std::as_bytes(std::span(words)), 1, 0, keep_on)) return;
+    message.step = SecureStep::kSurvivors;
+    message.says = false;
+    const auto survivors = step(message, keep_on);
+    if (!survivors) return;
+    message.says = true;
+    message.signature = client.agree_on(survivors->survivors);
+    std::vector<SignedAgreement> agreements;
+    if (options_.identity.checked()) {
+      message.step = SecureStep::kAgreement;
+      MUSTER_FAILPOINT("federated.client.before_agreement");
+      const auto agreed = step(message, keep_on);
+      if (!agreed) return;
+      agreements = agreed->agreements;
+    }
+    message.step = SecureStep::kUnmask;
+    message.signature.clear();
+    message.unmask = client.unmask(agreements);
+    unmasked_ = task.round;
+    MUSTER_FAILPOINT("federated.client.before_unmask");
+    if (!step(message, keep_on)) return;
+    ++summary_.accepted;
+    options_.tell(fmt::format("round {}: trained on {} samples, loss {:.4f}; in a sum of {} clients", task.round + 1,
+                              samples_.size(), loss, survivors->survivors.size()));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kMismatch) throw;
+    options_.tell(fmt::format("round {}: {}", task.round + 1, error.what()));
+    step({.round = task.round, .step = SecureStep::kLeave, .says = true, .reason = error.message()}, keep_on);
+  }
 }
 
 // Option II of the paper, as simulation.cpp has it: of the update as the server will shorten it.
@@ -175,19 +318,19 @@ void FederatedClient::add_control_change(const RoundTask& task, const LocalResul
   const std::span<float> change = std::span(update_).subspan(training_->size());
   for (std::size_t i = 0; i < change.size(); ++i) {
     const float difference = scale * shortened[i] - control_[i];
-    own_control_[i] += difference;
+    own_->control()[i] += difference;
     change[i] = difference;
   }
-  states_->write(enrolled_.number, task.round, own_control_);
 }
 
-void FederatedClient::send(const RoundTask& task, double loss, const std::function<bool()>& keep_on) {
-  const auto bytes = std::as_bytes(std::span(update_));
+bool FederatedClient::send(const RoundTask& task, std::span<const std::byte> bytes, std::uint64_t samples, double loss,
+                           const std::function<bool()>& keep_on, const UpdateTest& test) {
   UpdateChunk chunk{.round = task.round,
                     .digest = sha256(bytes),
                     .total_bytes = bytes.size(),
-                    .samples = samples_.size(),
-                    .loss = loss};
+                    .samples = samples,
+                    .loss = loss,
+                    .test = test};
   for (int damaged = 0; damaged < kMostDamagedSends;) {
     const std::size_t most = std::min<std::size_t>(enrolled_.chunk_bytes, bytes.size() - chunk.offset);
     chunk.data = bytes.subspan(chunk.offset, most);
@@ -199,18 +342,15 @@ void FederatedClient::send(const RoundTask& task, double loss, const std::functi
         chunk.offset = std::min<std::uint64_t>(answer.received, bytes.size() - 1);
         continue;
       case UpdateAnswer::Verdict::kAccepted:
-        ++summary_.accepted;
-        options_.tell(
-            fmt::format("round {}: trained on {} samples, loss {:.4f}", task.round + 1, samples_.size(), loss));
-        return;
+        return true;
       case UpdateAnswer::Verdict::kRefused:
         ++summary_.refused;
         options_.tell(fmt::format("round {}: the server refuses the update: {}", task.round + 1, answer.reason));
-        return;
+        return false;
       case UpdateAnswer::Verdict::kLate:
         ++summary_.late;
         options_.tell(fmt::format("round {}: the update came late", task.round + 1));
-        return;
+        return false;
     }
   }
   throw Error(ErrorKind::kDamaged, fmt::format("the update of round {} does not arrive as it was sent", task.round + 1),

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "federated.grpc.pb.h"
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/control/credentials.h"
 #include "muster/control/guarded_port.h"
 #include "muster/control/wire.h"
@@ -29,27 +31,23 @@ using Identify = std::function<std::optional<control::CallerIdentity>(const grpc
 class FederatedService final : public v1::Federated::Service {
  public:
   using Note = std::function<void(const std::string&)>;
-  FederatedService(FederatedCalls& calls, AuthorizeCall authorize, Identify identify, Note note)
-      : calls_(calls), authorize_(std::move(authorize)), identify_(std::move(identify)), note_(std::move(note)) {}
+  FederatedService(std::vector<OfferedModel> models, AuthorizeCall authorize, Identify identify, Note note)
+      : models_(std::move(models)),
+        authorize_(std::move(authorize)),
+        identify_(std::move(identify)),
+        note_(std::move(note)) {}
 
   grpc::Status Enrol(grpc::ServerContext* context, const v1::EnrolRequest* request, v1::EnrolReply* reply) override {
     return answer(*context, "Enrol", request->name(),
-                  [&](const std::string& name) { to_wire(calls_.enrol(name, from_wire(*request)), *reply); });
+                  [&](const std::string& name) { to_wire(of(*context).enrol(name, from_wire(*request)), *reply); });
   }
 
   grpc::Status NextTask(grpc::ServerContext* context, const v1::NextTaskRequest* request,
                         v1::NextTaskReply* reply) override {
     return answer(*context, "NextTask", request->name(), [&](const std::string& name) {
-      const bool may_wait = waits_.fetch_add(1) < kMostFederatedWaits;
-      const auto wanted = std::chrono::milliseconds(
-          std::min<std::uint64_t>(request->wait_ms(), static_cast<std::uint64_t>(kLongestTaskWait.count())));
-      try {
-        to_wire(calls_.next_task(name, request->samples(), may_wait ? wanted : std::chrono::milliseconds(0)), *reply);
-      } catch (...) {
-        --waits_;
-        throw;
-      }
-      --waits_;
+      waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
+        to_wire(of(*context).next_task(name, request->samples(), wait), *reply);
+      });
     });
   }
 
@@ -57,7 +55,8 @@ class FederatedService final : public v1::Federated::Service {
                          v1::ReadModelReply* reply) override {
     return answer(*context, "ReadModel", request->name(), [&](const std::string& name) {
       const ModelPart part = request->what() == v1::ReadModelRequest::CONTROL ? ModelPart::kControl : ModelPart::kModel;
-      const ModelChunk chunk = calls_.read_model(name, request->round(), part, request->offset(), request->bytes());
+      const ModelChunk chunk =
+          of(*context).read_model(name, request->round(), part, request->offset(), request->bytes());
       reply->set_data(chunk.data.data(), chunk.data.size());
       reply->set_total_bytes(chunk.total_bytes);
     });
@@ -65,11 +64,56 @@ class FederatedService final : public v1::Federated::Service {
 
   grpc::Status SendUpdate(grpc::ServerContext* context, const v1::SendUpdateRequest* request,
                           v1::SendUpdateReply* reply) override {
-    return answer(*context, "SendUpdate", request->name(),
-                  [&](const std::string& name) { to_wire(calls_.send_update(name, from_wire(*request)), *reply); });
+    return answer(*context, "SendUpdate", request->name(), [&](const std::string& name) {
+      to_wire(of(*context).send_update(name, from_wire(*request)), *reply);
+    });
+  }
+
+  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest*,
+                          v1::ListModelsReply* reply) override {
+    return answer(*context, "ListModels", "", [&](const std::string&) {
+      for (const OfferedModel& model : models_)
+        to_wire(model.offer, *reply->add_models());
+    });
+  }
+
+  grpc::Status SecureStep(grpc::ServerContext* context, const v1::SecureStepRequest* request,
+                          v1::SecureStepReply* reply) override {
+    return answer(*context, "SecureStep", request->name(), [&](const std::string& name) {
+      waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
+        to_wire(of(*context).secure_step(name, from_wire(*request), wait), *reply);
+      });
+    });
   }
 
  private:
+  // Who answers for the model that a call names. Throws Error{kNotFound}.
+  FederatedCalls& of(const grpc::ServerContext& context) const {
+    const auto& metadata = context.client_metadata();
+    const auto named = metadata.find(kModelKey);
+    if (named == metadata.end()) return *models_.front().calls;
+    const std::string_view name(named->second.data(), named->second.size());
+    const auto found = std::ranges::find(models_, name, [](const OfferedModel& model) { return model.offer.name; });
+    if (found != models_.end()) return *found->calls;
+    throw Error(ErrorKind::kNotFound, fmt::format("the server has no model \"{}\"", excerpt(std::string(name), 80)), {},
+                "ListModels says which it has.");
+}
+
+  // Only so many calls wait; the others are told to come again.
+  template <typename Body>
+  void waiting(std::uint64_t wanted_ms, const Body& body) {
+    const bool may_wait = waits_.fetch_add(1) < kMostFederatedWaits;
+    const auto wanted = std::chrono::milliseconds(
+        std::min<std::uint64_t>(wanted_ms, static_cast<std::uint64_t>(kLongestTaskWait.count())));
+    try {
+      body(may_wait ? wanted : std::chrono::milliseconds(0));
+    } catch (...) {
+      --waits_;
+      throw;
+    }
+    --waits_;
+  }
+
   template <typename Body>
   grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const std::string& said,
                       const Body& body) const {
@@ -94,7 +138,7 @@ class FederatedService final : public v1::Federated::Service {
     }
   }
 
-  FederatedCalls& calls_;
+  const std::vector<OfferedModel> models_;
   const AuthorizeCall authorize_;
   const Identify identify_;
   const Note note_;
@@ -108,14 +152,14 @@ struct FederatedListener::Parts {
   control::GuardedPort port;
 };
 
-FederatedListener::FederatedListener(FederatedCalls& calls, const control::ClusterListen& listen) {
+FederatedListener::FederatedListener(const std::vector<OfferedModel>& models, const control::ClusterListen& listen) {
   if (listen.trust.any() && listen.trust.certs.empty())
     throw Error(ErrorKind::kInvalidInput, "a token does not tell one client from another", {},
                 "Give --certs: `muster certs add CERTS client NAME` makes a client's certificate.");
   parts_ = std::make_unique<Parts>(listen);
   control::GuardedPort& port = parts_->port;
   port.open(
-      std::make_unique<FederatedService>(calls, port.authorize(), port.trust() ? port.trust()->identify : Identify(),
+      std::make_unique<FederatedService>(models, port.authorize(), port.trust() ? port.trust()->identify : Identify(),
                                          port.note()),
       [](grpc::ServerBuilder& builder) {
         control::limit_server(builder, {.threads = kMostFederatedThreads, .request_bytes = kMostMessageBytes});

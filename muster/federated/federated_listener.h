@@ -7,17 +7,19 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "muster/control/cluster_server.h"
-#include "muster/federated/federated_calls.h"
+#include "muster/federated/offers.h"
 
 namespace muster::federated {
 
 class FederatedListener {
  public:
   // Throws kIo naming the address when it cannot be listened on, kInvalidInput (also for tokens: they are no identity),
-  // and as make_server_trust(). `calls` outlives it.
-  FederatedListener(FederatedCalls& calls, const control::ClusterListen& listen);
+  // and as make_server_trust(). Who answers for the models outlives it.
+  // Calls that name no model are for the first one. REQUIRES: at least one model.
+  FederatedListener(const std::vector<OfferedModel>& models, const control::ClusterListen& listen);
   FederatedListener(const FederatedListener&) = delete;
   FederatedListener& operator=(const FederatedListener&) = delete;
   // Calls in work get a second to end.

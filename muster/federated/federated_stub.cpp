@@ -39,8 +39,18 @@ std::shared_ptr<grpc::Channel> channel_to_server(const control::ClusterTarget& t
 
 class FederatedStub final : public FederatedCalls {
  public:
-  explicit FederatedStub(const control::ClusterTarget& target)
-      : FederatedStub(target.address, channel_to_server(target)) {}
+  FederatedStub(const control::ClusterTarget& target, std::string model)
+      : FederatedStub(target.address, std::move(model), channel_to_server(target)) {}
+
+  std::vector<Offer> list_models() {
+    v1::ListModelsReply reply;
+    call(kShortCall,
+         [&](grpc::ClientContext& context) { return stub_->ListModels(&context, v1::ListModelsRequest(), &reply); });
+    std::vector<Offer> offers;
+    for (const v1::OfferedModel& model : reply.models())
+      offers.push_back(from_wire(model));
+    return offers;
+  }
 
   Enrolled enrol(const std::string& name, const EnrolWish& wish) override {
     v1::EnrolRequest request;
@@ -82,14 +92,28 @@ class FederatedStub final : public FederatedCalls {
     return from_wire(reply);
   }
 
+  SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                           std::chrono::milliseconds wait) override {
+    v1::SecureStepRequest request;
+    to_wire(name, message, request);
+    request.set_wait_ms(static_cast<std::uint64_t>(wait.count()));
+    v1::SecureStepReply reply;
+    call(kChunkCall + wait, [&](grpc::ClientContext& context) { return stub_->SecureStep(&context, request, &reply); });
+    return from_wire(reply);
+  }
+
  private:
-  FederatedStub(std::string where, const std::shared_ptr<grpc::Channel>& channel)
-      : where_(std::move(where)), stub_(v1::Federated::NewStub(channel)), attendant_(channel) {}
+  FederatedStub(std::string where, std::string model, const std::shared_ptr<grpc::Channel>& channel)
+      : where_(std::move(where)),
+        model_(std::move(model)),
+        stub_(v1::Federated::NewStub(channel)),
+        attendant_(channel) {}
 
   template <typename Call>
   void call(std::chrono::milliseconds longest, const Call& call) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + longest);
+    if (!model_.empty()) context.AddMetadata(kModelKey, model_);
     const grpc::Status status = call(context);
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty())
       throw Error(ErrorKind::kPeerLost, "no server answers, or not as one that is trusted", where_,
@@ -98,14 +122,19 @@ class FederatedStub final : public FederatedCalls {
   }
 
   const std::string where_;
+  const std::string model_;
   const std::unique_ptr<v1::Federated::Stub> stub_;
   const control::Attendant attendant_;
 };
 
 }  // namespace
 
-std::unique_ptr<FederatedCalls> make_federated_stub(const control::ClusterTarget& target) {
-  return std::make_unique<FederatedStub>(target);
+std::unique_ptr<FederatedCalls> make_federated_stub(const control::ClusterTarget& target, const std::string& model) {
+  return std::make_unique<FederatedStub>(target, model);
+}
+
+std::vector<Offer> list_models(const control::ClusterTarget& target) {
+  return FederatedStub(target, {}).list_models();
 }
 
 }  // namespace muster::federated

@@ -3,13 +3,20 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "muster/control/cluster_client.h"
-#include "muster/federated/federated_calls.h"
+#include "muster/federated/offers.h"
 
 namespace muster::federated {
 
 // With certificates the server has to show a coordinator's. Throws as make_channel_credentials.
-std::unique_ptr<FederatedCalls> make_federated_stub(const control::ClusterTarget& target);
+// `model`: of those that the server offers; empty: its first.
+std::unique_ptr<FederatedCalls> make_federated_stub(const control::ClusterTarget& target,
+                                                    const std::string& model = {});
+
+// What the server offers. Throws Error as calls do.
+std::vector<Offer> list_models(const control::ClusterTarget& target);
 
 }  // namespace muster::federated

@@ -20,7 +20,8 @@ RoundVerdict judge_round(const Options& options, std::span<const AskedClient> as
   const bool enough = !noisy && verdict.accepted >= static_cast<std::uint64_t>(options.per_round);
   const bool at_deadline = options.deadline_seconds && seconds >= *options.deadline_seconds;
   verdict.changes = noisy || verdict.accepted >= static_cast<std::uint64_t>(options.least);
-  verdict.over = enough || waited_for == 0 || at_deadline;
+  // A buffer waits for whoever comes.
+  verdict.over = enough || (waited_for == 0 && !options.buffered()) || at_deadline;
   if (!verdict.over) {
     verdict.reason = fmt::format("{} of {} clients have answered", verdict.accepted + verdict.refused, asked.size());
     return verdict;

@@ -59,6 +59,8 @@ class LocalTraining {
   // Trains from `model` on the client's samples; `update` becomes the difference, without what clients do not send. The
   // same bits for the same task, in every process. Throws Error.
   virtual LocalResult train(const LocalTask& task, std::span<const float> model, std::span<float> update) = 0;
+  // How good `model` is on samples of the training set: of clients that hold some of theirs out.
+  virtual Figures evaluate(std::span<const std::uint64_t> samples, std::span<const float> model) = 0;
 
   // An evaluation in pieces, so that processes can share it: figures_of_piece() numbers for each, in any order, and
   // judge() of all.

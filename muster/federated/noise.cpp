@@ -36,14 +36,25 @@ NoiseKey random_key() {
   return key;
 }
 
-NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round) {
-  const std::string text = fmt::format("muster simulated noise {} {}", seed, round);
+namespace {
+
+NoiseKey key_of(const std::string& text) {
   NoiseKey key;
   unsigned int size = 0;
   if (EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(key.data()), &size, EVP_sha256(),
                  nullptr) != 1)
     fail("make a key");
   return key;
+}
+
+}  // namespace
+
+NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round) {
+  return key_of(fmt::format("muster simulated noise {} {}", seed, round));
+}
+
+NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round, std::uint64_t client) {
+  return key_of(fmt::format("muster simulated noise {} {} of {}", seed, round, client));
 }
 
 void add_noise(const NoiseKey& key, double deviation, std::span<float> values) {

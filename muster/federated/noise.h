@@ -19,6 +19,9 @@ NoiseKey random_key();
 // Of (seed, round): for simulations.
 NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round);
 
+// Of (seed, round, client), where clients add noise.
+NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round, std::uint64_t client);
+
 // Adds normal numbers of deviation `deviation` to `values`, in their order. Throws Error{kResource}.
 void add_noise(const NoiseKey& key, double deviation, std::span<float> values);
 

@@ -4,9 +4,11 @@
 // with fresh state of the optimizer in every round. No torch here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace muster {
 class Section;  // base/config.h
@@ -14,6 +16,8 @@ class Schema;
 }  // namespace muster
 
 namespace muster::federated {
+
+constexpr std::size_t kMostSubmodels = 7;
 
 struct Options {
   std::int64_t clients = 0;  // 0: the job is not federated
@@ -37,7 +41,18 @@ struct Options {
   std::optional<double> clip;
   std::optional<double> most_norm;
   std::optional<std::int64_t> most_samples;
+  std::vector<std::string> keep;  // what stays at the client: kept_parts.h
+  double client_test = 0;
+  std::string compress = "none";
+  bool error_feedback = true;
+  std::optional<std::int64_t> concurrency;
+  std::int64_t most_staleness = 10;
+  std::vector<std::string> submodels;
+  bool secure = false;
+  std::optional<std::int64_t> secure_threshold;
+  double secure_stage_seconds = 120;
   double noise = 0;
+  std::string noise_at = "server";
   double delta = 1e-5;
   std::optional<double> epsilon;
   std::string sampling = "uniform";
@@ -55,14 +70,38 @@ struct Options {
 
   bool chosen() const { return clients > 0; }
   bool controls() const { return algorithm == "scaffold"; }
+  // Clients train all the time, and a round is a full buffer (buffered_plan.h).
+  bool buffered() const { return algorithm == "fedbuff"; }
+  bool keeps_residual() const { return compress != "none" && error_feedback; }
+  // Whether clients keep something from round to round.
+  bool stateful() const { return controls() || !keep.empty() || keeps_residual(); }
   // Whether every update has to be there at once: the others are summed as they come.
   bool needs_all_updates() const { return aggregate != "mean"; }
+  // With fewer updates than this a round changes nothing.
+  std::uint64_t least_updates() const;
+  bool clients_add_noise() const { return noise > 0 && noise_at == "clients"; }
+  // What each of them adds; 0 where they do not. REQUIRES: options that passed check().
+  double noise_of_client() const;
+  // Of a number that a client sends: clip, and its noise.
+  double secure_range() const;
   // In the mean, of a client with so many samples; 1 where noise hides who took part.
   double weight(std::uint64_t samples) const;
+  // fedbuff: the weight of an update that began so many rounds ago, 1 / sqrt(1 + staleness).
+  static double staleness_weight(std::uint64_t staleness);
+  // What the sum of weighted updates is divided by: the weights' sum or, of a buffer, the number of updates.
+  double divisor(double weight, std::uint64_t count) const;
+  // fedbuff: how many clients train at a time.
+  std::uint64_t in_flight() const;
+  // Of a client's samples, those that it evaluates on; one at least is left to train on.
+  std::uint64_t held_out(std::uint64_t samples) const;
 
   void add_keys(Section& section);
   // Conditions over several keys, where the job is federated; and keys that would do nothing.
   void check(const Schema& schema) const;
+
+ private:
+  void check_parts(const Schema& schema) const;
+  void check_secure(const Schema& schema) const;
 };
 
 }  // namespace muster::federated

@@ -45,6 +45,22 @@ void finish_mean(const Options& options, const NoiseKey& key, double weight, std
     value *= factor;
 }
 
+bool finish_secure_mean(const Options& options, const FixedPoint& fixed, const NoiseKey& key, bool few,
+                        std::span<const std::uint32_t> sum, std::span<float> change) {
+  if (!(options.noise > 0)) {
+    if (!few) fixed.mean(sum, change);
+    return !few;
+  }
+  if (few)
+    std::ranges::fill(change, 0.0F);
+  else
+    fixed.total(sum, change);
+  if (few || !options.clients_add_noise()) add_noise(key, options.noise * *options.clip, change);
+  for (float& value : change)
+    value *= static_cast<float>(1 / static_cast<double>(options.per_round));
+  return true;
+}
+
 bool robust_mean(const Options& options, Updates updates, std::span<float> change, int threads) {
   if (updates.empty()) return false;
   if (options.aggregate == "median") {

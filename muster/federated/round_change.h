@@ -13,6 +13,7 @@
 #include "muster/federated/aggregate.h"
 #include "muster/federated/noise.h"
 #include "muster/federated/options.h"
+#include "muster/federated/secure/fixed_point.h"
 #include "muster/federated/server_optimizer.h"
 
 namespace muster::federated {
@@ -29,6 +30,11 @@ std::optional<std::vector<float>> sum_pieces(
 // Sum to mean, in place: noise where the job has some, then divided by the weights, or by the number of clients that is
 // expected where there is noise: what was refused does not count, and with noise nobody learns who came.
 void finish_mean(const Options& options, const NoiseKey& key, double weight, std::span<float> sum);
+
+// The same of federated.secure, in place of the sum of words: with noise, of the server's unless the sum has that of
+// the clients; else the mean. `few`: the sum is nothing. False: nothing changes.
+bool finish_secure_mean(const Options& options, const FixedPoint& fixed, const NoiseKey& key, bool few,
+                        std::span<const std::uint32_t> sum, std::span<float> change);
 
 // Median, trimmed mean or krum, as the options say. False when there are too few updates to tell true from false.
 bool robust_mean(const Options& options, Updates updates, std::span<float> change, int threads);

@@ -32,12 +32,12 @@ void remove_file(const std::filesystem::path& path) {
   std::filesystem::remove(path, ignored);
 }
 
-void read_floats(const std::filesystem::path& path, std::span<float> floats) {
+void read_whole(const std::filesystem::path& path, std::span<std::byte> bytes) {
   const OpenFile file = open_for_reading(path);
-  if (file.size != floats.size_bytes())
-    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes instead of {}", file.size, floats.size_bytes()),
-                path.string(), "Remove the folder: its round is then done again.");
-  read_exactly(file, 0, std::as_writable_bytes(floats), path);
+  if (file.size != bytes.size())
+    throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes instead of {}", file.size, bytes.size()), path.string(),
+                "Remove the folder: its round is then done again.");
+  read_exactly(file, 0, bytes, path);
 }
 
 }  // namespace
@@ -81,6 +81,10 @@ std::optional<std::vector<std::uint64_t>> RoundFiles::open(std::uint64_t round) 
 
 void RoundFiles::begin(std::uint64_t round, std::span<const std::uint64_t> asked) {
   clear();
+  add(round, asked);
+}
+
+void RoundFiles::add(std::uint64_t round, std::span<const std::uint64_t> asked) {
   write_atomically(folder_ / "plan.json",
                    Json{{"round", round}, {"asked", std::vector<std::uint64_t>(asked.begin(), asked.end())}}.dump());
 }
@@ -109,8 +113,8 @@ void RoundFiles::append(std::uint64_t client, const std::string& digest, std::sp
   throw_system_error("cannot write", part);
 }
 
-void RoundFiles::read_part(std::uint64_t client, std::span<float> floats) const {
-  read_floats(file(client, "part"), floats);
+void RoundFiles::read_part(std::uint64_t client, std::span<std::byte> bytes) const {
+  read_whole(file(client, "part"), bytes);
 }
 
 void RoundFiles::drop_part(std::uint64_t client) {
@@ -124,8 +128,15 @@ void RoundFiles::accept(std::uint64_t client, const UpdateFacts& facts) {
     const FileDescriptor out(::open(part.c_str(), O_WRONLY | O_CLOEXEC));
     if (!out.valid() || ::fsync(out.get()) != 0) throw_system_error("cannot keep", part);
   }
-  write_atomically(file(client, "facts"),
-                   Json{{"samples", facts.samples}, {"loss", facts.loss}, {"digest", facts.digest}}.dump());
+  write_atomically(file(client, "facts"), Json{{"samples", facts.samples},
+                                               {"loss", facts.loss},
+                                               {"digest", facts.digest},
+                                               {"base", facts.base},
+                                               {"tested", facts.test.samples},
+                                               {"test_loss", facts.test.loss},
+                                               {"test_metric", facts.test.metric},
+                                               {"metric_name", facts.test.metric_name}}
+                                              .dump());
   MUSTER_FAILPOINT("federated.update.before_it_counts");
   std::filesystem::rename(part, file(client, "update"));
   sync_folder(folder_);
@@ -141,10 +152,17 @@ std::optional<UpdateFacts> RoundFiles::accepted(std::uint64_t client) const {
   if (!is_there(file(client, "update"))) return std::nullopt;
   const std::filesystem::path path = file(client, "facts");
   const Json json = parse_json(read_text(path, kMostFactsBytes), path.string());
-  const Json& loss = json.at("loss");
+  const auto number = [&](const char* key) {
+    return json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0;
+  };
   return UpdateFacts{.samples = json_get<std::uint64_t>(json, "samples", path.string()),
-                     .loss = loss.is_number() ? loss.get<double>() : 0,
-                     .digest = json_get<std::string>(json, "digest", path.string())};
+                     .loss = number("loss"),
+                     .digest = json_get<std::string>(json, "digest", path.string()),
+                     .base = json_get<std::uint64_t>(json, "base", path.string()),
+                     .test = {.samples = json_get<std::uint64_t>(json, "tested", path.string()),
+                              .loss = number("test_loss"),
+                              .metric = number("test_metric"),
+                              .metric_name = json_get<std::string>(json, "metric_name", path.string())}};
 }
 
 std::optional<std::string> RoundFiles::refused(std::uint64_t client) const {
@@ -152,8 +170,8 @@ std::optional<std::string> RoundFiles::refused(std::uint64_t client) const {
   return read_text(file(client, "refused"), kMostFactsBytes);
 }
 
-void RoundFiles::read(std::uint64_t client, std::span<float> floats) const {
-  read_floats(file(client, "update"), floats);
+void RoundFiles::read(std::uint64_t client, std::span<std::byte> bytes) const {
+  read_whole(file(client, "update"), bytes);
 }
 
 }  // namespace muster::federated

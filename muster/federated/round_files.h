@@ -18,12 +18,16 @@
 #include <string>
 #include <vector>
 
+#include "muster/federated/federated_calls.h"
+
 namespace muster::federated {
 
 struct UpdateFacts {
   std::uint64_t samples = 0;
   double loss = 0;
   std::string digest{};
+  std::uint64_t base = 0;  // the round whose model it began from
+  UpdateTest test{};
 };
 
 class RoundFiles {
@@ -37,12 +41,15 @@ class RoundFiles {
   // Removes all, and begins. Durable when it returns.
   void begin(std::uint64_t round, std::span<const std::uint64_t> asked);
 
+  // One client more, of those that came while the round was under way. Durable when it returns.
+  void add(std::uint64_t round, std::span<const std::uint64_t> asked);
+
   // Bytes of the update of that digest that are there.
   std::uint64_t received(std::uint64_t client, const std::string& digest) const;
   // Adds what comes next. REQUIRES: received() bytes are there.
   void append(std::uint64_t client, const std::string& digest, std::span<const std::byte> bytes);
-  // What has come so far. REQUIRES: received() == floats.size_bytes().
-  void read_part(std::uint64_t client, std::span<float> floats) const;
+  // What has come so far. REQUIRES: received() == bytes.size().
+  void read_part(std::uint64_t client, std::span<std::byte> bytes) const;
   void drop_part(std::uint64_t client);
   // The whole of it counts from now on: durable when it returns.
   void accept(std::uint64_t client, const UpdateFacts& facts);
@@ -51,7 +58,7 @@ class RoundFiles {
   std::optional<UpdateFacts> accepted(std::uint64_t client) const;
   std::optional<std::string> refused(std::uint64_t client) const;
   // REQUIRES: accepted.
-  void read(std::uint64_t client, std::span<float> floats) const;
+  void read(std::uint64_t client, std::span<std::byte> bytes) const;
 
  private:
   std::filesystem::path file(std::uint64_t client, const char* ending) const;

@@ -11,55 +11,11 @@
 
 #include <fmt/format.h>
 
-#include "muster/base/random.h"
 #include "muster/data/permutation.h"
+#include "muster/federated/chances.h"
 
 namespace muster::federated {
 namespace {
-
-constexpr double kSamplesPerSecond = 1000;
-
-// What is drawn of a client: values of StreamKey::lane, never renumbered.
-enum class Draw : std::uint64_t { kAsked = 1, kAvailable, kOwnSpeed, kRoundSpeed, kDrop, kFalse };
-
-class Chances {
- public:
-  Chances(const Options& options, std::uint64_t seed, std::uint64_t round)
-      : options_(options), seed_(seed), round_(round) {}
-
-  RandomStream stream(Draw what, std::uint64_t client, bool of_round = true) const {
-    return RandomStream({.seed = seed_,
-                         .purpose = Purpose::kFederated,
-                         .epoch = of_round ? round_ + 1 : 0,
-                         .lane = static_cast<std::uint64_t>(what),
-                         .sample = client});
-  }
-  // Clients are there for unequal parts of the time, as far below the mean as above it.
-  bool available(std::uint64_t client) const {
-    const double mean = options_.availability;
-    if (mean >= 1) return true;
-    const double width = std::min(mean, 1 - mean);
-    const double own = mean + width * (2 * stream(Draw::kAvailable, client, false).uniform() - 1);
-    return stream(Draw::kAvailable, client).uniform() < own;
-  }
-  double seconds(std::uint64_t client, double samples) const {
-    const double own = stream(Draw::kOwnSpeed, client, false).normal();
-    const double now = stream(Draw::kRoundSpeed, client).normal();
-    const double speed = kSamplesPerSecond * std::exp(options_.speed_spread * (own + 0.25 * now));
-    return samples * static_cast<double>(options_.local_epochs) / speed;
-  }
-  bool drops(std::uint64_t client) const {
-    return options_.drop > 0 && stream(Draw::kDrop, client).uniform() < options_.drop;
-  }
-  bool is_false(std::uint64_t client) const {
-    return options_.attack != "none" && stream(Draw::kFalse, client, false).uniform() < options_.attackers;
-  }
-
- private:
-  const Options& options_;
-  std::uint64_t seed_;
-  std::uint64_t round_;
-};
 
 using SamplesOf = std::function<std::uint64_t(std::uint64_t client)>;
 using CanBeAsked = std::function<bool(std::uint64_t client)>;
@@ -136,7 +92,8 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
       [&](std::uint64_t client) { return !knows || chances.available(client); }, chances, order_of_round(seed, round));
   plan.asked = asked.size();
   for (const std::uint64_t client : asked) {
-    const std::uint64_t samples = split.size(client);
+    const std::uint64_t all = split.size(client);
+    const std::uint64_t samples = all - options.held_out(all);
     // Uniform sampling asks without knowing who is there; available sampling has seen to it.
     if (samples == 0) {
       ++plan.empty;
@@ -147,7 +104,13 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
       if (options.deadline_seconds && seconds > *options.deadline_seconds)
         ++plan.late;
       else
-        plan.counts.push_back({client, samples, options.weight(samples), seconds, chances.is_false(client)});
+        plan.counts.push_back({.client = client,
+                               .samples = samples,
+                               .weight = options.weight(samples),
+                               .seconds = seconds,
+                               .false_one = chances.is_false(client),
+                               .version = round,
+                               .submodel = chances.submodel(client)});
     }
   }
   // With noise it is chance how many are asked, and leaving out some of them would be no chance any more.
@@ -160,9 +123,9 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
   }
   if (options.noise > 0) {
     plan.denominator = static_cast<double>(options.per_round);
-  } else if (plan.counts.size() < static_cast<std::uint64_t>(options.least)) {
-    plan.reason = fmt::format("{} of {} clients answered, and federated.least is {}: nothing changes",
-                              plan.counts.size(), plan.asked, options.least);
+  } else if (plan.counts.size() < options.least_updates()) {
+    plan.reason = fmt::format("{} of {} clients answered, and {} are the least: nothing changes", plan.counts.size(),
+                              plan.asked, options.least_updates());
     plan.counts.clear();
     return plan;
   }

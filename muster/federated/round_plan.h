@@ -17,10 +17,12 @@ namespace muster::federated {
 
 struct Participant {
   std::uint64_t client = 0;
-  std::uint64_t samples = 0;
-  double weight = 0;   // in the mean: its samples, or 1 where noise hides who took part
-  double seconds = 0;  // virtual, from the beginning of the round to its answer
+  std::uint64_t samples = 0;  // that it trains on
+  double weight = 0;          // in the mean: its samples, 1 where noise hides who took part, or by its age (fedbuff)
+  double seconds = 0;         // virtual, from the beginning of the round to its answer
   bool false_one = false;
+  std::uint64_t version = 0;   // rounds that were done when it began: the model that it trains from
+  std::uint64_t submodel = 0;  // of federated.submodels, from 1; 0: the whole model
 };
 
 struct RoundPlan {

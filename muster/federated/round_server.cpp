@@ -12,9 +12,12 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/files.h"
 #include "muster/base/hash.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/federated/round_change.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
@@ -28,6 +31,31 @@ constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 40;
 
 bool all_finite(std::span<const float> values) {
   return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+constexpr std::uint64_t kMostSubmodelBytes = 64 << 20;
+constexpr std::size_t kLongestMetricName = 40;
+constexpr std::uint64_t kMostTestsASample = 10;  // more than federated.client_test allows
+
+// Who trains a narrower model, as the server before has written it down.
+std::map<std::uint64_t, std::uint64_t> read_submodels(const std::filesystem::path& path, std::size_t most) {
+  std::map<std::uint64_t, std::uint64_t> chosen;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return chosen;
+  for (const Json& pair : parse_json(read_text(path, kMostSubmodelBytes), path.string())) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_unsigned() || !pair[1].is_number_unsigned() ||
+        pair[1].get<std::uint64_t>() > most)
+      throw Error(ErrorKind::kDamaged, "is no list of clients and their models", path.string(), "Remove it.");
+    chosen[pair[0].get<std::uint64_t>()] = pair[1].get<std::uint64_t>();
+  }
+  return chosen;
+}
+
+std::vector<std::unique_ptr<Submodel>> make_submodels(const RoundServerOptions& options, const LocalTraining& whole) {
+  std::vector<std::unique_ptr<Submodel>> made;
+  for (std::size_t index = 0; index < options.federated.submodels.size(); ++index)
+    made.push_back(std::make_unique<Submodel>(whole, options.make_submodel(index)));
+  return made;
 }
 
 std::uint64_t secret_seed() {
@@ -45,9 +73,12 @@ RoundServer::RoundServer(RoundServerOptions options, LocalTraining& training, co
       clock_(clock),
       controls_(options_.federated.controls() ? training.parameters() : 0),
       update_floats_(training.size() + controls_),
+      compression_(parse_compression(options_.federated.compress)),
+      submodels_(make_submodels(options_, training)),
       optimizer_(options_.federated, training.parameters()),
       enrolments_(options_.folder / "clients.txt", static_cast<std::uint64_t>(options_.federated.clients)),
       files_(options_.folder / "round"),
+      chosen_submodels_(read_submodels(options_.folder / "submodels.json", submodels_.size())),
       control_(std::make_shared<std::vector<float>>(controls_)),
       began_(clock.now()) {
   auto first = std::make_shared<std::vector<float>>(training.size());
@@ -120,22 +151,79 @@ void RoundServer::hear(std::uint64_t client) {
 Enrolled RoundServer::enrol(const std::string& name, const EnrolWish& wish) {
   const MutexLock lock(mutex_);
   const bool known = enrolments_.number_of(name).has_value();
+  if (wish.submodel > submodels_.size())
+    throw Error(ErrorKind::kInvalidInput, fmt::format("narrower model {} of {}", wish.submodel, submodels_.size()),
+                "federated.submodels", "Ask for one that the server's job has; 0 is the whole model.");
   const std::uint64_t number = enrolments_.enrol(name, wish.number);
+  choose_submodel(number, wish.submodel);
+  const LocalTraining& trained =
+      wish.submodel == 0 ? training_ : static_cast<const LocalTraining&>(*submodels_[wish.submodel - 1]->training);
   if (!known) options_.tell(fmt::format("client {} is {} ({})", number, name, excerpt(wish.software, 40)));
   return {.number = number,
           .run = options_.run,
           .job = options_.job,
           .data_form = options_.data_form,
-          .tensors = training_.tensors(),
-          .model_floats = training_.size(),
-          .parameters = training_.parameters(),
+          .tensors = trained.tensors(),
+          .model_floats = trained.size(),
+          .parameters = trained.parameters(),
           .chunk_bytes = options_.chunk_bytes,
           .silence_seconds = options_.federated.silence_seconds};
+}
+
+std::uint64_t RoundServer::submodel_of(std::uint64_t client) const {
+  const auto found = chosen_submodels_.find(client);
+  return found == chosen_submodels_.end() ? 0 : found->second;
+}
+
+// On disk before the client is told, and not while the round is closed: the thread that computes reads it.
+void RoundServer::choose_submodel(std::uint64_t client, std::uint64_t number) {
+  if (submodel_of(client) == number) return;
+  if (closed_) throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
+  if (const AskedClient* const one = asked(client); one != nullptr && one->reply != AskedClient::Reply::kNone)
+    throw Error(ErrorKind::kPeerLost, "an update of the other model counts in this round", {}, "Try again.");
+  std::map<std::uint64_t, std::uint64_t> next = chosen_submodels_;
+  next[client] = number;
+  Json pairs = Json::array();
+  for (const auto& [who, which] : next)
+    pairs.push_back({who, which});
+  write_atomically(options_.folder / "submodels.json", pairs.dump());
+  chosen_submodels_ = std::move(next);
+}
+
+std::size_t RoundServer::floats_of(std::uint64_t client) const {
+  const std::uint64_t number = submodel_of(client);
+  return number == 0 ? update_floats_ : submodels_[number - 1]->map.floats();
+}
+
+std::uint64_t RoundServer::bytes_of(std::uint64_t client) const {
+  return encoded_bytes(compression_, floats_of(client)) +
+         (options_.federated.secure ? kExtraWords * sizeof(std::uint32_t) : 0);
+}
+
+bool RoundServer::counts_still(std::uint64_t round) const {
+  if (!options_.federated.buffered()) return round == rounds_;
+  return round <= rounds_ && rounds_ - round <= static_cast<std::uint64_t>(options_.federated.most_staleness);
+}
+
+void RoundServer::let_begin(std::uint64_t client) {
+  if (!open_ || !options_.federated.buffered() || asked(client) != nullptr) return;
+  const auto training = std::ranges::count_if(asked_, [&](const AskedClient& one) MUSTER_REQUIRES(mutex_) {
+    const auto seen = seen_.find(one.client);
+    return one.reply == AskedClient::Reply::kNone && seen != seen_.end() && is_present(seen->second);
+  });
+  if (static_cast<std::uint64_t>(training) >= options_.federated.in_flight()) return;
+  std::vector<std::uint64_t> all;
+  for (const AskedClient& one : asked_)
+    all.push_back(one.client);
+  all.push_back(client);
+  files_.add(rounds_, all);
+  asked_.push_back({client, AskedClient::Reply::kNone});
 }
 
 // Clients that have to be there before a round begins.
 std::uint64_t RoundServer::wanted() const {
   const Options& o = options_.federated;
+  if (o.buffered()) return static_cast<std::uint64_t>(o.wait_for.value_or(1));
   return static_cast<std::uint64_t>(o.wait_for.value_or(
       std::min<std::int64_t>(o.clients, std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select)))));
 }
@@ -156,6 +244,12 @@ std::optional<TaskAnswer> RoundServer::task_for(std::uint64_t client) {
   }
   const AskedClient* const one = open_ ? asked(client) : nullptr;
   if (one == nullptr || one->reply != AskedClient::Reply::kNone) return std::nullopt;
+  if (o.secure) {
+    // Who has begun and lost what it knew cannot begin again.
+    if (secure_->server().stage() != SecureStage::kKeys) return std::nullopt;
+    const std::vector<std::uint64_t> awaited = secure_->server().awaited();
+    if (std::ranges::find(awaited, client) == awaited.end()) return std::nullopt;
+  }
   const auto counted = counted_.find(client);
   return TaskAnswer{.kind = TaskAnswer::Kind::kTask,
                     .task = {.round = rounds_,
@@ -164,7 +258,9 @@ std::optional<TaskAnswer> RoundServer::task_for(std::uint64_t client) {
                              .prox = o.algorithm == "fedprox" ? o.prox : 0,
                              .controls = o.controls(),
                              .kept_before = counted == counted_.end() ? 0 : counted->second,
-                             .clip = o.clip.value_or(0)}};
+                             .clip = o.clip.value_or(0),
+                             .compress = o.compress,
+                             .secure = o.secure ? std::optional(secure_task()) : std::nullopt}};
 }
 
 TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) {
@@ -179,6 +275,7 @@ TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples
     changed_.notify_all();
   while (true) {
     seen_[client] = {samples, clock_.now()};
+    let_begin(client);
     if (auto task = task_for(client)) return *task;
     if (deadline.passed()) break;
     changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), kAskAgain));
@@ -199,6 +296,15 @@ ModelChunk RoundServer::read_model(const std::string& name, std::uint64_t round,
       throw Error(ErrorKind::kMismatch, fmt::format("round {} does not wait for {}", round + 1, name), {},
                   "Ask NextTask.");
     floats = part == ModelPart::kModel ? model_ : control_;
+    if (const std::uint64_t number = submodel_of(client); number > 0 && part == ModelPart::kModel) {
+      Floats& slice = slices_[number];
+      if (!slice) {
+        std::vector<float> taken(submodels_[number - 1]->map.floats());
+        submodels_[number - 1]->map.take(*model_, taken);
+        slice = std::make_shared<const std::vector<float>>(std::move(taken));
+      }
+      floats = slice;
+    }
   }
   const auto all = std::as_bytes(std::span(*floats));
   if (offset > all.size())
@@ -221,9 +327,9 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
   const MutexLock lock(mutex_);
   const std::uint64_t client = number_of(name);
   hear(client);
-  if (chunk.round == rounds_ && !open_ && !closed_)
+  if (counts_still(chunk.round) && !open_ && (!closed_ || options_.federated.buffered()))
     throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
-  if (chunk.round != rounds_ || !open_) {
+  if (!counts_still(chunk.round) || !open_) {
     if (chunk.offset == 0) {
       ++late_;
       if (spoken_of_.insert(client).second)
@@ -232,7 +338,11 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
     }
     return {.verdict = Verdict::kLate, .reason = fmt::format("round {} is over", chunk.round + 1)};
   }
+  // It began in a round before this one, or with a server before this one.
+  if (asked(client) == nullptr) let_begin(client);
   const AskedClient* const one = asked(client);
+  if (one == nullptr && options_.federated.buffered())
+    throw Error(ErrorKind::kPeerLost, "others train in its place", {}, "Try again.");
   if (one == nullptr) return {.verdict = Verdict::kRefused, .reason = "was not asked in this round"};
   if (one->reply == AskedClient::Reply::kRefused)
     return {.verdict = Verdict::kRefused, .reason = *files_.refused(client)};
@@ -246,9 +356,17 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
             .received = chunk.total_bytes,
             .reason = same ? "was there before" : "an update of this round is here already"};
   }
-  if (chunk.total_bytes != update_floats_ * sizeof(float))
-    return refuse(client, fmt::format("has {} bytes instead of {}: it is of another model", chunk.total_bytes,
-                                      update_floats_ * sizeof(float)));
+  if (options_.federated.secure) {
+    const SecureTaken turn = secure_->server().judge_masked(client);
+    if (turn.verdict != SecureTaken::Verdict::kTaken) {
+      const bool late = turn.verdict == SecureTaken::Verdict::kLate;
+      late_ += late && chunk.offset == 0 ? 1 : 0;
+      return {.verdict = late ? Verdict::kLate : Verdict::kRefused, .reason = turn.reason};
+    }
+  }
+  if (chunk.total_bytes != bytes_of(client))
+    return refuse(client, fmt::format("has {} bytes instead of {}: it is of another model, or compressed otherwise",
+                                      chunk.total_bytes, bytes_of(client)));
   if (chunk.digest.size() != 64 || chunk.digest.find_first_not_of("0123456789abcdef") != std::string::npos)
     return refuse(client, "has no SHA-256 as its digest");
   if (chunk.samples == 0 || chunk.samples > kMostSamples)
@@ -264,16 +382,30 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
 }
 
 UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& chunk) {
-  std::vector<float> update(update_floats_);
-  files_.read_part(client, update);
-  if (sha256(std::as_bytes(std::span(update))) != chunk.digest) {
+  std::vector<std::byte> bytes(bytes_of(client));
+  files_.read_part(client, bytes);
+  if (sha256(bytes) != chunk.digest) {
     // Bytes that were not yet on disk when the machine lost power, for one.
     files_.drop_part(client);
     return {.received = 0, .reason = "what came is not what the digest says: send it again"};
   }
+  if (options_.federated.secure) {
+    // What cannot be looked into, and is nothing without the others.
+    files_.accept(client, {.samples = 1, .loss = 0, .digest = chunk.digest});
+    secure_->server().take_masked(client);
+    asked(client)->reply = AskedClient::Reply::kAccepted;
+    changed_.notify_all();
+    return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
+  }
+  std::vector<float> update(floats_of(client));
+  try {
+    decode_update(compression_, bytes, update);
+  } catch (const Error& error) {
+    return refuse(client, error.message());
+  }
   const std::span<const float> all(update);
   if (!all_finite(all)) return refuse(client, "is not finite");
-  const double length = norm(all.first(training_.size()));
+  const double length = norm(all.first(update.size() - controls_));
   if (options_.federated.most_norm && length > *options_.federated.most_norm)
     return refuse(client, fmt::format("its norm is {:.4g}, more than federated.most_norm", length));
   // The first ones count, and nobody else, however long the thread that computes takes to close the round.
@@ -283,13 +415,163 @@ UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& ch
     ++late_;
     return {.verdict = UpdateAnswer::Verdict::kLate, .reason = "enough others were faster"};
   }
-  files_.accept(client, {chunk.samples, std::isfinite(chunk.loss) ? chunk.loss : 0, chunk.digest});
+  UpdateTest test = chunk.test;
+  if (test.samples > chunk.samples * kMostTestsASample || !std::isfinite(test.loss) || !std::isfinite(test.metric) ||
+      test.metric_name.size() > kLongestMetricName)
+    test = {};
+  files_.accept(
+      client, {chunk.samples, std::isfinite(chunk.loss) ? chunk.loss : 0, chunk.digest, chunk.round, std::move(test)});
   asked(client)->reply = AskedClient::Reply::kAccepted;
   changed_.notify_all();
   return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
 }
 
+SecureAnswer RoundServer::secure_step(const std::string& name, const SecureMessage& message,
+                                      std::chrono::milliseconds wait) {
+  using Verdict = SecureAnswer::Verdict;
+  const Deadline deadline = Deadline::after(wait, clock_);
+  const MutexLock lock(mutex_);
+  const std::uint64_t client = number_of(name);
+  SecureMessage say = message;
+  while (true) {
+    hear(client);
+    if (!options_.federated.secure)
+      return {.verdict = Verdict::kRefused, .reason = "this server adds updates as they are"};
+    if (message.round == rounds_ && !open_ && !closed_)
+      throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
+    // Whose last word was taken, and the acknowledgement lost: the sum is made.
+    if (message.step == SecureStep::kUnmask && message.round < rounds_) return {.verdict = Verdict::kGoOn};
+    if (message.round != rounds_ || asked(client) == nullptr)
+      return {.verdict = Verdict::kOver,
+              .reason = fmt::format("round {} is over, or did not ask it", message.round + 1)};
+    if (closed_) {
+      // The state machine is the other thread's now. Who still asks has told all, or was not needed.
+      const bool ends = message.step == SecureStep::kUnmask;
+      return {.verdict = ends ? Verdict::kGoOn : Verdict::kOver, .reason = "the stages are over"};
+    }
+    const auto stage = secure_->server().stage();
+    SecureAnswer answer = secure_->step(client, say);
+    if (say.says) changed_.notify_all();
+    say.says = false;
+    AskedClient& one = *asked(client);
+    if (answer.verdict == Verdict::kRefused && secure_->server().refused().contains(client) &&
+        spoken_of_.insert(client).second) {
+      options_.tell(fmt::format("round {}: client {} ({}) is refused: {}", rounds_ + 1, client, name, answer.reason));
+      // A survivor's update is in the sum, whatever it does then.
+      if (stage <= SecureStage::kMasked) one.reply = AskedClient::Reply::kRefused;
+    }
+    if (answer.verdict != Verdict::kWait || deadline.passed()) return answer;
+    changed_.wait_for(mutex_, std::min<std::chrono::nanoseconds>(deadline.remaining(), kAskAgain));
+  }
+}
+
 // --- The thread that computes.
+
+SecureTask RoundServer::secure_task() const {
+  const Options& o = options_.federated;
+  const SecureSetup& setup = secure_->server().setup();
+  return {.threshold = setup.threshold,
+          .most_clients = setup.most_clients,
+          .range = o.secure_range(),
+          .most_samples = o.noise > 0 ? 0 : static_cast<std::uint64_t>(*o.most_samples),
+          .noise = o.noise_of_client()};
+}
+
+void RoundServer::begin_secure_round(const std::vector<std::uint64_t>& chosen) {
+  const Options& o = options_.federated;
+  SecureSetup setup{
+      .run = options_.run,
+      .round = rounds_,
+      .words = update_floats_ + kExtraWords,
+      .most_clients = o.noise > 0 ? std::max<std::uint64_t>(chosen.size(), 1) : static_cast<std::uint64_t>(o.per_round),
+      .threshold = static_cast<std::uint64_t>(o.secure_threshold.value_or(0))};
+  secure_ = std::make_unique<SecureRound>(std::move(setup), chosen, options_.authorities,
+                                          options_.folder / "round" / "secure.journal");
+  SecureServer& server = secure_->server();
+  for (AskedClient& one : asked_) {
+    // Between the last thing in the journal and the end of the server before, masked updates may have come.
+    if (one.reply == AskedClient::Reply::kRefused)
+      server.refuse(one.client, *files_.refused(one.client));
+    else if (one.reply == AskedClient::Reply::kAccepted && server.stage() == SecureStage::kMasked &&
+             server.judge_masked(one.client).verdict == SecureTaken::Verdict::kTaken)
+      server.take_masked(one.client);
+    else if (one.reply == AskedClient::Reply::kNone && server.refused().contains(one.client))
+      one.reply = AskedClient::Reply::kRefused;
+  }
+  stage_began_ = clock_.now();
+}
+
+std::uint64_t RoundServer::alive(const std::vector<std::uint64_t>& awaited) const {
+  return static_cast<std::uint64_t>(std::ranges::count_if(awaited, [&](std::uint64_t client) MUSTER_REQUIRES(mutex_) {
+    const auto one = std::ranges::find(asked_, client, &AskedClient::client);
+    return one != asked_.end() && !one->silent;
+  }));
+}
+
+// Closes stages that nobody is left in or that have lasted too long; it is over when the last one is.
+RoundVerdict RoundServer::judge_secure_round() {
+  const Options& o = options_.federated;
+  SecureServer& server = secure_->server();
+  const auto since = [&](Clock::Instant begin) { return std::chrono::duration<double>(clock_.now() - begin).count(); };
+  while (server.stage() != SecureStage::kOver) {
+    const bool first = server.stage() == SecureStage::kKeys;
+    const bool enough = first && !(o.noise > 0) && server.answered() >= server.setup().most_clients;
+    const bool at_end = first ? o.deadline_seconds && since(began_) >= *o.deadline_seconds
+                              : since(stage_began_) >= o.secure_stage_seconds;
+    if (!enough && !at_end && alive(server.awaited()) > 0) break;
+    secure_->close_stage();
+    stage_began_ = clock_.now();
+    changed_.notify_all();
+  }
+  RoundVerdict verdict;
+  verdict.over = server.stage() == SecureStage::kOver;
+  if (!verdict.over) return verdict;
+  for (AskedClient& one : asked_) {
+    const bool counts = !server.failed() && std::ranges::binary_search(server.survivors(), one.client);
+    if (one.reply != AskedClient::Reply::kRefused)
+      one.reply = counts ? AskedClient::Reply::kAccepted : AskedClient::Reply::kNone;
+    verdict.accepted += one.reply == AskedClient::Reply::kAccepted ? 1 : 0;
+    verdict.refused += one.reply == AskedClient::Reply::kRefused ? 1 : 0;
+  }
+  verdict.dropped = asked_.size() - verdict.accepted - verdict.refused;
+  const bool few = verdict.accepted < static_cast<std::uint64_t>(o.least);
+  verdict.changes = o.noise > 0 || (!server.failed() && !few);
+  verdict.reason = server.failed() ? server.failure() + (o.noise > 0 ? "; noise alone is added" : "")
+                   : few ? fmt::format("{} clients are in the sum, and federated.least is {}: nothing changes",
+                                       verdict.accepted, o.least)
+                         : fmt::format("{} clients asked, {} count", asked_.size(), verdict.accepted);
+  return verdict;
+}
+
+std::optional<std::vector<float>> RoundServer::secure_change(RoundReport& report) {
+  const Options& o = options_.federated;
+  SecureServer& server = secure_->server();
+  const FixedPoint fixed(o.secure_range(), server.setup().most_clients);
+  std::vector<std::uint32_t> sum(server.setup().words);
+  const auto add = [&](std::uint64_t survivor) {
+    std::vector<std::uint32_t> words(sum.size());
+    files_.read(survivor, std::as_writable_bytes(std::span(words)));
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += words[i];
+  };
+  if (!server.failed()) {
+    std::ranges::for_each(server.survivors(), add);
+    const auto start = std::chrono::steady_clock::now();
+    server.unmask(sum);  // else failed() says so
+    report.unmask_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    for (const std::string& doubt : server.doubts())
+      options_.tell(fmt::format("round {}: {}", report.round, doubt));
+  }
+  const bool none = server.failed() || !(fixed.weight(sum) > 0);
+  if (none) {
+    report.plan.reason = server.failed() ? server.failure() : "the weights of the sum are not above 0: nothing changes";
+    options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));
+  }
+  report.client_loss = none ? 0 : fixed.loss(sum);
+  std::vector<float> change(training_.size());
+  if (!finish_secure_mean(o, fixed, random_key(), none, sum, change)) return std::nullopt;
+  return change;
+}
 
 std::vector<std::uint64_t> RoundServer::choose() {
   const Options& o = options_.federated;
@@ -308,7 +590,10 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
       if (!keep_on()) throw Error(ErrorKind::kInterrupted, "stopped while waiting for clients");
       changed_.wait_for(mutex_, kLook);
     }
-    chosen = choose();
+    if (!options_.federated.buffered())
+      chosen = choose();
+    else
+      chosen.emplace();  // whoever asks begins
     files_.begin(rounds_, *chosen);
   }
   asked_.clear();
@@ -319,6 +604,7 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
                                                        : Reply::kNone});
   }
   spoken_of_.clear();
+  if (options_.federated.secure) begin_secure_round(*chosen);
   began_ = clock_.now();
   open_ = true;
   changed_.notify_all();
@@ -330,6 +616,7 @@ RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on)
     const auto between = clock_.now() - std::exchange(last, clock_.now());
     if (between > kStoodStill) {
       began_ += between;
+      stage_began_ += between;
       for (auto& [client, seen] : seen_)
         seen.at += between;
     }
@@ -343,7 +630,8 @@ RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on)
       const auto seen = seen_.find(one.client);
       one.silent = seen == seen_.end() ? seconds > options_.federated.silence_seconds : !is_present(seen->second);
     }
-    RoundVerdict verdict = judge_round(options_.federated, asked_, seconds);
+    RoundVerdict verdict =
+        options_.federated.secure ? judge_secure_round() : judge_round(options_.federated, asked_, seconds);
     if (verdict.over) {
       open_ = false;
       closed_ = true;
@@ -404,6 +692,7 @@ RoundReport RoundServer::round(const std::function<bool()>& keep_on,
   rounds_ = state.rounds;
   seconds_ = state.virtual_seconds;
   model_ = std::make_shared<const std::vector<float>>(std::move(state.model));
+  slices_.clear();
   control_ = std::make_shared<const std::vector<float>>(std::move(state.control));
   counted_ = std::move(state.counted);
   asked_.clear();
@@ -414,13 +703,23 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
   const Options& o = options_.federated;
   const std::vector<float> control = state.control;
   Sum sum;
-  auto change = o.needs_all_updates() ? robust_change(answered, sum) : mean_change(answered, sum, state);
+  auto change = o.secure                ? secure_change(report)
+                : o.needs_all_updates() ? robust_change(answered, sum)
+                                        : mean_change(answered, sum, state);
   for (const AskedClient& one : answered) {
     const bool accepted = one.reply == AskedClient::Reply::kAccepted;
-    const std::uint64_t samples = accepted ? files_.accepted(one.client)->samples : 0;
-    report.plan.counts.push_back({one.client, samples, o.weight(samples), 0, false});
+    const std::uint64_t samples = accepted && !o.secure ? files_.accepted(one.client)->samples : 0;
+    report.plan.counts.push_back({.client = one.client, .samples = samples, .weight = o.weight(samples)});
+    report.update_bytes += bytes_of(one.client);
   }
   if (sum.samples > 0) report.client_loss = sum.loss / sum.samples;
+  if (sum.tests.samples > 0) {
+    const auto tested = static_cast<double>(sum.tests.samples);
+    sum.tests.loss /= tested;
+    for (auto& [name, value] : sum.tests.metrics)
+      value /= tested;
+    report.on_clients = sum.tests;
+  }
   if (!change) return;
   if (!all_finite(*change) || !all_finite(state.control)) {
     report.plan.reason = "the sum of the updates is not finite: nothing changes";
@@ -430,10 +729,30 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
   }
   report.change_norm = norm(std::span<const float>(*change).first(training_.parameters()));
   apply_change(optimizer_, training_.parameters(), *change, state.model);
-  if (!o.controls()) return;
+  if (!o.stateful()) return;
   for (const AskedClient& one : answered) {
     if (one.reply == AskedClient::Reply::kAccepted) state.counted[one.client] = state.rounds;
   }
+}
+
+void RoundServer::read_update(std::uint64_t client, std::vector<float>& update) const {
+  std::vector<std::byte> bytes(bytes_of(client));
+  files_.read(client, bytes);
+  update.resize(floats_of(client));
+  decode_update(compression_, bytes, update);
+  if (options_.federated.clip) clip_to(std::span(update).first(update.size() - controls_), *options_.federated.clip);
+}
+
+void RoundServer::add_facts(const UpdateFacts& facts, Sum& sum) const {
+  ++sum.count;
+  sum.samples += static_cast<double>(facts.samples);
+  if (facts.test.samples == 0) return;
+  const auto tested = static_cast<double>(facts.test.samples);
+  sum.tests.samples += facts.test.samples;
+  sum.tests.loss += facts.test.loss * tested;
+  if (facts.test.metric_name.empty()) return;
+  if (sum.tests.metrics.empty()) sum.tests.metrics.emplace_back(facts.test.metric_name, 0);
+  sum.tests.metrics.front().second += facts.test.metric * tested;
 }
 
 std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<AskedClient>& answered, Sum& sum,
@@ -442,23 +761,31 @@ std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<Ask
   const std::size_t pieces = pieces_of_round(o);
   const std::size_t count = answered.size();
   const std::size_t floats = training_.size();
-  std::vector<float> update(update_floats_);
+  const std::uint64_t rounds = state.rounds - 1;
+  std::vector<float> update;
+  sum.weights.resize(submodels_.size() + 1);
   auto all = sum_pieces(pieces, [&](std::size_t piece) -> std::optional<std::vector<float>> {
     std::optional<std::vector<float>> total;
     double loss = 0;
     for (std::size_t i = count * piece / pieces; i < count * (piece + 1) / pieces; ++i) {
       if (answered[i].reply != AskedClient::Reply::kAccepted) continue;
       const UpdateFacts facts = *files_.accepted(answered[i].client);
-      files_.read(answered[i].client, update);
-      if (o.clip) clip_to(std::span(update).first(floats), *o.clip);
+      read_update(answered[i].client, update);
       if (!total) total.emplace(update_floats_, 0.0F);
-      const auto weight = static_cast<float>(o.weight(facts.samples));
-      for (std::size_t k = 0; k < floats; ++k)
-        (*total)[k] += weight * update[k];
-      for (std::size_t k = floats; k < update_floats_; ++k)
-        (*total)[k] += update[k];
-      sum.weight += o.weight(facts.samples);
-      sum.samples += static_cast<double>(facts.samples);
+      const double of_client = o.buffered() ? Options::staleness_weight(rounds - facts.base) : o.weight(facts.samples);
+      const auto weight = static_cast<float>(of_client);
+      const std::uint64_t number = submodel_of(answered[i].client);
+      if (number > 0) {
+        submodels_[number - 1]->map.add(update, weight, *total);
+      } else {
+        for (std::size_t k = 0; k < floats; ++k)
+          (*total)[k] += weight * update[k];
+        for (std::size_t k = floats; k < update_floats_; ++k)
+          (*total)[k] += update[k];
+      }
+      sum.weight += of_client;
+      sum.weights[number] += of_client;
+      add_facts(facts, sum);
       loss += facts.loss * static_cast<double>(facts.samples);
     }
     sum.loss += loss;
@@ -468,7 +795,14 @@ std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<Ask
   if (!all) all.emplace(update_floats_, 0.0F);
   add_controls(o, std::span<const float>(*all).subspan(floats), state.control);
   all->resize(floats);
-  finish_mean(o, random_key(), sum.weight, *all);
+  if (submodels_.empty()) {
+    finish_mean(o, random_key(), o.divisor(sum.weight, sum.count), *all);
+    return all;
+  }
+  std::vector<double> cover(floats, sum.weights[0]);
+  for (std::size_t index = 0; index < submodels_.size(); ++index)
+    submodels_[index]->map.cover(sum.weights[index + 1], cover);
+  divide_by_cover(*all, cover);
   return all;
 }
 
@@ -478,9 +812,8 @@ std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<A
   for (const AskedClient& one : answered) {
     if (one.reply != AskedClient::Reply::kAccepted) continue;
     const UpdateFacts facts = *files_.accepted(one.client);
-    files_.read(one.client, updates.emplace_back(update_floats_));
-    if (o.clip) clip_to(updates.back(), *o.clip);
-    sum.samples += static_cast<double>(facts.samples);
+    read_update(one.client, updates.emplace_back());
+    add_facts(facts, sum);
     sum.loss += facts.loss * static_cast<double>(facts.samples);
   }
   const std::vector<std::span<const float>> views(updates.begin(), updates.end());

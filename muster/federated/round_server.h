@@ -27,8 +27,11 @@
 #include "muster/federated/local_training.h"
 #include "muster/federated/options.h"
 #include "muster/federated/round_files.h"
+#include "muster/federated/secure_round.h"
 #include "muster/federated/server_optimizer.h"
 #include "muster/federated/simulation.h"
+#include "muster/federated/submodel.h"
+#include "muster/federated/update_codec.h"
 
 namespace muster::federated {
 
@@ -39,7 +42,9 @@ struct RoundServerOptions {
   std::string job{};             // for clients, as are the next two
   std::string data_form{};
   std::string run{};
+  std::function<std::unique_ptr<LocalTraining>(std::size_t index)> make_submodel{};  // of federated.submodels
   std::uint64_t chunk_bytes = 1 << 20;
+  std::string authorities{};  // secure: PEM that clients' certificates are checked by; empty: they have none
   // What people should know: who was refused and why. From any thread.
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
 };
@@ -78,6 +83,8 @@ class RoundServer final : public FederatedCalls {
   ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                         std::uint64_t bytes) override;
   UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override;
+  SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                           std::chrono::milliseconds wait) override;
 
  private:
   using Floats = std::shared_ptr<const std::vector<float>>;
@@ -90,6 +97,9 @@ class RoundServer final : public FederatedCalls {
     double weight = 0;
     double loss = 0;
     double samples = 0;
+    std::uint64_t count = 0;
+    std::vector<double> weights{};  // of the whole model and of narrower ones
+    Figures tests{};                // sums over samples
   };
 
   std::uint64_t number_of(const std::string& name) const MUSTER_REQUIRES(mutex_);
@@ -100,6 +110,17 @@ class RoundServer final : public FederatedCalls {
   AskedClient* asked(std::uint64_t client) MUSTER_REQUIRES(mutex_);
   std::optional<TaskAnswer> task_for(std::uint64_t client) MUSTER_REQUIRES(mutex_);
   TaskAnswer waiting() const MUSTER_REQUIRES(mutex_);
+  // Of what the client sends: it may train a narrower model.
+  std::size_t floats_of(std::uint64_t client) const;
+  std::uint64_t bytes_of(std::uint64_t client) const;
+  std::uint64_t submodel_of(std::uint64_t client) const;
+  void choose_submodel(std::uint64_t client, std::uint64_t number) MUSTER_REQUIRES(mutex_);
+  // fedbuff: one that is there and trains nothing begins.
+  void let_begin(std::uint64_t client) MUSTER_REQUIRES(mutex_);
+  bool counts_still(std::uint64_t round) const MUSTER_REQUIRES(mutex_);
+  // An accepted update as floats, shortened where the job says so.
+  void read_update(std::uint64_t client, std::vector<float>& update) const;
+  void add_facts(const UpdateFacts& facts, Sum& sum) const;
   UpdateAnswer refuse(std::uint64_t client, const std::string& reason) MUSTER_REQUIRES(mutex_);
   UpdateAnswer take_whole(std::uint64_t client, const UpdateChunk& chunk) MUSTER_REQUIRES(mutex_);
 
@@ -109,6 +130,12 @@ class RoundServer final : public FederatedCalls {
   // Into `state`; `report` gets the figures. REQUIRES: the round is closed.
   void aggregate(const std::vector<AskedClient>& answered, State& state, RoundReport& report);
   std::optional<std::vector<float>> mean_change(const std::vector<AskedClient>& answered, Sum& sum, State& state);
+  void begin_secure_round(const std::vector<std::uint64_t>& chosen) MUSTER_REQUIRES(mutex_);
+  SecureTask secure_task() const MUSTER_REQUIRES(mutex_);
+  // Those of `awaited` that were heard of lately.
+  std::uint64_t alive(const std::vector<std::uint64_t>& awaited) const MUSTER_REQUIRES(mutex_);
+  RoundVerdict judge_secure_round() MUSTER_REQUIRES(mutex_);
+  std::optional<std::vector<float>> secure_change(RoundReport& report);
   std::optional<std::vector<float>> robust_change(const std::vector<AskedClient>& answered, Sum& sum);
   Figures evaluate(std::span<const float> model);
 
@@ -118,6 +145,8 @@ class RoundServer final : public FederatedCalls {
   const Clock& clock_;
   const std::size_t controls_;
   const std::size_t update_floats_;
+  const Compression compression_;
+  const std::vector<std::unique_ptr<Submodel>> submodels_;
 
   ServerOptimizer optimizer_;  // of the thread that computes
 
@@ -126,6 +155,9 @@ class RoundServer final : public FederatedCalls {
   Enrolments enrolments_ MUSTER_GUARDED_BY(mutex_);
   RoundFiles files_;  // guarded by mutex_ while the round is open; of the thread that computes while it is not
   std::map<std::uint64_t, Seen> seen_ MUSTER_GUARDED_BY(mutex_);
+  // Who trains which of submodels_, from 1; in submodels.json, too. As files_.
+  std::map<std::uint64_t, std::uint64_t> chosen_submodels_;
+  std::map<std::uint64_t, Floats> slices_ MUSTER_GUARDED_BY(mutex_);  // of model_, by submodel
   Floats model_ MUSTER_GUARDED_BY(mutex_);
   Floats control_ MUSTER_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::uint64_t> counted_ MUSTER_GUARDED_BY(mutex_);
@@ -134,6 +166,8 @@ class RoundServer final : public FederatedCalls {
   bool open_ MUSTER_GUARDED_BY(mutex_) = false;    // updates of the round are taken
   bool closed_ MUSTER_GUARDED_BY(mutex_) = false;  // not any more: the next model is being made of them
   std::vector<AskedClient> asked_ MUSTER_GUARDED_BY(mutex_);
+  std::unique_ptr<SecureRound> secure_;  // as files_; only with federated.secure
+  Clock::Instant stage_began_ MUSTER_GUARDED_BY(mutex_);
   Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t repeated_ MUSTER_GUARDED_BY(mutex_) = 0;
   std::uint64_t late_ MUSTER_GUARDED_BY(mutex_) = 0;

@@ -1,5 +1,5 @@
-// safetensors: "model", "momentum", "squares" and "control" as far as they are there, and the numbers as metadata:
-// looked at by any tool that reads the format.
+// safetensors: "model", "momentum", "squares", "control" and "past" as far as they are there, and the numbers as
+// metadata: looked at by any tool that reads the format.
 #include "muster/federated/run_state.h"
 
 #include <algorithm>
@@ -56,6 +56,7 @@ void StateFile::write(const State& state) const {
   add("momentum", state.momentum);
   add("squares", state.squares);
   add("control", state.control);
+  add("past", state.past);
   model::Metadata metadata{{"rounds", std::to_string(state.rounds)},
                            {"virtual_seconds", fmt::format("{}", state.virtual_seconds)}};
   if (!state.row.empty()) metadata["row"] = state.row;
@@ -95,6 +96,7 @@ std::optional<State> StateFile::read() const {
                .momentum = values_of("momentum"),
                .squares = values_of("squares"),
                .control = values_of("control"),
+               .past = values_of("past"),
                .counted = counted_in(metadata, path_.string()),
                .row = row == metadata.end() ? "" : row->second};
 }

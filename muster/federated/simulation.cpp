@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -15,14 +16,18 @@
 #include "muster/base/random.h"
 #include "muster/compute/reduce.h"
 #include "muster/federated/aggregate.h"
-#include "muster/federated/client_states.h"
+#include "muster/federated/kept_parts.h"
 #include "muster/federated/noise.h"
+#include "muster/federated/own_state.h"
 #include "muster/federated/round_change.h"
+#include "muster/federated/submodel.h"
+#include "muster/federated/update_codec.h"
+#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
 
-enum What : std::uint32_t { kProbe, kFirstValues, kTrain, kMeasure, kJudge, kSave };
+enum What : std::uint32_t { kProbe, kFirstValues, kTrain, kMeasure, kJudge, kSave, kShare };
 
 struct Sizes {
   std::size_t model = 0;
@@ -62,6 +67,22 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// With federated.secure: the sums of words, as a server gets them when all masks are taken away. Masks cancel, so no
+// virtual client makes any.
+FixedPoint fixed_point_of(const Options& options, const RoundPlan& plan) {
+  const std::uint64_t most =
+      options.noise > 0 ? std::max<std::uint64_t>(plan.asked, 1) : static_cast<std::uint64_t>(options.per_round);
+  return {options.secure_range(), most};
+}
+
+void add_words(std::span<const std::uint32_t> words, std::span<float> sum) {
+  std::vector<std::uint32_t> total(sum.size());
+  std::memcpy(total.data(), sum.data(), sum.size_bytes());
+  for (std::size_t i = 0; i < total.size(); ++i)
+    total[i] += words[i];
+  std::memcpy(sum.data(), total.data(), sum.size_bytes());
+}
+
 // What false clients send instead of `update`.
 void falsify(const std::string& attack, RandomStream draws, std::span<float> update) {
   constexpr float kFlip = -4;
@@ -76,17 +97,20 @@ void falsify(const std::string& attack, RandomStream draws, std::span<float> upd
 
 }  // namespace
 
-// The model, scaffold's control, a piece's sum of updates (and of controls) for each piece, and the figures of an
-// evaluation.
+// The model (with fedbuff those of the last rounds, too), scaffold's control, a piece's sum of updates (and of
+// controls) for each piece, and the figures of an evaluation; with narrower models also by what each number of the sum
+// is to be divided.
 struct Simulation::Memory {
   Memory(const Options& options, const Sizes& given)
       : sizes(given),
         pieces(pieces_of_round(options)),
+        versions(options.buffered() ? static_cast<std::size_t>(options.most_staleness) + 1 : 1),
+        shared(options.submodels.empty() ? 0 : given.model),
         controls(options.controls() ? given.parameters : 0),
         region(make_region()) {}
 
   comm::SharedRegion make_region() const {
-    const std::size_t floats = padded(sizes.model) * (pieces + 1) + padded(controls) * (pieces + 1);
+    const std::size_t floats = padded(sizes.model) * (pieces + versions) + padded(controls) * (pieces + 1);
     try {
       return comm::SharedRegion::create(floats * sizeof(float) + doubles() * sizeof(double));
     } catch (const Error& error) {
@@ -98,22 +122,29 @@ struct Simulation::Memory {
   }
 
   static std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16; }
-  std::size_t doubles() const { return sizes.evaluation_pieces * sizes.figures; }
+  std::size_t doubles() const { return sizes.evaluation_pieces * sizes.figures + shared; }
   float* floats() const { return reinterpret_cast<float*>(region.bytes().data() + doubles() * sizeof(double)); }
 
-  std::span<double> figures() const { return {reinterpret_cast<double*>(region.bytes().data()), doubles()}; }
+  std::span<double> all_doubles() const { return {reinterpret_cast<double*>(region.bytes().data()), doubles()}; }
+  std::span<double> figures() const { return all_doubles().first(doubles() - shared); }
+  std::span<double> shares() const { return all_doubles().last(shared); }
   std::span<double> figures(std::size_t piece) const { return figures().subspan(piece * sizes.figures, sizes.figures); }
-  std::span<float> model() const { return {floats(), sizes.model}; }
-  std::span<float> update(std::size_t piece) const {
-    return {floats() + padded(sizes.model) * (piece + 1), sizes.model};
+  // The model after so many rounds; earlier ones only as far as `versions` reach.
+  std::span<float> model(std::uint64_t rounds) const {
+    return {floats() + padded(sizes.model) * (rounds % versions), sizes.model};
   }
-  std::span<float> control() const { return {floats() + padded(sizes.model) * (pieces + 1), controls}; }
+  std::span<float> update(std::size_t piece) const {
+    return {floats() + padded(sizes.model) * (piece + versions), sizes.model};
+  }
+  std::span<float> control() const { return {floats() + padded(sizes.model) * (pieces + versions), controls}; }
   std::span<float> control_change(std::size_t piece) const {
     return {control().data() + padded(controls) * (piece + 1), controls};
   }
 
   const Sizes sizes;
   const std::size_t pieces;
+  const std::size_t versions;
+  const std::size_t shared;
   const std::size_t controls;
   const comm::SharedRegion region;
 };
@@ -126,13 +157,17 @@ class Simulation::Worker {
         federated_(options.federated),
         split_(split),
         memory_(memory),
-        training_(options.make_training()) {
-    if (federated_.controls()) {
-      states_.emplace(options.client_states);
-      own_control_.resize(memory_.controls);
-      correction_.resize(memory_.controls);
-    }
+        training_(options.make_training()),
+        compression_(parse_compression(federated_.compress)),
+        kept_(federated_.keep, training_->tensors(), training_->size(), training_->parameters()),
+        own_({.control = memory.controls,
+              .kept = kept_.floats(),
+              .residual = federated_.keeps_residual() ? training_->size() : 0},
+             options.client_states),
+        submodels_(federated_.submodels.size()) {
+    correction_.resize(memory_.controls);
     update_.resize(memory_.sizes.model);
+    if (federated_.buffered()) buffered_.emplace(federated_, split_, options_.seed);
   }
 
   Answer carry_out(const Order& order) {
@@ -141,38 +176,49 @@ class Simulation::Worker {
       case kProbe:
         break;
       case kFirstValues:
-        training_->first_values(memory_.model());
+        training_->first_values(memory_.model(0));
         break;
       case kTrain:
         return train(order);
       case kMeasure:
-        training_->measure(memory_.model(), order.piece, memory_.figures(order.piece));
+        training_->measure(memory_.model(order.round), order.piece, memory_.figures(order.piece));
         break;
       case kJudge:
         return told(order, to_json(training_->judge(memory_.figures())));
       case kSave:
-        training_->save(memory_.model(), order.text.data());
+        training_->save(memory_.model(order.round), order.text.data());
+        break;
+      case kShare:
+        share(parse_json(order.text.data(), "an order"));
         break;
     }
     return answer;
   }
 
  private:
+  const RoundPlan& plan_of(std::uint64_t round) {
+    if (buffered_) return buffered_->of(round);
+    if (!plan_ || plan_->round != round) plan_ = plan_round(federated_, split_, options_.seed, round);
+    return *plan_;
+  }
+
   Answer train(const Order& order) {
-    if (!plan_ || plan_->round != order.round) plan_ = plan_round(federated_, split_, options_.seed, order.round);
-    const std::size_t count = plan_->counts.size();
+    const RoundPlan& plan = plan_of(order.round);
+    const std::size_t count = plan.counts.size();
     Answer answer{.piece = order.piece};
     const std::span<float> sum = memory_.update(order.piece);
     std::ranges::fill(sum, 0.0F);
     std::ranges::fill(memory_.control_change(order.piece), 0.0F);
     const std::size_t last = count * (order.piece + 1) / memory_.pieces;
     for (std::size_t i = count * order.piece / memory_.pieces; i < last; ++i)
-      add_client(plan_->counts[i], order, answer, sum);
+      add_client(plan.counts[i], order, answer, sum);
     return answer;
   }
 
   void add_client(const Participant& who, const Order& order, Answer& answer, std::span<float> sum) {
-    const LocalResult result = train_client(who, order.round);
+    Submodel* const narrower = who.submodel > 0 ? &submodel(who.submodel) : nullptr;
+    const std::span<float> update = narrower != nullptr ? std::span(narrower->update) : std::span(update_);
+    const LocalResult result = train_client(who, order.round, narrower, update, answer);
     if (who.false_one)
       falsify(federated_.attack,
               RandomStream({.seed = options_.seed,
@@ -180,56 +226,121 @@ class Simulation::Worker {
                             .epoch = order.round + 1,
                             .step = 1,
                             .sample = who.client}),
-              update_);
-    const double length = norm(update_);
+              update);
+    const double length = norm(update);
     if (!std::isfinite(length) || (federated_.most_norm && length > *federated_.most_norm)) {
       if (answer.refused++ == 0) answer.refused_client = who.client;
       return;
     }
-    if (federated_.clip) clip_to(update_, *federated_.clip);
+    if (federated_.clip) clip_to(update, *federated_.clip);
     ++answer.count;
     answer.samples += who.samples;
-    answer.weight += who.weight;
-    answer.loss += result.loss * static_cast<double>(who.samples);
-    if (federated_.needs_all_updates()) {
-      std::ranges::copy(update_, sum.begin());
+    if (federated_.secure) {
+      add_securely(who, result.loss, answer, sum);
+      own_.save(who.client, order.round);
       return;
     }
+    answer.weight += who.weight;
+    answer.weights[who.submodel] += who.weight;
+    answer.loss += result.loss * static_cast<double>(who.samples);
     const auto weight = static_cast<float>(who.weight);
-    for (std::size_t i = 0; i < sum.size(); ++i)
-      sum[i] += weight * update_[i];
-    if (federated_.controls()) add_control(who, order, result);
+    if (federated_.needs_all_updates()) {
+      std::ranges::copy(update, sum.begin());
+    } else if (narrower != nullptr) {
+      narrower->map.add(update, weight, sum);
+    } else {
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        sum[i] += weight * update[i];
+    }
+    if (federated_.controls()) add_control(order, result);
+    own_.save(who.client, order.round);
   }
 
-  LocalResult train_client(const Participant& who, std::uint64_t round) {
+  // The two words behind the update travel in the answer: whole numbers, exact in a double.
+  void add_securely(const Participant& who, double loss, Answer& answer, std::span<float> sum) {
+    const double weight = federated_.noise > 0 ? 1 : who.weight / static_cast<double>(*federated_.most_samples);
+    if (federated_.clients_add_noise()) {
+      add_noise(simulated_key(options_.seed, plan_->round, who.client), federated_.noise_of_client(), update_);
+      loss = 0;  // no noise is on it
+    }
+    std::vector<std::uint32_t> words(update_.size() + kExtraWords);
+    fixed_point_of(federated_, *plan_).encode(update_, weight, loss, words);
+    add_words(std::span(words).first(sum.size()), sum);
+    answer.weight += static_cast<double>(static_cast<std::int32_t>(words[update_.size()]));
+    answer.loss += static_cast<double>(static_cast<std::int32_t>(words[update_.size() + 1]));
+  }
+
+  LocalResult train_client(const Participant& who, std::uint64_t round, Submodel* narrower, std::span<float> update,
+                           Answer& answer) {
+    std::vector<std::uint64_t> all = split_.samples(who.client);
+    const std::uint64_t held_out = federated_.held_out(all.size());
+    ClientSamples samples = hold_out(std::move(all), held_out, options_.seed, who.client);
     LocalTask task{.round = round,
                    .client = who.client,
-                   .samples = split_.samples(who.client),
+                   .samples = std::move(samples.train),
                    .epochs = federated_.local_epochs,
                    .rate = std::pow(federated_.lr_decay, static_cast<double>(round)),
                    .prox = federated_.algorithm == "fedprox" ? federated_.prox : 0};
+    own_.load(who.client, round);
     if (federated_.controls()) {
-      states_->read(who.client, round, own_control_);
       const std::span<const float> control = memory_.control();
       for (std::size_t i = 0; i < control.size(); ++i)
-        correction_[i] = control[i] - own_control_[i];
+        correction_[i] = control[i] - own_.control()[i];
       task.correction = correction_;
     }
-    return training_->train(task, memory_.model(), update_);
+    std::span<const float> model = memory_.model(who.version);
+    LocalTraining& training = narrower != nullptr ? *narrower->training : *training_;
+    if (narrower != nullptr) {
+      narrower->map.take(model, narrower->model);
+      model = narrower->model;
+    } else if (kept_.floats() > 0) {
+      entered_.assign(model.begin(), model.end());
+      kept_.enter(own_.kept(), entered_);
+      model = entered_;
+    }
+    if (!samples.test.empty()) add_figures(training.evaluate(samples.test, model), answer);
+    const LocalResult result = training.train(task, model, update);
+    kept_.leave(update, own_.kept());
+    if (compression_.kind != Compression::Kind::kNone)
+      decode_update(compression_, encode_update(compression_, update, own_.residual()), update);
+    return result;
+  }
+
+  static void add_figures(const Figures& figures, Answer& answer) {
+    const auto samples = static_cast<double>(figures.samples);
+    answer.tested += figures.samples;
+    answer.test_loss += figures.loss * samples;
+    if (figures.metrics.empty()) return;
+    answer.test_metric += figures.metrics.front().second * samples;
+    put_text(answer.text, figures.metrics.front().first);
   }
 
   // Option II of the paper: c_i' = c_i - c + (x - y_i) / (K lr), of which c_i' - c_i goes to the server.
-  void add_control(const Participant& who, const Order& order, const LocalResult& result) {
+  void add_control(const Order& order, const LocalResult& result) {
     const float scale = -1.0F / static_cast<float>(static_cast<double>(result.steps) * result.lr);
     if (!std::isfinite(scale)) return;  // its rate is nothing any more: it has not moved
     const std::span<const float> control = memory_.control();
+    const std::span<float> own = own_.control();
     const std::span<float> change = memory_.control_change(order.piece);
     for (std::size_t i = 0; i < control.size(); ++i) {
       const float difference = scale * update_[i] - control[i];
-      own_control_[i] += difference;
+      own[i] += difference;
       change[i] += difference;
     }
-    states_->write(who.client, order.round, own_control_);
+  }
+
+  Submodel& submodel(std::uint64_t number) {
+    std::unique_ptr<Submodel>& made = submodels_.at(number - 1);
+    if (!made) made = std::make_unique<Submodel>(*training_, options_.make_submodel(number - 1));
+    return *made;
+  }
+
+  // What each number of a round's sum is to be divided by.
+  void share(const Json& weights) {
+    const std::span<double> shares = memory_.shares();
+    std::ranges::fill(shares, weights.at(0).get<double>());
+    for (std::size_t number = 1; number < weights.size(); ++number)
+      submodel(number).map.cover(weights.at(number).get<double>(), shares);
   }
 
   const SimulationOptions& options_;
@@ -237,10 +348,14 @@ class Simulation::Worker {
   const ClientSplit& split_;
   const Memory& memory_;
   const std::unique_ptr<LocalTraining> training_;
-  std::optional<ClientStates> states_;
+  const Compression compression_;
+  const KeptParts kept_;
+  OwnState own_;
+  std::vector<std::unique_ptr<Submodel>> submodels_;  // made when they are needed
   std::optional<RoundPlan> plan_;
+  std::optional<BufferedPlan> buffered_;
   std::vector<float> update_;
-  std::vector<float> own_control_;
+  std::vector<float> entered_;  // the round's model with what a client keeps
   std::vector<float> correction_;
 };
 
@@ -250,8 +365,12 @@ namespace {
 Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_on) {
   WorkerPool pool({.workers = 1}, [&options]() -> WorkerPool::Work {
     const std::shared_ptr<LocalTraining> training = options.make_training();
-    return [training](const Order& order) {
+    return [training, &options](const Order& order) {
       const Sizes sizes = sizes_of(*training);
+      const Options& o = options.federated;
+      const KeptParts kept(o.keep, training->tensors(), training->size(), training->parameters());
+      for (std::size_t index = 0; index < o.submodels.size(); ++index)
+        const Submodel checked(*training, options.make_submodel(index));
       return told(order, {{"model", sizes.model},
                           {"parameters", sizes.parameters},
                           {"evaluation_pieces", sizes.evaluation_pieces},
@@ -289,6 +408,7 @@ Simulation::Simulation(SimulationOptions options, const ClientSplit& split, cons
               return [worker](const Order& order) { return worker->carry_out(order); };
             }),
       server_(std::in_place, options_.federated, memory_->sizes.parameters) {
+  if (options_.federated.buffered()) buffered_.emplace(options_.federated, split_, options_.seed);
   const std::vector<Order> first = orders_of(kFirstValues, 0, 1);
   pool_.run(
       first, [](const Answer&) {}, keep_on);
@@ -298,36 +418,51 @@ Simulation::~Simulation() = default;
 
 void Simulation::restore(const State& state) {
   if (state.model.size() != memory_->sizes.model || state.momentum.size() != server_->momentum().size() ||
-      state.squares.size() != server_->squares().size() || state.control.size() != memory_->controls)
+      state.squares.size() != server_->squares().size() || state.control.size() != memory_->controls ||
+      state.past.size() != memory_->sizes.model * std::min<std::size_t>(state.rounds, memory_->versions - 1))
     throw Error(ErrorKind::kMismatch, "the state of the run is of another model or another server", {},
                 "Begin a new run, or go on with the job that it was made by.");
   rounds_ = state.rounds;
   virtual_seconds_ = state.virtual_seconds;
-  std::ranges::copy(state.model, memory_->model().begin());
+  std::ranges::copy(state.model, memory_->model(rounds_).begin());
+  const std::size_t floats = memory_->sizes.model;
+  for (std::size_t back = 1; back * floats <= state.past.size(); ++back)
+    std::ranges::copy(std::span(state.past).subspan((back - 1) * floats, floats),
+                      memory_->model(rounds_ - back).begin());
   server_->momentum() = state.momentum;
   server_->squares() = state.squares;
   std::ranges::copy(state.control, memory_->control().begin());
 }
 
 State Simulation::state() {
-  const std::span<const float> model = memory_->model();
+  const std::span<const float> model = memory_->model(rounds_);
   const std::span<const float> control = memory_->control();
+  std::vector<float> past;
+  for (std::uint64_t back = 1; back < memory_->versions && back <= rounds_; ++back) {
+    const std::span<const float> before = memory_->model(rounds_ - back);
+    past.insert(past.end(), before.begin(), before.end());
+  }
   return {.rounds = rounds_,
           .virtual_seconds = virtual_seconds_,
           .model = {model.begin(), model.end()},
           .momentum = server_->momentum(),
           .squares = server_->squares(),
-          .control = {control.begin(), control.end()}};
+          .control = {control.begin(), control.end()},
+          .past = std::move(past)};
 }
 
 bool Simulation::may_go_on() const {
   return budget_allows(options_.federated, rounds_);
 }
 
+RoundPlan Simulation::plan_of_round() {
+  return buffered_ ? buffered_->of(rounds_) : plan_round(options_.federated, split_, options_.seed, rounds_);
+}
+
 RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   const auto start = std::chrono::steady_clock::now();
   const Options& o = options_.federated;
-  RoundReport report{.round = rounds_ + 1, .plan = plan_round(o, split_, options_.seed, rounds_)};
+  RoundReport report{.round = rounds_ + 1, .plan = plan_of_round()};
   const RoundPlan& plan = report.plan;
   std::vector<Answer> answers(memory_->pieces);
   if (!plan.counts.empty()) {
@@ -336,10 +471,12 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
         orders, [&](const Answer& answer) { answers[answer.piece] = answer; }, keep_on);
   }
   // From here on nothing asks whether to go on: the round counts whole.
+  const std::span<float> model = memory_->model(rounds_ + 1);
+  if (memory_->versions > 1) std::ranges::copy(memory_->model(rounds_), model.begin());
   if (!plan.counts.empty() || o.noise > 0) {
     if (const auto change = aggregate(report, answers)) {
       report.change_norm = norm(change->first(memory_->sizes.parameters));
-      apply_change(*server_, memory_->sizes.parameters, *change, memory_->model());
+      apply_change(*server_, memory_->sizes.parameters, *change, model);
     }
   }
   ++rounds_;
@@ -368,16 +505,38 @@ std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const
     samples += static_cast<double>(answer.samples);
   }
   if (samples > 0) report.client_loss /= samples;
+  const Compression compression = parse_compression(options_.federated.compress);
+  Figures tested;
+  const char* metric = nullptr;
+  for (const Answer& answer : answers) {
+    // A narrower model sends less than is said here.
+    report.update_bytes +=
+        (answer.count + answer.refused) * encoded_bytes(compression, memory_->sizes.model + memory_->controls);
+    tested.samples += answer.tested;
+    tested.loss += answer.test_loss;
+    if (answer.tested > 0 && answer.text[0] != 0) metric = answer.text.data();
+  }
+  if (tested.samples > 0) {
+    tested.loss /= static_cast<double>(tested.samples);
+    double sum = 0;
+    for (const Answer& answer : answers)
+      sum += answer.test_metric;
+    if (metric != nullptr) tested.metrics.emplace_back(metric, sum / static_cast<double>(tested.samples));
+    report.on_clients = std::move(tested);
+  }
+  if (options_.federated.secure) return secure_change(report, answers);
   return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(answers);
 }
 
 std::optional<std::span<float>> Simulation::mean_of_pieces(const std::vector<Answer>& answers) {
   const Options& o = options_.federated;
   double weight = 0;
+  std::uint64_t count = 0;
   std::vector<const float*> sums(memory_->pieces, nullptr);
   std::vector<const float*> controls(memory_->pieces, nullptr);
   for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
     weight += answers[piece].weight;
+    count += answers[piece].count;
     if (answers[piece].count == 0) continue;
     sums[piece] = memory_->update(piece).data();
     controls[piece] = memory_->control_change(piece).data();
@@ -390,12 +549,53 @@ std::optional<std::span<float>> Simulation::mean_of_pieces(const std::vector<Ans
     std::ranges::fill(change, 0.0F);
   else if (sum.data() != change.data())
     std::ranges::copy(sum, change.begin());
-  finish_mean(o, simulated_key(options_.seed, rounds_), weight, change);
+  if (o.submodels.empty())
+    finish_mean(o, simulated_key(options_.seed, rounds_), o.divisor(weight, count), change);
+  else
+    divide_by_weights(answers, change);
   if (o.controls()) {
     std::vector<float> room(memory_->controls);
     const std::span<const float> all = compute::reduce_lanes(controls, 0, room);
     add_controls(o, all, memory_->control());
   }
+  return change;
+}
+
+void Simulation::divide_by_weights(const std::vector<Answer>& answers, std::span<float> change) {
+  std::vector<double> weights(options_.federated.submodels.size() + 1);
+  for (const Answer& answer : answers) {
+    for (std::size_t number = 0; number < weights.size(); ++number)
+      weights[number] += answer.weights[number];
+  }
+  std::vector<Order> order = orders_of(kShare, rounds_, 1);
+  put_text(order[0].text, Json(weights).dump());
+  pool_.run(
+      order, [](const Answer&) {}, [] { return true; });
+  divide_by_cover(change, memory_->shares());
+}
+
+std::optional<std::span<float>> Simulation::secure_change(RoundReport& report, const std::vector<Answer>& answers) {
+  const Options& o = options_.federated;
+  const FixedPoint fixed = fixed_point_of(o, report.plan);
+  const std::span<float> change = memory_->update(0);
+  std::vector<std::uint32_t> sum(change.size() + kExtraWords);
+  std::uint64_t count = 0;
+  for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
+    if (answers[piece].count == 0) continue;
+    count += answers[piece].count;
+    std::vector<std::uint32_t> words(change.size());
+    std::memcpy(words.data(), memory_->update(piece).data(), memory_->update(piece).size_bytes());
+    for (std::size_t i = 0; i < words.size(); ++i)
+      sum[i] += words[i];
+    sum[change.size()] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].weight));
+    sum[change.size() + 1] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].loss));
+  }
+  const bool few = count < o.least_updates();
+  report.client_loss = few ? 0 : fixed.loss(sum);
+  if (few)
+    report.plan.reason =
+        fmt::format("{} clients are left, and {} are the least: nothing is revealed", count, o.least_updates());
+  if (!finish_secure_mean(o, fixed, simulated_key(options_.seed, rounds_), few, sum, change)) return std::nullopt;
   return change;
 }
 

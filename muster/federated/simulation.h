@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "muster/comm/region.h"
+#include "muster/federated/buffered_plan.h"
 #include "muster/federated/client_split.h"
 #include "muster/federated/local_training.h"
 #include "muster/federated/options.h"
@@ -36,11 +37,14 @@ struct RoundReport {
   std::uint64_t late_updates = 0;  // of a server: that came after their round
   double client_loss = 0;          // mean over the samples of the clients that took part
   double change_norm = 0;
+  double unmask_seconds = 0;  // of a server with federated.secure: taking masks away from the sum
   std::optional<Figures> test{};
-  std::optional<double> epsilon{};     // spent so far
-  double seconds = 0;                  // of the round, on the clock
-  double virtual_seconds = 0;          // since the first round
-  std::uint64_t workers_replaced = 0;  // since the beginning
+  std::optional<Figures> on_clients{};  // mean over the samples that clients hold out, of the models they were given
+  std::uint64_t update_bytes = 0;       // that clients sent
+  std::optional<double> epsilon{};      // spent so far
+  double seconds = 0;                   // of the round, on the clock
+  double virtual_seconds = 0;           // since the first round
+  std::uint64_t workers_replaced = 0;   // since the beginning
 };
 
 // What a simulation goes on from.
@@ -51,6 +55,7 @@ struct State {
   std::vector<float> momentum{};
   std::vector<float> squares{};
   std::vector<float> control{};                      // scaffold's c
+  std::vector<float> past{};                         // fedbuff: the models of rounds before, the newest first
   std::map<std::uint64_t, std::uint64_t> counted{};  // scaffold with real clients: rounds up to their last that counted
   std::string row{};  // of metrics.jsonl, of the last round: a run that is killed before it stands there adds it later
 };
@@ -59,9 +64,11 @@ struct SimulationOptions {
   Options federated;
   std::uint64_t seed = 0;
   int workers = 1;
-  std::filesystem::path client_states{};  // scaffold: a folder
+  std::filesystem::path client_states{};  // a folder for what clients keep
   // How a worker trains; called in each.
   std::function<std::unique_ptr<LocalTraining>()> make_training;
+  // The same for federated.submodels[index].
+  std::function<std::unique_ptr<LocalTraining>(std::size_t index)> make_submodel{};
 };
 
 class Simulation {
@@ -91,7 +98,11 @@ class Simulation {
   Figures evaluate(const std::function<bool()>& keep_on);
   // The mean change of the round's clients, in the first piece's memory; nothing when there was none.
   std::optional<std::span<float>> aggregate(RoundReport& report, const std::vector<Answer>& answers);
+  RoundPlan plan_of_round();
+  // Of narrower models: every number by the weights of those who have it.
+  void divide_by_weights(const std::vector<Answer>& answers, std::span<float> change);
   std::optional<std::span<float>> mean_of_pieces(const std::vector<Answer>& answers);
+  std::optional<std::span<float>> secure_change(RoundReport& report, const std::vector<Answer>& answers);
   std::optional<std::span<float>> robust_change(const std::vector<Answer>& answers);
 
   const SimulationOptions options_;
@@ -99,6 +110,7 @@ class Simulation {
   std::unique_ptr<Memory> memory_;
   WorkerPool pool_;
   std::optional<ServerOptimizer> server_;
+  std::optional<BufferedPlan> buffered_;
   std::uint64_t rounds_ = 0;
   double virtual_seconds_ = 0;
 };

@@ -141,40 +141,34 @@ class ClientTraining final : public federated::LocalTraining {
   }
 
   void measure(std::span<const float> model, std::size_t piece, std::span<double> figures) override {
-    try {
-      const torch::NoGradGuard no_grad;
-      begin(model);
-      net_->eval();
-      std::vector<std::uint64_t> ids;
-      for (std::uint64_t id = piece * kEvaluationBatch; id < std::min(test_->size(), (piece + 1) * kEvaluationBatch);
-           ++id)
-        ids.push_back(id);
-      data::Batch batch = test_loader_->take(test_loader_->submit(std::move(ids)), Deadline::after(kReadTimeout));
-      std::ranges::fill(figures, 0.0);
-      task_->measure(net_->forward(input_tensor(batch)), target_tensor(batch), figures.first(task_->batch_figures()),
-                     figures.subspan(task_->batch_figures(), task_->sample_figures() * batch.size()));
-      test_loader_->recycle(std::move(batch));
-    } catch (const c10::Error& error) {
-      throw Error(ErrorKind::kCompute, error.what_without_backtrace(), "evaluation");
+    begin(model);
+    std::vector<std::uint64_t> ids;
+    for (std::uint64_t id = piece * kEvaluationBatch; id < std::min(test_->size(), (piece + 1) * kEvaluationBatch);
+         ++id)
+      ids.push_back(id);
+    measure_batch(*test_loader_, std::move(ids), figures);
+  }
+
+  federated::Figures evaluate(std::span<const std::uint64_t> ids, std::span<const float> model) override {
+    begin(model);
+    std::vector<double> batches;
+    std::vector<double> samples;
+    std::vector<double> figures(figures_of_piece());
+    for (std::size_t first = 0; first < ids.size(); first += kEvaluationBatch) {
+      const auto of_batch = ids.subspan(first, std::min<std::size_t>(kEvaluationBatch, ids.size() - first));
+      measure_batch(loader_, {of_batch.begin(), of_batch.end()}, figures);
+      split_figures(figures, of_batch.size(), batches, samples);
     }
+    return to_figures(task_->judge(batches, samples));
   }
 
   federated::Figures judge(std::span<const double> figures) override {
     std::vector<double> batches;
     std::vector<double> samples;
-    for (std::size_t piece = 0; piece < evaluation_pieces(); ++piece) {
-      const auto of_piece = figures.subspan(piece * figures_of_piece(), figures_of_piece());
-      const std::uint64_t count = std::min(kEvaluationBatch, test_->size() - piece * kEvaluationBatch);
-      const auto of_batch = of_piece.first(task_->batch_figures());
-      batches.insert(batches.end(), of_batch.begin(), of_batch.end());
-      const auto of_samples = of_piece.subspan(task_->batch_figures(), task_->sample_figures() * count);
-      samples.insert(samples.end(), of_samples.begin(), of_samples.end());
-    }
-    const Evaluation evaluation = task_->judge(batches, samples);
-    federated::Figures judged{.loss = evaluation.loss, .samples = evaluation.samples};
-    for (const Metric& metric : evaluation.metrics)
-      judged.metrics.emplace_back(metric.name, metric.value);
-    return judged;
+    for (std::size_t piece = 0; piece < evaluation_pieces(); ++piece)
+      split_figures(figures.subspan(piece * figures_of_piece(), figures_of_piece()),
+                    std::min(kEvaluationBatch, test_->size() - piece * kEvaluationBatch), batches, samples);
+    return to_figures(task_->judge(batches, samples));
   }
 
   void save(std::span<const float> model, const std::filesystem::path& path) override {
@@ -202,6 +196,37 @@ class ClientTraining final : public federated::LocalTraining {
       rules.push_back({exempt ? 0 : decay, !exempt, trainable, compute::lr_factor(tuned, slot.name)});
     }
     return rules;
+  }
+
+  // The figures of a piece: of the batch, then of each sample.
+  void split_figures(std::span<const double> piece, std::uint64_t count, std::vector<double>& batches,
+                     std::vector<double>& samples) const {
+    const auto of_batch = piece.first(task_->batch_figures());
+    batches.insert(batches.end(), of_batch.begin(), of_batch.end());
+    const auto of_samples = piece.subspan(task_->batch_figures(), task_->sample_figures() * count);
+    samples.insert(samples.end(), of_samples.begin(), of_samples.end());
+  }
+
+  static federated::Figures to_figures(const Evaluation& evaluation) {
+    federated::Figures figures{.loss = evaluation.loss, .samples = evaluation.samples};
+    for (const Metric& metric : evaluation.metrics)
+      figures.metrics.emplace_back(metric.name, metric.value);
+    return figures;
+  }
+
+  // Of the model that is bound.
+  void measure_batch(data::Loader& loader, std::vector<std::uint64_t> ids, std::span<double> figures) {
+    try {
+      const torch::NoGradGuard no_grad;
+      net_->eval();
+      data::Batch batch = loader.take(loader.submit(std::move(ids)), Deadline::after(kReadTimeout));
+      std::ranges::fill(figures, 0.0);
+      task_->measure(net_->forward(input_tensor(batch)), target_tensor(batch), figures.first(task_->batch_figures()),
+                     figures.subspan(task_->batch_figures(), task_->sample_figures() * batch.size()));
+      loader.recycle(std::move(batch));
+    } catch (const c10::Error& error) {
+      throw Error(ErrorKind::kCompute, error.what_without_backtrace(), "evaluation");
+    }
   }
 
   // The round's model, with fresh state of the optimizer.

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/command.h"
 #include "support/program.h"
 #include "support/sandbox.h"
 
@@ -142,6 +144,97 @@ TEST_F(FederatedServer, KilledAtEveryPointOfARoundItGoesOnWithTheSameBits) {
   expect_whole_rows(4);
 }
 
+// --- Secure aggregation.
+
+std::vector<std::string> securely(int clients, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words;
+  const std::string count = std::to_string(clients);
+  for (const std::string& setting :
+       {std::string("secure=true"), std::string("clip=0.5"), std::string("most_samples=150"), "clients=" + count,
+        "per_round=" + count, "wait_for=" + count, std::string("rounds=2")})
+    words.insert(words.end(), {"--set", "federated." + setting});
+  for (const std::string& setting : more)
+    words.insert(words.end(), {"--set", "federated." + setting});
+  return words;
+}
+
+TEST_F(FederatedServer, SecureAggregationSurvivesItsServerAtEveryStageAndGivesTheBitsOfTheSimulation) {
+  const std::string certs = (folder_.path() / "certs").string();
+  ASSERT_EQ(run_program(folder_.path(), {"certs", "create", certs}).exit_code, 0);
+  for (int i = 0; i < 4; ++i)
+    ASSERT_EQ(run_program(folder_.path(), {"certs", "add", certs, "client", "site-" + std::to_string(i)}).exit_code, 0);
+  // Of a round's journal: 4 keys, their end, 4 shares, their end, the end of masked updates, 4 agreements, their end,
+  // 4 shares to unmask, the end. Each server dies somewhere in the next stage.
+  const std::vector<std::string> points{
+      "federated.secure.after_it_is_kept=kill@call=2",  "federated.secure.before_it_is_kept=kill@call=3",
+      "federated.secure.after_it_is_kept=kill@call=3",  "federated.update.before_it_is_acknowledged=kill@call=1",
+      "federated.secure.before_it_is_kept=kill@call=2", "federated.secure.after_it_is_kept=kill@call=4",
+      "federated.round.before_commit=kill@call=0",      ""};
+  std::vector<std::unique_ptr<Program>> clients;
+  std::string where = "127.0.0.1:0";
+  for (const std::string& point : points) {
+    ::setenv("MUSTER_FAILPOINTS", point.c_str(), 1);
+    std::vector<std::string> words = with({"--listen", where, "--certs", certs + "/coordinator"}, securely(4));
+    if (!clients.empty()) words = with(words, {"--run", run().string()});
+    auto server = serve(words);
+    ::unsetenv("MUSTER_FAILPOINTS");
+    if (clients.empty()) {
+      where = address();
+      for (int i = 0; i < 4; ++i)
+        clients.push_back(join(i, where, {"--secure", "--certs", certs + "/client-site-" + std::to_string(i)}));
+    }
+    const Finished result = server->wait();
+    EXPECT_EQ(result.signal, point.empty() ? 0 : SIGKILL) << point << "\n" << result.err;
+  }
+  for (auto& client : clients)
+    EXPECT_THAT(client->wait().out, HasSubstr("2 updates counted, 0 refused, 0 late"));
+  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated(securely(4)));
+}
+
+TEST_F(FederatedServer, ClientsOfSecureAggregationThatAreKilledAtAStageLeaveAnExactSum) {
+  // Five, of whom two die in the first round: three are enough. Then they come back.
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, securely(5, {"secure_threshold=3", "silence_seconds=8"})));
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < 5; ++i) {
+    const char* const point = i == 0   ? "federated.client.before_masked=kill@call=0"
+                              : i == 1 ? "federated.client.before_unmask=kill@call=0"
+                                       : "";
+    ::setenv("MUSTER_FAILPOINTS", point, 1);
+    clients.push_back(join(i, where));
+    ::unsetenv("MUSTER_FAILPOINTS");
+  }
+  ASSERT_TRUE(testing::eventually([&] { return !rows(server->out()).empty(); }));
+  EXPECT_EQ(rows(server->out()).front().at("counted"), 4);
+  EXPECT_EQ(clients[0]->wait().signal, SIGKILL);
+  EXPECT_EQ(clients[1]->wait().signal, SIGKILL);
+  clients[0] = join(0, where);
+  clients[1] = join(1, where);
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(rows(result.out)[1].at("counted"), 5);
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+}
+
+TEST_F(FederatedServer, AClientThatWantsSecureAggregationSendsNothingElse) {
+  auto server = serve({"--listen", "127.0.0.1:0", "--set", "federated.per_round=3"});
+  const std::string where = address();
+  auto other = join(1, where);
+  auto third = join(2, where);
+  const Finished refused = join(0, where, {"--secure"})->wait();
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("asks for an update as it is"));
+  const auto job = [&](const std::vector<std::string>& words) {
+    return run_program(folder("server"), with({"federated", "simulate", "job.toml"}, words)).err;
+  };
+  EXPECT_THAT(job(securely(4, {"aggregate=median"})), HasSubstr("needs single updates"));
+  EXPECT_THAT(job(securely(4, {"most_norm=1"})), HasSubstr("looks at single updates"));
+  EXPECT_THAT(job(securely(4, {"algorithm=scaffold"})), HasSubstr("have no bound"));
+  EXPECT_THAT(job({"--set", "federated.secure=true"}), HasSubstr("federated.clip"));
+  EXPECT_THAT(job({"--set", "federated.secure_threshold=3"}), HasSubstr("no effect without secure"));
+}
+
 // Rows "a,b,kind": which of both is large tells the kind.
 void write_table(const std::filesystem::path& path, int rows, const std::string& kinds) {
   std::ofstream table(path);
@@ -193,6 +286,83 @@ TEST_F(FederatedServer, AClientThatIsKilledComesBackUnderItsNumber) {
   const Finished status = run_program(folder_.path(), {"federated", "status", run().string()});
   EXPECT_THAT(status.out,
               ::testing::AllOf(HasSubstr("6 of 6 done"), HasSubstr("3 enrolled"), HasSubstr("does not run")));
+}
+
+// examples/federated_client.cpp, of which this program knows nothing but the wire, beside one of this program.
+TEST_F(FederatedServer, AClientWithATrainingOfItsOwnTakesPart) {
+  job_ =
+      "[data]\nsource = \"synthetic\"\nshape = [6]\nclasses = 3\nsamples = 60\ntest_samples = 30\nbatch = 10\n"
+      "[model]\nname = \"mlp\"\nhidden = []\n"
+      "[federated]\nclients = 2\nper_round = 2\nrounds = 3\nwait_for = 2\n";
+  auto server = serve({"--listen", "127.0.0.1:0"});
+  const std::string where = address();
+  const auto ours = join(1, where);
+  const testing::CommandResult own = testing::run_command({MUSTER_FEDERATED_CLIENT, where, "in-cpp"});
+  EXPECT_EQ(own.exit_code, 0) << own.out;
+  EXPECT_THAT(own.out, HasSubstr("3 updates counted"));
+  EXPECT_EQ(server->wait().exit_code, 0);
+  EXPECT_EQ(ours->wait().exit_code, 0);
+  expect_whole_rows(3);
+}
+
+// A buffer, heads that stay where they are, and what is held out at clients, over the wire.
+TEST_F(FederatedServer, BuffersPartsAndFiguresOfClientsGoOverTheWire) {
+  const std::vector<std::string> settings{
+      "--set", "federated.algorithm=fedbuff", "--set", "federated.keep=[\"head\"]",
+      "--set", "federated.client_test=0.2",   "--set", "federated.compress=topk:0.2",
+      "--set", "federated.rounds=6"};
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, settings));
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where));
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  const std::vector<Json> all = rows(result.out);
+  ASSERT_EQ(all.size(), 7U);
+  EXPECT_TRUE(all[5].contains("clients_accuracy"));
+  EXPECT_GT(all[5].at("update_bytes").get<int>(), 0);
+  expect_whole_rows(6);
+}
+
+// Two models at one address: one client has room for both, one only for the small one, and a third is told to train
+// one.
+TEST_F(FederatedServer, ClientsDecideWhichModelsTheyTrain) {
+  std::string wide = job_;
+  wide.replace(wide.find("hidden = [16]"), 13, "hidden = [64]");
+  job_ += "[job]\nname = \"small\"\n";
+  const std::filesystem::path server_folder = folder("server");
+  std::ofstream(server_folder / "large.toml") << wide << "[job]\nname = \"large\"\n";
+  auto server = std::make_unique<Program>(
+      server_folder, std::vector<std::string>{"federated", "server", "job.toml", "large.toml", "--json", "--listen",
+                                              "127.0.0.1:0", "--set", "federated.wait_for=2"});
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  clients.push_back(join(0, where));
+  clients.push_back(join(1, where, {"--most-parameters", "1000"}));
+  clients.push_back(join(2, where, {"--model", "large"}));
+  const Finished result = server->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> out;
+  for (auto& client : clients) {
+    const Finished ended = client->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    out.push_back(ended.out);
+  }
+  EXPECT_THAT(out[0], ::testing::AllOf(HasSubstr("small: finished"), HasSubstr("large: finished")));
+  EXPECT_THAT(out[1], HasSubstr("does not train large: it has 1092 numbers"));
+  EXPECT_THAT(out[2], HasSubstr("does not train small: --model names others"));
+  std::map<std::string, int> rounds;
+  for (const Json& row : rows(result.out)) {
+    if (row.at("event") == "round") ++rounds[row.at("model").get<std::string>()];
+  }
+  EXPECT_EQ(rounds["small"], 4);
+  EXPECT_EQ(rounds["large"], 4);
+  const Finished none =
+      run_program(folder("none"), {"federated", "client", "--join", where, "--as", "0", "--wait", "0.1"});
+  EXPECT_EQ(none.exit_code, 1) << "the server has ended";
 }
 
 TEST_F(FederatedServer, WhoIsNoClientIsRefusedAndSoIsAnOpenDoor) {

@@ -59,6 +59,29 @@ TEST_F(Federated, TrainsWithTheSameBitsForAnyNumberOfWorkers) {
   EXPECT_EQ(model_of(scaffold), model_of(finish({"--workers", "1", "--set", "federated.algorithm=scaffold"})));
 }
 
+TEST_F(Federated, TrainIsTheSimulation) {
+  const Json simulated = finish({});
+  const Finished trained = run_program(folder_.path(), {"train", "job.toml", "--json"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(model_of(rows(trained.out).back()), model_of(simulated));
+}
+
+// Narrower models, heads of one's own, few numbers sent, buffers: each with the bits of one worker.
+TEST_F(Federated, PartsOfModelsAndBuffersTrainWithTheSameBits) {
+  const std::vector<std::vector<std::string>> kinds{
+      {"--set", "federated.submodels=[\"model.hidden=[8]\", \"model.hidden=[4]\"]"},
+      {"--set", "federated.keep=[\"head\"]", "--set", "federated.client_test=0.2"},
+      {"--set", "federated.compress=topk:0.1"},
+      {"--set", "federated.algorithm=fedbuff", "--set", "federated.speed_spread=1"}};
+  for (std::vector<std::string> kind : kinds) {
+    std::vector<std::string> one = kind;
+    one.insert(one.end(), {"--workers", "1"});
+    kind.insert(kind.end(), {"--workers", "3"});
+    const Json alone = finish(one);
+    EXPECT_EQ(model_of(alone), model_of(finish(kind))) << kind[1];
+  }
+}
+
 TEST_F(Federated, GoesOnAfterAStopWithTheSameBits) {
   const Json whole = finish({"--rounds", "6"});
   const Json begun = finish({"--rounds", "2"});
@@ -97,9 +120,12 @@ TEST_F(Federated, WhatCannotBeIsRefusedWithThePlace) {
   refused({"--set", "federated.aggregate=krum", "--set", "federated.byzantine=2"}, "at least 7 updates");
   refused({"--set", "optimizer.schedule=cosine"}, "federated.lr_decay");
   refused({"--set", "federated.split=file:nothing"}, "nothing");
-  const Finished train = run_program(folder_.path(), {"train", "job.toml"});
-  EXPECT_EQ(train.exit_code, 2);
-  EXPECT_THAT(train.err, HasSubstr("muster federated simulate job.toml"));
+  refused({"--set", "federated.keep=[\"body\"]"}, "\"body\" fits no tensor");
+  refused({"--set", "federated.compress=zip"}, "no way to send updates");
+  refused({"--set", "federated.compress=int8", "--set", "federated.algorithm=scaffold"}, "federated.compress");
+  refused({"--set", "federated.concurrency=9"}, "has no effect without algorithm = \"fedbuff\"");
+  refused({"--set", "federated.submodels=[\"model.hidden=[32]\"]"}, "is no part of");
+  refused({"--set", "federated.submodels=[\"model.hiden=[8]\"]"}, "federated.submodels");
 }
 
 }  // namespace

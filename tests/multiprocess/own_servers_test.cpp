@@ -106,7 +106,7 @@ TEST(Restarts, AreForJobsThatFailedAndNotForMistakes) {
 TEST(Restarts, AreNotForJobsThatWereStopped) {
   const TemporaryFolder folder;
   Program program(folder.path(), {"run", "-n", "1", "--max-restarts", "9", "sh", "-c",
-                                  "echo x >> tries; trap 'exit 1' TERM; sleep 60 & wait"});
+                                  "echo x >> tries; trap 'kill $!; exit 1' TERM; sleep 60 & wait"});
   ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(folder / "tries"); })) << program.err();
   const TemporaryFolder elsewhere;
   ASSERT_TRUE(testing::eventually([&] {

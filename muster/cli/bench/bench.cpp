@@ -14,6 +14,7 @@
 #include "muster/cli/bench/pipeline.h"
 #include "muster/cli/bench/ps.h"
 #include "muster/cli/bench/search.h"
+#include "muster/cli/bench/secure.h"
 #include "muster/cli/bench/start.h"
 #include "muster/cli/bench/tune.h"
 #include "muster/cli/command.h"
@@ -458,6 +459,7 @@ void add_bench(CLI::App& app) {
 
   add_ps(*bench);
   add_tune_bench(*bench);
+  add_secure_bench(*bench);
   add_join_bench(*bench);
   add_start_bench(*bench);
 }

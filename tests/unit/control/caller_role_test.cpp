@@ -38,6 +38,8 @@ TEST(CallerRole, EveryCallIsForTheRolesOfThisListAlone) {
       {"NextTask", {kClient}},
       {"ReadModel", {kClient}},
       {"SendUpdate", {kClient}},
+      {"SecureStep", {kClient}},
+      {"SecureStep", {kClient}},
   };
   EXPECT_EQ(known_calls().size(), expected.size());
   for (const auto& [call, roles] : expected) {

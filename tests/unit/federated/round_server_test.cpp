@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <fstream>
 #include <latch>
 #include <limits>
 #include <memory>
@@ -16,6 +17,8 @@
 #include "muster/base/deadline.h"
 #include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
+#include "muster/federated/aggregate.h"
+#include "muster/federated/chances.h"
 #include "muster/federated/federated_client.h"
 #include "muster/federated/run_state.h"
 #include "support/errors.h"
@@ -37,13 +40,16 @@ constexpr std::uint64_t kSmallChunk = 40;  // bytes: an update takes several
 class Served {
  public:
   Served(const Options& options, const std::filesystem::path& folder, const Clock& clock = system_clock())
-      : state_(folder / "state.safetensors"), server_(server_options(options, folder), training_, clock) {
+      : options_(options),
+        state_(folder / "state.safetensors"),
+        server_(server_options(options, folder), training_, clock) {
     if (const auto kept = state_.read()) server_.restore(*kept);
   }
   RoundReport round() {
     return server_.round(kOn, [this](State& state, const RoundReport&) { state_.write(state); });
   }
   RoundServer& server() { return server_; }
+  const Options& options() const { return options_; }
   std::string told() const { return told_; }
 
  private:
@@ -54,10 +60,12 @@ class Served {
     made.folder = folder;
     made.run = "run";
     made.chunk_bytes = kSmallChunk;
+    made.make_submodel = [](std::size_t) { return std::make_unique<NarrowQuadratic>(); };
     made.tell = [this](const std::string& line) { told_ += line + "\n"; };
     return made;
   }
 
+  const Options options_;
   StateFile state_;
   Quadratic training_;
   std::string told_;
@@ -70,13 +78,20 @@ class Clients {
   Clients(FederatedCalls& calls, const Options& options, const std::filesystem::path& states) {
     const ClientSplit split = split_of(options);
     for (std::uint64_t client = 0; client < split.clients(); ++client) {
-      threads_.emplace_back([&calls, client, samples = split.samples(client), states] {
+      const std::vector<std::uint64_t> all = split.samples(client);
+      const ClientSamples parts = hold_out(all, options.held_out(all.size()), 3, client);
+      const std::uint64_t submodel = Chances(options, 3, 0).submodel(client);
+      threads_.emplace_back([&calls, &options, client, parts, submodel, states] {
         ClientOptions client_options;
+        client_options.keep = options.keep;
+        client_options.error_feedback = options.error_feedback;
         client_options.name = "client-" + std::to_string(client);
         client_options.states = states / client_options.name;
-        Quadratic training;
+        Quadratic whole;
+        NarrowQuadratic narrow;
         FederatedClient one(calls, client_options);
-        one.run(one.enrol({.number = client}, kOn), training, samples, kOn);
+        one.run(one.enrol({.number = client, .submodel = submodel}, kOn), submodel > 0 ? narrow : whole, parts.train,
+                kOn, parts.test);
       });
     }
   }
@@ -93,7 +108,8 @@ class RoundServerTest : public ::testing::Test {
                            .seed = 3,
                            .workers = 1,
                            .client_states = folder_ / "simulated",
-                           .make_training = [] { return std::make_unique<Quadratic>(); }},
+                           .make_training = [] { return std::make_unique<Quadratic>(); },
+                           .make_submodel = [](std::size_t) { return std::make_unique<NarrowQuadratic>(); }},
                           split, kOn);
     while (simulation.rounds() < static_cast<std::uint64_t>(options.rounds))
       simulation.round(kOn);
@@ -163,6 +179,162 @@ TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithRobustAggregates) {
   }
 }
 
+TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithPartsOfModelsAndUpdates) {
+  Options options = live(7, 4);
+  options.rounds = 6;
+  options.keep = {"head"};
+  options.client_test = 0.3;
+  options.compress = "topk:0.2";
+  expect_bits_of_simulation(options);
+  options.compress = "int8";
+  options.server = "momentum";
+  expect_bits_of_simulation(options);
+  options = live(9, 6);
+  options.submodels = {"narrow"};
+  expect_bits_of_simulation(options);
+}
+
+// --- Secure aggregation.
+
+Options secure_options(std::int64_t clients, std::int64_t per_round) {
+  Options options = live(clients, per_round);
+  options.secure = true;
+  options.clip = 0.5;
+  options.most_samples = 7;
+  return options;
+}
+
+TEST_F(RoundServerTest, WithSecureAggregationGivesTheBitsOfTheSimulation) {
+  Options options = secure_options(6, 4);
+  expect_bits_of_simulation(options);
+  options.server = "adam";
+  expect_bits_of_simulation(options);
+}
+
+TEST_F(RoundServerTest, TheServerSeesNoUpdateWithSecureAggregationAndTheirMeanIsTheirs) {
+  Options options = secure_options(4, 4);
+  options.rounds = 1;
+  options.most_samples = 1;
+  const std::vector<float> securely = serve(options).model;
+  // What it has of a client is words that look like any others: as many high bits set as not.
+  std::size_t set = 0;
+  std::size_t words = 0;
+  for (int client = 0; client < 4; ++client) {
+    const std::string path = (folder_ / "round" / (std::to_string(client) + ".update")).string();
+    std::ifstream file(path, std::ios::binary);
+    for (std::uint32_t word = 0; file.read(reinterpret_cast<char*>(&word), sizeof word); ++words)
+      set += word >> 31;
+  }
+  EXPECT_EQ(words, 4 * (kSize + 2));
+  EXPECT_NEAR(static_cast<double>(set), static_cast<double>(words) / 2, 6 * std::sqrt(static_cast<double>(words) / 4));
+  std::filesystem::remove_all(folder_.path());
+  std::filesystem::create_directory(folder_.path());
+  options.secure = false;
+  const std::vector<float> openly = serve(options).model;
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_NEAR(securely[i], openly[i], 1e-7) << i;
+}
+
+TEST_F(RoundServerTest, NoiseOfClientsAddsUpToWhatWasAskedForOfAsManyAsTheThreshold) {
+  Options options = secure_options(12, 12);
+  options.rounds = 1;
+  options.noise = 50;
+  options.noise_at = "clients";
+  options.secure_threshold = 3;
+  options.most_samples.reset();
+  // Twelve of whom three are enough: twice the noise. Their mean update is nothing beside it.
+  const double deviation = 2 * options.noise * *options.clip / 12;
+  for (const std::vector<float>& model : {serve(options).model, simulate(options).model}) {
+    double squares = 0;
+    for (const float value : model)
+      squares += (static_cast<double>(value) - 0.5) * (static_cast<double>(value) - 0.5);
+    const double found = std::sqrt(squares / kSize);
+    EXPECT_GT(found, 0.6 * deviation);  // of the server alone it would be half, and three and a half deviations less
+    EXPECT_LT(found, 1.5 * deviation);
+  }
+}
+
+// A client that leaves, without a word, before it says what belongs to a stage.
+class Leaver final : public FederatedCalls {
+ public:
+  Leaver(FederatedCalls& calls, std::optional<SecureStep> at) : calls_(calls), at_(at) {}
+  Enrolled enrol(const std::string& name, const EnrolWish& wish) override { return calls_.enrol(name, wish); }
+  TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) override {
+    return calls_.next_task(name, samples, wait);
+  }
+  ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
+                        std::uint64_t bytes) override {
+    return calls_.read_model(name, round, part, offset, bytes);
+  }
+  UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override {
+    if (at_ == SecureStep::kSurvivors) leave();
+    return calls_.send_update(name, chunk);
+  }
+  SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
+                           std::chrono::milliseconds wait) override {
+    if (at_ == message.step) leave();
+    return calls_.secure_step(name, message, wait);
+  }
+
+ private:
+  [[noreturn]] static void leave() { throw Error(ErrorKind::kInterrupted, "has dropped out"); }
+  FederatedCalls& calls_;
+  const std::optional<SecureStep> at_;
+};
+
+// One round of five clients with 3 of them enough, of whom the first two leave at a stage; the mean of who is in it.
+void expect_mean_of_those_left(SecureStep stage, const std::filesystem::path& folder) {
+  std::filesystem::create_directory(folder);
+  Options options = secure_options(5, 5);
+  options.rounds = 1;
+  options.most_samples = 1;
+  options.secure_threshold = 3;
+  options.silence_seconds = 8;
+  Served served(options, folder);
+  const ClientSplit split = split_of(options);
+  std::vector<std::jthread> threads;
+  std::vector<double> expected(kSize, 0.5);
+  const bool counts = stage == SecureStep::kUnmask;  // their updates were in the sum before
+  for (std::uint64_t client = 0; client < 5; ++client) {
+    const bool leaves = client < 2;
+    const std::vector<float> first(kSize, 0.5F);
+    std::vector<float> update(kSize);
+    Quadratic().train({.client = client, .samples = split.samples(client)}, first, update);
+    clip_to(update, *options.clip);
+    for (std::size_t i = 0; (!leaves || counts) && i < kSize; ++i)
+      expected[i] += static_cast<double>(update[i]) / (counts ? 5 : 3);
+    threads.emplace_back([&served, client, leaves, stage, samples = split.samples(client)] {
+      Leaver calls(served.server(), leaves ? std::optional(stage) : std::nullopt);
+      ClientOptions client_options;
+      client_options.name = "client-" + std::to_string(client);
+      Quadratic training;
+      FederatedClient one(calls, client_options);
+      try {
+        one.run(one.enrol({.number = client}, kOn), training, samples, kOn);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInterrupted) << error.what();
+      }
+    });
+  }
+  const RoundReport report = served.round();
+  served.server().finish("done", std::chrono::seconds(30));
+  threads.clear();
+  EXPECT_EQ(report.plan.counts.size(), counts ? 5U : 3U);
+  EXPECT_EQ(report.plan.dropped, counts ? 0U : 2U);
+  const std::vector<float> model = StateFile(folder / "state.safetensors").read()->model;
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_NEAR(model[i], expected[i], 1e-6) << i;
+}
+
+TEST_F(RoundServerTest, WhoDropsOutAtAStageOfSecureAggregationDoesNotDisturbTheSum) {
+  // At once, because each waits for the silence of those who left.
+  std::vector<std::jthread> stages;
+  for (const SecureStep stage : {SecureStep::kKeys, SecureStep::kShares, SecureStep::kSurvivors, SecureStep::kUnmask})
+    stages.emplace_back([stage, folder = folder_ / std::to_string(static_cast<int>(stage))] {
+      expect_mean_of_those_left(stage, folder);
+    });
+}
+
 // --- One client by hand.
 
 std::vector<float> update_of(float value, std::size_t size = kSize) {
@@ -187,8 +359,9 @@ UpdateAnswer send(RoundServer& server, const std::string& name, std::uint64_t ro
 class OpenRound {
  public:
   explicit OpenRound(Served& served, int clients) : served_(served) {
-    for (int i = 0; i < clients; ++i)
-      served.server().enrol(name(i), {.number = i});
+    for (int i = 0; i < std::max(clients, 4); ++i) {
+      if (i < clients || served.options().clients > i) served.server().enrol(name(i), {.number = i});
+    }
     // What the server computes in has its own thread; the calls are the test's.
     thread_ = std::jthread([this] { report_ = served_.round(); });
     while (served.server().standing().asked == 0) {
@@ -238,6 +411,62 @@ TEST_F(RoundServerTest, WhatMustNotCountIsRefusedCountedAndNamed) {
   EXPECT_THAT(served.told(),
               ::testing::AllOf(HasSubstr("client 0 (c0)"), HasSubstr("client 1 (c1)"), HasSubstr("client 2 (c2)"),
                                HasSubstr("client 4 (c4)"), HasSubstr("c3) sends another update")));
+}
+
+// FedBuff with clients that are there: whoever asks begins, an update counts by its age, one that is too old does not.
+TEST_F(RoundServerTest, ABufferTakesUpdatesOfRoundsBefore) {
+  Options options = live(4, 2);
+  options.algorithm = "fedbuff";
+  options.concurrency = 4;
+  options.most_staleness = 1;
+  options.wait_for = {};
+  options.silence_seconds = 3600;
+  Served served(options, folder_.path());
+  RoundServer& server = served.server();
+  {
+    OpenRound round(served, 3);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(server.next_task(OpenRound::name(i), 5, std::chrono::milliseconds(0)).task.round, 0U);
+    EXPECT_EQ(send(server, "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
+    EXPECT_EQ(server.next_task("c0", 5, std::chrono::milliseconds(0)).kind, TaskAnswer::Kind::kWait) << "counts once";
+    EXPECT_EQ(send(server, "c1", 0, update_of(2)).verdict, Verdict::kAccepted);
+    EXPECT_EQ(round.end().plan.counts.size(), 2U);
+  }
+  const auto model = [&] { return StateFile(folder_ / "state.safetensors").read()->model; };
+  EXPECT_THAT(model(), Each(FloatNear(0.5F + 1.5F, 1e-6F)));
+  {
+    OpenRound round(served, 2);
+    EXPECT_EQ(send(server, "c2", 0, update_of(6)).verdict, Verdict::kAccepted) << "a round old";
+    EXPECT_EQ(send(server, "c0", 1, update_of(4)).verdict, Verdict::kAccepted);
+    round.end();
+  }
+  const float second = 2 + (6 / std::sqrt(2.0F) + 4) / 2;
+  EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
+  {
+    OpenRound round(served, 2);
+    EXPECT_EQ(send(server, "c3", 0, update_of(9)).verdict, Verdict::kLate) << "two rounds old";
+    send(server, "c0", 2, update_of(0));
+    send(server, "c1", 2, update_of(0));
+    EXPECT_EQ(round.end().late_updates, 1U);
+  }
+  EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
+}
+
+TEST_F(RoundServerTest, BelowTheThresholdARoundOfSecureAggregationChangesNothing) {
+  Options options = secure_options(4, 4);
+  options.rounds = 1;
+  options.silence_seconds = 3;
+  Served served(options, folder_.path());
+  RoundServer& server = served.server();
+  OpenRound round(served, 4);
+  SecureClient one({.run = "run", .words = kSize + 2, .most_clients = 4}, 0);
+  EXPECT_EQ(server.secure_step("c0", {.says = true, .keys = one.advert()}, {}).verdict, SecureAnswer::Verdict::kWait);
+  EXPECT_EQ(server.secure_step("c1", {.says = true, .keys = one.advert()}, {}).verdict,
+            SecureAnswer::Verdict::kRefused);
+  EXPECT_THAT(send(server, "c0", 0, update_of(1, kSize + 2)).reason, HasSubstr("not its turn"));
+  const RoundReport report = round.end();
+  EXPECT_THAT(report.plan.reason, HasSubstr("nothing is revealed"));
+  EXPECT_EQ(StateFile(folder_ / "state.safetensors").read()->model, std::vector<float>(kSize, 0.5F));
 }
 
 TEST_F(RoundServerTest, ASumThatIsNotFiniteChangesNothing) {

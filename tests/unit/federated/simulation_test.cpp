@@ -14,6 +14,7 @@
 
 #include "muster/federated/accountant.h"
 #include "muster/federated/run_state.h"
+#include "muster/federated/slice_map.h"
 #include "support/errors.h"
 #include "support/sandbox.h"
 #include "unit/federated/quadratic.h"
@@ -37,7 +38,8 @@ class SimulationTest : public ::testing::Test {
             .seed = 3,
             .workers = workers,
             .client_states = folder_ / "clients",
-            .make_training = [this] { return std::make_unique<Quadratic>(die_once_); }};
+            .make_training = [this] { return std::make_unique<Quadratic>(die_once_); },
+            .make_submodel = [](std::size_t) { return std::make_unique<NarrowQuadratic>(); }};
   }
   Ran run(const Options& options, int workers = 1) const {
     std::filesystem::remove_all(folder_ / "clients");
@@ -260,6 +262,142 @@ TEST_F(SimulationTest, ARoundThatIsBrokenOffIsAsIfItHadNotBeen) {
   EXPECT_EQ(simulation.rounds(), 1U);
   simulation.save(folder_ / "model", kOn);
   EXPECT_EQ(testing::slurp(folder_ / "model"), "37");
+}
+
+// Nguyen et al. 2022, from the definition: each update from the model of when its client began, by 1 / sqrt(1 + age),
+// and their sum divided by the size of the buffer.
+TEST_F(SimulationTest, BuffersAreThoseOfThePaper) {
+  Options options = options_of(30, 4);
+  options.algorithm = "fedbuff";
+  options.concurrency = 12;
+  options.speed_spread = 1;
+  options.most_staleness = 3;
+  options.rounds = 8;
+  const Ran ran = run(options, 1);
+  const ClientSplit split = split_of(options);
+  BufferedPlan plan(options, split, 3);
+  std::vector<std::vector<double>> models{std::vector<double>(kSize, 0.5)};
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    std::vector<double> next = models.back();
+    for (const Participant& who : plan.of(round).counts) {
+      const std::vector<double>& from = models[who.version];
+      const double weight = 1 / std::sqrt(1.0 + static_cast<double>(round - who.version));
+      for (std::size_t i = 0; i < kSize; ++i)
+        next[i] += weight / 4 * (1 - std::pow(1 - kLr, kSteps)) * (target_of(split.samples(who.client), i) - from[i]);
+    }
+    models.push_back(next);
+  }
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(models.back()[i]), 1e-5F)) << i;
+  EXPECT_EQ(run(options, 3).state.model, ran.state.model);
+  // From a state in the middle: the models that some began from are part of it.
+  const StateFile file(folder_ / "state.safetensors");
+  Simulation first(simulation_options(options, 1), split, kOn);
+  for (int round = 0; round < 5; ++round)
+    first.round(kOn);
+  file.write(first.state());
+  Simulation second(simulation_options(options, 2), split, kOn);
+  second.restore(*file.read());
+  while (second.rounds() < 8)
+    second.round(kOn);
+  EXPECT_EQ(second.state().model, ran.state.model);
+}
+
+// What is kept never leaves the client, is where it left it, and the rest is the mean of all.
+TEST_F(SimulationTest, WhatClientsKeepIsTheirs) {
+  Options options = options_of(6, 6);
+  options.keep = {"head", "norm"};
+  options.client_test = 0.4;
+  options.rounds = 5;
+  const Ran ran = run(options, 2);
+  const ClientSplit split = split_of(options);
+  std::vector<double> shared(kSize, 0.5);
+  std::vector<std::vector<double>> own(6, std::vector<double>(kSize, 0.5));
+  const double part = 1 - std::pow(1 - kLr, kSteps);
+  double loss = 0;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<double> moved(kSize);
+    loss = 0;
+    for (std::uint64_t client = 0; client < 6; ++client) {
+      const ClientSamples samples = hold_out(split.samples(client), 2, 3, client);
+      for (std::size_t i = 0; i < kSize; ++i) {
+        double& at = i < 20 ? shared[i] : own[client][i];
+        if (i < kParameters) loss += std::abs(at - target_of(samples.test, i)) / kParameters / 6;
+        const double step = part * (target_of(samples.train, i) - at);
+        if (i < 20)
+          moved[i] += step / 6;
+        else
+          at += step;
+      }
+    }
+    for (std::size_t i = 0; i < kSize; ++i)
+      shared[i] += moved[i];
+  }
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(shared[i]), 1e-5F)) << i;
+  ASSERT_TRUE(ran.reports.back().on_clients);
+  EXPECT_NEAR(ran.reports.back().on_clients->loss, loss, 1e-5);
+  EXPECT_EQ(ran.reports.back().on_clients->metrics.at(0).first, "closeness");
+  EXPECT_EQ(ran.reports.back().on_clients->samples, 12U);
+  EXPECT_EQ(run(options, 1).state.model, ran.state.model);
+}
+
+// Diao et al. 2021: each number is the mean over the clients that have it.
+TEST_F(SimulationTest, NarrowerModelsAreAveragedWhereTheyAre) {
+  Options options = options_of(12, 12);
+  options.submodels = {"narrow"};
+  options.rounds = 1;
+  const Ran ran = run(options, 3);
+  const ClientSplit split = split_of(options);
+  std::uint64_t narrow = 0;
+  std::vector<double> expected(kSize, 0.5);
+  std::vector<double> weights(kSize);
+  std::vector<double> sums(kSize);
+  const SliceMap map(Quadratic().tensors(), NarrowQuadratic().tensors());
+  std::vector<float> places(kSize);
+  std::vector<float> of_slice(map.floats());
+  for (std::size_t i = 0; i < kSize; ++i)
+    places[i] = static_cast<float>(i);
+  map.take(places, of_slice);
+  for (const Participant& who : plan_round(options, split, 3, 0).counts) {
+    narrow += who.submodel;
+    const std::size_t count = who.submodel > 0 ? of_slice.size() : kSize;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto place = who.submodel > 0 ? static_cast<std::size_t>(of_slice[i]) : i;
+      weights[place] += 5;
+      sums[place] += 5 * (1 - std::pow(1 - kLr, kSteps)) * (target_of(split.samples(who.client), i) - 0.5);
+    }
+  }
+  EXPECT_GT(narrow, 0U);
+  EXPECT_LT(narrow, 12U);
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(0.5 + sums[i] / weights[i]), 1e-5F)) << i;
+  EXPECT_EQ(run(options, 1).state.model, ran.state.model);
+}
+
+// What is sent in a byte a number leads to where whole floats lead; and where few numbers are sent, what is held back
+// comes later.
+TEST_F(SimulationTest, CompressedUpdatesComeToTheSame) {
+  Options options = options_of(8, 8);
+  options.rounds = 60;
+  const Ran plain = run(options);
+  const auto distance = [&](const Ran& ran) {
+    double largest = 0;
+    for (std::size_t i = 0; i < kSize; ++i)
+      largest = std::max(largest, std::abs(static_cast<double>(ran.state.model[i] - plain.state.model[i])));
+    return largest;
+  };
+  EXPECT_EQ(plain.reports[0].update_bytes, 8 * kSize * 4);
+  options.compress = "int8";
+  const Ran bytes = run(options, 2);
+  EXPECT_LT(distance(bytes), 0.005);
+  EXPECT_EQ(bytes.reports[0].update_bytes, 8 * (kSize + 4));
+  EXPECT_EQ(run(options, 1).state.model, bytes.state.model);
+  options.compress = "topk:0.25";
+  const double with = distance(run(options, 2));
+  options.error_feedback = false;
+  EXPECT_LT(with, 0.3);
+  EXPECT_LT(with, distance(run(options, 2)) + 0.05);
 }
 
 }  // namespace
