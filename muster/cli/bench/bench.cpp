@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/cli/bench/blocks.h"
 #include "muster/cli/bench/memory.h"
 #include "muster/cli/bench/pipeline.h"
 #include "muster/cli/bench/ps.h"
@@ -394,6 +395,7 @@ void add_bench(CLI::App& app) {
 
   add_ps(*bench);
   add_tune_bench(*bench);
+  add_blocks_bench(*bench);
   add_join_bench(*bench);
 }
 
