@@ -19,6 +19,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/exit_code.h"
 #include "muster/cli/flag_hint.h"
+#include "muster/cli/search.h"
 #include "muster/cli/tune.h"
 
 namespace muster::cli {
@@ -44,7 +45,7 @@ std::vector<CommandGroup> command_groups(const std::vector<std::string>& argumen
   };
   return {
       {"Train and look",
-       {add_init, add_check, add_train_with, add_tune_with, add_new, with(add_run), with(add_agent),
+       {add_init, add_check, add_train_with, add_tune_with, add_block_search, add_new, with(add_run), with(add_agent),
         with(add_federated), add_evaluate, add_predict, add_generate}},
       {"Models and data", {add_model, add_data}},
       {"Running jobs",

@@ -2,9 +2,12 @@
 // row. SQLite notices a broken structure but not a flipped bit inside a value, so each entry carries the CRC-32 of its
 // key, revision and value.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sqlite3.h>
+#include <sys/vfs.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,6 +21,7 @@
 #include "muster/base/store_key.h"
 #include "muster/base/text.h"
 #include "muster/control/store.h"
+#include "muster/control/write_ahead.h"
 
 namespace muster::control {
 namespace {
@@ -33,6 +37,15 @@ std::int64_t checksum_of(std::string_view key, std::uint64_t revision, std::stri
   uLong sum = add(0, key);
   sum = add(sum, {reinterpret_cast<const char*>(&revision), sizeof revision});
   return static_cast<std::int64_t>(add(sum, value));
+}
+
+// Whether only this machine can have the file system: there its processes may share memory beside the file.
+bool is_local(const std::filesystem::path& folder) {
+  struct statfs found {};
+  if (::statfs(folder.empty() ? "." : folder.c_str(), &found) != 0) return false;
+  constexpr std::uint32_t kLocal[]{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
+                                   F2FS_SUPER_MAGIC, TMPFS_MAGIC,     OVERLAYFS_SUPER_MAGIC};
+  return std::find(std::begin(kLocal), std::end(kLocal), static_cast<std::uint32_t>(found.f_type)) != std::end(kLocal);
 }
 
 struct CloseDatabase {
@@ -127,7 +140,7 @@ class Statement {
 
 class SqliteStore final : public Store {
  public:
-  SqliteStore(const std::filesystem::path& path, const SqliteOptions& options) : path_(path) {
+  SqliteStore(const std::filesystem::path& path, const SqliteOptions& options, bool write_ahead = false) : path_(path) {
     create_private(options);
     sqlite3* handle = nullptr;
     const int code = sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -138,7 +151,7 @@ class SqliteStore final : public Store {
     run("PRAGMA synchronous = EXTRA");
     run("PRAGMA trusted_schema = OFF");
     run("PRAGMA cell_size_check = ON");
-    prepare_schema();
+    prepare_schema(write_ahead);
   }
 
   std::optional<Entry> get(std::string_view key) override {
@@ -223,10 +236,16 @@ class SqliteStore final : public Store {
     return statement.step() ? statement.number(0) : 0;
   }
 
-  void prepare_schema() {
+  void prepare_schema(bool write_ahead) {
     const MutexLock lock(mutex_);
+    const bool local = is_local(path_.parent_path());
+    refuse_foreign_log(local);
     const std::int64_t tables = pragma("SELECT count(*) FROM sqlite_schema");
-    if (tables == 0 && pragma("PRAGMA application_id") == 0) create_schema();
+    if (tables == 0 && pragma("PRAGMA application_id") == 0) {
+      // Where another process begins the same file at this moment, one of the two sets it.
+      if (write_ahead && local) sqlite3_exec(database_.get(), "PRAGMA journal_mode = WAL", nullptr, nullptr, nullptr);
+      create_schema();
+    }
     if (pragma("PRAGMA application_id") != kApplication)
       throw Error(ErrorKind::kDamaged, "is an SQLite file, but not a store of Muster", path_.string());
     const std::int64_t version = pragma("PRAGMA user_version");
@@ -239,6 +258,16 @@ class SqliteStore final : public Store {
     if (verdict != "ok")
       throw Error(ErrorKind::kDamaged, fmt::format("is not a whole store ({})", excerpt(verdict, 200)), path_.string(),
                   "Resume the run from its checkpoint; the store is then made anew if you move this file away.");
+  }
+
+  // The log of another machine's processes is in memory that this one does not see.
+  void refuse_foreign_log(bool local) MUSTER_REQUIRES(mutex_) {
+    if (local) return;
+    Statement mode(database_.get(), "PRAGMA journal_mode", path_);
+    if (!mode.step() || mode.bytes(0) != "wal") return;
+    throw Error(ErrorKind::kUnsupported, "was begun on a local disk, and only that machine can work on it",
+                path_.string(),
+                "For several machines begin it in a folder that all of them have over the network, on each of them.");
   }
 
   void create_schema() MUSTER_REQUIRES(mutex_) {
@@ -305,6 +334,10 @@ class SqliteStore final : public Store {
 
 std::unique_ptr<Store> make_sqlite_store(const std::filesystem::path& path, const SqliteOptions& options) {
   return std::make_unique<SqliteStore>(path, options);
+}
+
+std::unique_ptr<Store> make_write_ahead_store(const std::filesystem::path& path, const SqliteOptions& options) {
+  return std::make_unique<SqliteStore>(path, options, true);
 }
 
 }  // namespace muster::control

@@ -138,9 +138,10 @@ std::vector<Importance> importance(const Space& space, const History& history, s
     for (std::size_t key = 0; key < space.size(); ++key)
       shares[key] += variance.of_key(key) / variance.total();
   }
+  if (counted == 0.0) return {};  // too few for a tree to be cut anywhere
   std::vector<Importance> result;
   for (std::size_t key = 0; key < space.size(); ++key)
-    result.push_back({space.parameters()[key].name, counted > 0.0 ? shares[key] / counted : 0.0});
+    result.push_back({space.parameters()[key].name, shares[key] / counted});
   return result;
 }
 

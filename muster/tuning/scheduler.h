@@ -29,7 +29,8 @@ struct ScheduleProblem {
   std::vector<Goal> goals = {Goal::kMinimise};  // the first one decides
   std::uint64_t seed = 0;
   std::uint64_t max_resource = 1;  // what a trial gets at most (epochs)
-  std::uint64_t trials = 0;        // how many may be begun; 0: no limit (the one who acts ends the study)
+  // How many may be begun, those that go on from others not counted; 0: no limit (the one who acts ends the study).
+  std::uint64_t trials = 0;
 };
 
 enum class Action { kContinue, kPause, kStop, kExploit };
@@ -63,6 +64,8 @@ class Scheduler {
   // The next resource beyond the trial's own at which after_report can say anything but kContinue (max_resource at
   // most): there it needs a checkpoint, and before it need not be asked.
   virtual std::uint64_t next_decision(const Trial& trial) const = 0;
+  // Whether trials go on from others with other values (kExploit): then all keys must be able to change on the way.
+  virtual bool changes_values() const { return false; }
 };
 
 }  // namespace muster::tuning

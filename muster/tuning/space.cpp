@@ -136,7 +136,20 @@ Assignment Space::from_units(const std::vector<double>& units) const {
   return values;
 }
 
-std::optional<Assignment> Space::fit(const Assignment& values) const {
+// With the keys that can have one value only.
+Assignment Space::completed(const Assignment& values) const {
+  Assignment all = values;
+  for (const std::size_t i : order_) {
+    const Parameter& parameter = parameters_[i];
+    if (parameter.kind == Kind::kChoice && parameter.choices.size() == 1 && all.find(parameter.name) == nullptr &&
+        active(i, all))
+      all.set(parameter.name, parameter.choices.front());
+  }
+  return all;
+}
+
+std::optional<Assignment> Space::fit(const Assignment& given) const {
+  const Assignment values = completed(given);
   Assignment by_order;
   for (const std::size_t i : order_) {
     const Parameter& parameter = parameters_[i];
@@ -157,7 +170,8 @@ std::optional<Assignment> Space::fit(const Assignment& values) const {
   return fitting;
 }
 
-void Space::check(const Assignment& values) const {
+void Space::check(const Assignment& partly) const {
+  const Assignment values = completed(partly);
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters_)
     names.push_back(parameter.name);

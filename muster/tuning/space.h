@@ -99,7 +99,7 @@ class Space {
   // One unit number a parameter (in the order of parameters()) -> an assignment of the active ones.
   Assignment from_units(const std::vector<double>& units) const;
   // Throws Error{kInvalidInput}: a key not in the space, a value outside of it, one that is missing or whose condition
-  // does not hold. What a user or an earlier study gives is checked by this.
+  // does not hold. What a user or an earlier study gives is checked by this. Keys of one value need not be given.
   void check(const Assignment& values) const;
   // The part of `values` (of a user, or of an earlier study with another space) that fits, each value in the type of
   // its key (1 for a real number becomes 1.0); empty if an active key has no value or one that is outside.
@@ -108,6 +108,8 @@ class Space {
   bool operator==(const Space& other) const { return parameters_ == other.parameters_; }
 
  private:
+  Assignment completed(const Assignment& values) const;
+
   std::vector<Parameter> parameters_;
   std::vector<std::size_t> order_;
 };

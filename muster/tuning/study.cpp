@@ -13,13 +13,16 @@
 
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
+#include "muster/control/write_ahead.h"
 #include "muster/tuning/budget.h"
+#include "muster/tuning/pareto.h"
 #include "muster/tuning/study_log.h"
 
 namespace muster::tuning {
 namespace {
 
-constexpr std::chrono::milliseconds kRetry{50};  // between looks while all depends on others
+constexpr std::chrono::milliseconds kRetry{50};        // between looks while all depends on others
+constexpr std::chrono::milliseconds kPatience{60000};  // for others that hold the store
 
 const Value& value_of(const Suggestion& trial, std::string_view name) {
   const Value* value = trial.values.find(name);
@@ -156,9 +159,21 @@ class Study::Body {
 
   std::optional<Trial> best() {
     const std::lock_guard lock(mutex_);
+    if (log_.plan().objectives.size() != 1)
+      throw Error(ErrorKind::kInvalidInput, "of two objectives there is no best trial", "Study::best",
+                  "front() has those of which none is worse in both.");
     log_.catch_up();
     const auto number = best_trial(log_.history(), 0, log_.plan().objectives.front().goal);
     return number ? std::optional(log_.history().at(*number)) : std::nullopt;
+  }
+
+  std::vector<Trial> front() {
+    const std::lock_guard lock(mutex_);
+    log_.catch_up();
+    std::vector<Trial> found;
+    for (const std::uint64_t number : pareto_front(log_.history(), log_.plan().goals()))
+      found.push_back(log_.history().at(number));
+    return found;
   }
 
   std::vector<Trial> trials() {
@@ -210,7 +225,7 @@ class Study::Body {
       log_.stage(std::move(event));
     }
     Spent spent;
-    spent.trials = log_.history().size();
+    spent.trials = log_.history().originals();
     if (log_.plan().budget.seconds > 0) spent.seconds = log_.worked_seconds();
     for (;;) {
       const Next next = scheduler_->next(log_.history());
@@ -309,10 +324,11 @@ class Study::Body {
 };
 
 Study::Study(const std::filesystem::path& file, const StudyPlan& plan)
-    : body_(std::make_unique<Body>(StudyLog(control::make_sqlite_store(file), plan))) {
+    : body_(std::make_unique<Body>(StudyLog(control::make_write_ahead_store(file, {.timeout = kPatience}), plan))) {
 }
 Study::Study(const std::filesystem::path& file)
-    : body_(std::make_unique<Body>(StudyLog(control::make_sqlite_store(file, {.create = false})))) {
+    : body_(std::make_unique<Body>(
+          StudyLog(control::make_write_ahead_store(file, {.create = false, .timeout = kPatience})))) {
 }
 Study::Study(Study&&) noexcept = default;
 Study& Study::operator=(Study&&) noexcept = default;
@@ -344,6 +360,9 @@ void Study::release(const Suggestion& trial) {
 }
 std::optional<Trial> Study::best() const {
   return body_->best();
+}
+std::vector<Trial> Study::front() const {
+  return body_->front();
 }
 std::vector<Trial> Study::trials() const {
   return body_->trials();

@@ -71,8 +71,11 @@ class Study {
   // Gives the trial back: somebody else will run it.
   void release(const Suggestion& trial);
 
-  // The best trial that has ended, by the first objective.
+  // The best trial that has ended. Throws kInvalidInput for a study of two objectives: these have a front.
   std::optional<Trial> best() const;
+  // Those that have ended and that no other one beats in one objective without being worse in the other; by growing
+  // first objective.
+  std::vector<Trial> front() const;
   // All of them, in the order in which they were proposed.
   std::vector<Trial> trials() const;
   StudyPlan plan() const;

@@ -71,14 +71,19 @@ void StudyLog::open() {
   reload();
 }
 
+// Where the store cannot be read now, what is known stays as it is, and catch_up() tries it again.
 void StudyLog::reload() {
+  stale_ = true;
+  staged_.clear();
+  const std::uint64_t revision = store_->revision();
+  const std::vector<control::Entry> entries = store_->list(kLogPrefix);
   history_ = History();
   notes_.clear();
-  staged_.clear();
   next_ = 0;
-  revision_ = store_->revision();
-  for (const control::Entry& entry : store_->list(kLogPrefix))
+  for (const control::Entry& entry : entries)
     replay(entry);
+  revision_ = revision;
+  stale_ = false;
 }
 
 void StudyLog::replay(const control::Entry& entry) {
@@ -93,6 +98,10 @@ void StudyLog::replay(const control::Entry& entry) {
 
 bool StudyLog::catch_up() {
   MUSTER_CHECK(staged_.empty(), "a study is read while something is staged");
+  if (stale_) {
+    reload();
+    return true;
+  }
   const std::uint64_t now = store_->revision();
   if (now == revision_) return false;
   bool news = false;
@@ -111,6 +120,11 @@ void StudyLog::stage(StudyEvent event) {
   staged_.push_back(std::move(event));
 }
 
+void StudyLog::forget() {
+  stale_ = stale_ || !staged_.empty();
+  staged_.clear();
+}
+
 bool StudyLog::commit() {
   if (staged_.empty()) return true;
   Json events = Json::array();
@@ -124,8 +138,8 @@ bool StudyLog::commit() {
   try {
     revision = store_->commit(transaction);
   } catch (...) {
-    // Whether it is on disk nobody knows: what is there counts.
-    reload();
+    // Whether it is on disk nobody knows: what is there counts, and is read before anything else is decided.
+    forget();
     throw;
   }
   if (!revision) {
@@ -165,13 +179,12 @@ void StudyLog::beat(std::chrono::nanoseconds worked) {
 std::vector<std::uint64_t> StudyLog::orphans() {
   std::vector<std::uint64_t> lost;
   std::map<std::string, bool> known;
-  for (const Trial& trial : history_.trials()) {
-    if (trial.state != State::kRunning) continue;
-    const std::string& owner = notes_[trial.number].owner;
+  for (const std::uint64_t number : history_.running()) {
+    const std::string& owner = notes_[number].owner;
     if (owner == member_ || owner == kPerson) continue;
     const auto [place, is_new] = known.try_emplace(owner, false);
     if (is_new) place->second = is_lost(owner);
-    if (place->second) lost.push_back(trial.number);
+    if (place->second) lost.push_back(number);
   }
   return lost;
 }

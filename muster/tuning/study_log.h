@@ -56,8 +56,11 @@ class StudyLog {
   void stage(StudyEvent event);
   // All that was staged, durable when this returns. False if another process has committed since catch_up(): then what
   // was staged is dropped, history() is what is on disk, and one has to decide again. References into history() end.
+  // After a throw what was staged is dropped, and the next catch_up() reads what is on disk.
   bool commit();
   bool staged() const { return !staged_.empty(); }
+  // Drops what was staged since the last commit.
+  void forget();
 
   // From now on this process is a member: trials that it runs carry this id.
   const std::string& join();
@@ -89,6 +92,7 @@ class StudyLog {
   std::vector<TrialNotes> notes_;
   std::uint64_t next_ = 0;      // number of the next commit
   std::uint64_t revision_ = 0;  // of the store, up to which everything was read
+  bool stale_ = false;          // history_ may have what is not on disk: to be read anew
   std::vector<StudyEvent> staged_;
   std::string member_;
   std::map<std::string, Seen> seen_;  // members of other machines

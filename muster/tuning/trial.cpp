@@ -79,6 +79,15 @@ Trial& History::change(std::uint64_t number) {
   return trials_[number];
 }
 
+void History::enter(Trial& trial, State state) {
+  if (trial.state == State::kWaiting) waiting_.erase(trial.number);
+  if (trial.state == State::kRunning) running_.erase(trial.number);
+  trial.state = state;
+  if (state == State::kWaiting) waiting_.insert(trial.number);
+  if (state == State::kRunning) running_.insert(trial.number);
+  if (tuning::ended(state)) ended_.push_back(trial.number);
+}
+
 void History::record(std::uint64_t number, std::string_view what, const std::vector<double>& values) {
   std::uint64_t chain = mixed(mixed(digest(events()), number), what);
   for (const double value : values)
@@ -95,11 +104,13 @@ void History::add(Trial trial) {
   for (const auto& [name, value] : trial.values.entries())
     chain = mixed_value(mixed(chain, std::string_view(name)), value);
   chain = mixed(mixed(chain, trial.group), trial.lineage ? trial.lineage->parent + 1 : 0);
+  if (!trial.lineage) ++originals_;
   trials_.push_back(std::move(trial));
+  enter(trials_.back(), trials_.back().state);
 }
 
 void History::run(std::uint64_t number) {
-  change(number).state = State::kRunning;
+  enter(change(number), State::kRunning);
   record(number, "run", {});
 }
 
@@ -107,7 +118,7 @@ void History::lose(std::uint64_t number, std::uint64_t resource) {
   Trial& trial = change(number);
   while (!trial.reports.empty() && trial.reports.back().resource > resource)
     trial.reports.pop_back();
-  trial.state = State::kWaiting;
+  enter(trial, State::kWaiting);
   record(number, "lose", {static_cast<double>(resource)});
 }
 
@@ -121,33 +132,30 @@ void History::report(std::uint64_t number, Report report) {
 
 void History::pause(std::uint64_t number, std::string reason) {
   Trial& trial = change(number);
-  trial.state = State::kPaused;
+  enter(trial, State::kPaused);
   trial.reason = std::move(reason);
   record(number, "pause", {});
 }
 
 void History::finish(std::uint64_t number, std::vector<double> result) {
   Trial& trial = change(number);
-  trial.state = State::kFinished;
+  enter(trial, State::kFinished);
   record(number, "finish", result);
   trial.result = std::move(result);
-  ended_.push_back(number);
 }
 
 void History::stop(std::uint64_t number, std::string reason) {
   Trial& trial = change(number);
-  trial.state = State::kStopped;
+  enter(trial, State::kStopped);
   trial.reason = std::move(reason);
   record(number, "stop", {});
-  ended_.push_back(number);
 }
 
 void History::fail(std::uint64_t number, std::string reason) {
   Trial& trial = change(number);
-  trial.state = State::kFailed;
+  enter(trial, State::kFailed);
   trial.reason = std::move(reason);
   record(number, "fail", {});
-  ended_.push_back(number);
 }
 
 std::optional<std::uint64_t> best_trial(const History& history, std::size_t objective, Goal goal) {

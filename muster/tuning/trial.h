@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,6 +86,11 @@ class History {
   const Trial& at(std::uint64_t number) const;
   // Numbers of the trials that have ended, in the order in which they did.
   const std::vector<std::uint64_t>& ended() const { return ended_; }
+  // Trials that were begun for themselves: those that go on from another one (Trial::lineage) are not counted.
+  std::uint64_t originals() const { return originals_; }
+  // Numbers of the trials that are waiting, and that run, in their order.
+  const std::set<std::uint64_t>& waiting() const { return waiting_; }
+  const std::set<std::uint64_t>& running() const { return running_; }
   // Grows with each call above.
   std::uint64_t events() const { return digests_.size(); }
   // A hash of the first `events` calls. Who keeps something of an earlier call may go on from it exactly if the digest
@@ -95,10 +101,14 @@ class History {
 
  private:
   Trial& change(std::uint64_t number);
+  void enter(Trial& trial, State state);
   void record(std::uint64_t number, std::string_view what, const std::vector<double>& values);
 
   std::vector<Trial> trials_;
+  std::uint64_t originals_ = 0;
   std::vector<std::uint64_t> ended_;
+  std::set<std::uint64_t> waiting_;
+  std::set<std::uint64_t> running_;
   std::vector<std::uint64_t> digests_;
   std::vector<std::uint64_t> subjects_;
 };

@@ -66,8 +66,7 @@ TunerResult Tuner::run() {
       for (const auto& [number, until] : running_)
         executor_.stop(number);
     }
-    while (!play_round()) {
-    }
+    if (!play_round()) continue;
     if (running_.empty() && news_.empty() && !over_.empty()) break;
     beat();
     const auto longest = running_.empty() ? kLookAtOthers : kLook;
@@ -79,18 +78,40 @@ TunerResult Tuner::run() {
   return {interrupted_, over_};
 }
 
-// False if another process was first: what was decided does not count.
-bool Tuner::play_round() {
+// What is read, decided and written in a round; it is done again when another process was first.
+bool Tuner::decide_round(Round& round) {
   if (log_.catch_up()) best_ = best_trial(log_.history(), 0, log_.plan().objectives.front().goal);
-  Round round;
   round.running = running();
   for (const TrialNews& news : news_)
     take_in(news, round);
-  const Clock::Instant now = options_.clock->now();
-  if (now - orphans_at_ >= kInterval) free_orphans(round);
+  if (options_.clock->now() - orphans_at_ >= kInterval) free_orphans(round);
   if (over_.empty()) fill_slots(round);
   MUSTER_FAILPOINT("tuning.round.before_commit");
-  if (!log_.commit()) return false;
+  return log_.commit();
+}
+
+// Each try has waited for the store already.
+void Tuner::wait_for_store(const Error& error) {
+  log_.forget();
+  const Clock::Instant now = options_.clock->now();
+  if (error.kind() != ErrorKind::kTimeout || (held_since_ && now - *held_since_ > options_.patience))
+    throw Error(error);
+  if (held_since_) return;
+  held_since_ = now;
+  observer_.waits(error.what());
+}
+
+// False: what was decided does not count, and is decided again.
+bool Tuner::play_round() {
+  const Clock::Instant now = options_.clock->now();
+  Round round;
+  try {
+    if (!decide_round(round)) return false;
+  } catch (const Error& error) {
+    wait_for_store(error);
+    return false;
+  }
+  held_since_.reset();
   MUSTER_FAILPOINT("tuning.round.after_commit");
   news_.clear();
   if (now - orphans_at_ >= kInterval) orphans_at_ = now;
@@ -236,7 +257,7 @@ void Tuner::free_orphans(Round& round) {
 void Tuner::fill_slots(Round& round) {
   const BudgetVerdict verdict = judge(log_.plan().budget, spent());
   if (verdict.over &&
-      (verdict.at_once || log_.plan().budget.trials == 0 || log_.history().size() < log_.plan().budget.trials)) {
+      (verdict.at_once || log_.plan().budget.trials == 0 || log_.history().originals() < log_.plan().budget.trials)) {
     round.over = verdict.reason;
     round.stop_all = verdict.at_once;
     return;
@@ -269,17 +290,15 @@ bool Tuner::fill_one(Round& round) {
     case Turn::kWait:
       break;
   }
-  const auto& trials = log_.history().trials();
-  const bool nobody = round.running == 0 &&
-                      std::ranges::none_of(trials, [](const Trial& trial) { return trial.state == State::kRunning; });
-  if (nobody) round.over = fmt::format("nothing is left to do ({})", next.reason);
+  if (round.running == 0 && log_.history().running().empty())
+    round.over = fmt::format("nothing is left to do ({})", next.reason);
   return false;
 }
 
 void Tuner::add_new(const Next& next, Round& round) {
   const std::uint64_t number = log_.history().size();
-  if (log_.plan().budget.trials > 0 && number >= log_.plan().budget.trials) {
-    round.over = fmt::format("all {} trials were begun", number);
+  if (log_.plan().budget.trials > 0 && log_.history().originals() >= log_.plan().budget.trials) {
+    round.over = fmt::format("all {} trials were begun", log_.plan().budget.trials);
     return;
   }
   const Proposal proposal = searcher_->ask(log_.history(), number);
@@ -367,13 +386,17 @@ void Tuner::keep_best(const std::vector<std::uint64_t>& ended) {
 void Tuner::beat() {
   const Clock::Instant now = options_.clock->now();
   if (now - beaten_at_ < log_.lease() / 3) return;
-  beaten_at_ = now;
-  log_.beat(now - begun_at_);
+  try {
+    log_.beat(now - begun_at_);
+    beaten_at_ = now;
+  } catch (const Error& error) {
+    wait_for_store(error);
+  }
 }
 
 Spent Tuner::spent() {
   Spent spent;
-  spent.trials = log_.history().size();
+  spent.trials = log_.history().originals();
   spent.seconds = earlier_seconds_ + std::chrono::duration<double>(options_.clock->now() - begun_at_).count();
   const Budget& budget = log_.plan().budget;
   if (budget.epochs == 0 && budget.processor_seconds == 0) return spent;

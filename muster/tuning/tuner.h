@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "muster/base/clock.h"
+#include "muster/base/error.h"
 #include "muster/tuning/budget.h"
 #include "muster/tuning/study_log.h"
 #include "muster/tuning/trial_executor.h"
@@ -32,6 +33,8 @@ class TunerObserver {
   virtual void rested(const Trial& /*trial*/) {}
   // A trial died and is begun again.
   virtual void lost(const Trial& /*trial*/, const std::string& /*reason*/) {}
+  // The study's store cannot be used just now; trials go on meanwhile. Told once each time.
+  virtual void waits(const std::string& /*reason*/) {}
   // Now and then; the time is for who redraws a table.
   virtual void looked(const StudyLog& /*log*/, const Spent& /*spent*/) {}
 };
@@ -41,6 +44,7 @@ struct TunerOptions {
   // Trials that are proposed before there is a slot for them, so that a slot never waits for a disk. For trials of
   // milliseconds; a searcher then knows less when it proposes.
   std::size_t ahead = 0;
+  std::chrono::nanoseconds patience = std::chrono::minutes(10);  // with a store that somebody else holds
   std::function<bool()> stop_requested = [] { return false; };
   const Clock* clock = &system_clock();
 };
@@ -69,6 +73,8 @@ class Tuner {
   struct Round;
 
   bool play_round();
+  bool decide_round(Round& round);
+  void wait_for_store(const Error& error);
   void take_in(const TrialNews& news, Round& round);
   void take_report(const TrialNews& news, Round& round);
   void take_death(const TrialNews& news, Round& round);
@@ -101,7 +107,8 @@ class Tuner {
   std::string over_;  // why no trial is begun any more; empty: they are
   bool stopping_ = false;
   bool interrupted_ = false;
-  double earlier_seconds_ = 0;  // that others have worked
+  double earlier_seconds_ = 0;                // that others have worked
+  std::optional<Clock::Instant> held_since_;  // that the store cannot be used
   Clock::Instant begun_at_;
   Clock::Instant beaten_at_;
   Clock::Instant looked_at_;

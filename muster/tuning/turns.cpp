@@ -2,8 +2,6 @@
 // A trial that waits has lost its process, or is the copy of another: its work is half done, so it goes first.
 #include "muster/tuning/turns.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
@@ -11,17 +9,13 @@
 namespace muster::tuning {
 
 std::optional<Next> waiting_first(const History& history) {
-  for (const Trial& trial : history.trials()) {
-    if (trial.state == State::kWaiting)
-      return Next{.turn = Turn::kRun, .number = trial.number, .group = trial.group, .reason = "it waits for a slot"};
-  }
-  return std::nullopt;
+  if (history.waiting().empty()) return std::nullopt;
+  const Trial& trial = history.at(*history.waiting().begin());
+  return Next{.turn = Turn::kRun, .number = trial.number, .group = trial.group, .reason = "it waits for a slot"};
 }
 
 Next wait_or_done(const History& history, std::string reason) {
-  const bool runs = std::any_of(history.trials().begin(), history.trials().end(),
-                                [](const Trial& trial) { return trial.state == State::kRunning; });
-  return {.turn = runs ? Turn::kWait : Turn::kDone, .reason = std::move(reason)};
+  return {.turn = history.running().empty() ? Turn::kDone : Turn::kWait, .reason = std::move(reason)};
 }
 
 void check_rungs(std::string_view scheduler, std::uint64_t least, std::uint64_t max_resource) {

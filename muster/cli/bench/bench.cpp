@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/cli/bench/blocks.h"
 #include "muster/cli/bench/memory.h"
 #include "muster/cli/bench/mesh.h"
 #include "muster/cli/bench/pipeline.h"
@@ -460,6 +461,7 @@ void add_bench(CLI::App& app) {
   add_ps(*bench);
   add_tune_bench(*bench);
   add_secure_bench(*bench);
+  add_blocks_bench(*bench);
   add_join_bench(*bench);
   add_start_bench(*bench);
 }

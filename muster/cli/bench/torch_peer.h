@@ -9,7 +9,7 @@
 namespace muster::cli {
 
 constexpr std::string_view kTorchPeer = R"python(
-import json, sys, time
+import json, re, sys, time
 try:
     import torch
     import torchvision
@@ -107,6 +107,16 @@ def fbnet(variant):
     return nn.Sequential(conv_norm(shape[0], 16, 3, 2), *blocks, conv_norm(width, head, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                          nn.Linear(head, classes))
 
+def block_net(words):
+    parts = [{letter: int(number) for letter, number in re.findall(r"([a-z]?)(\d+)", word)} for word in words]
+    width = parts[0][""]
+    blocks = [conv_norm(shape[0], width, 3, parts[0].get("s", 1))]
+    for part in parts[1:-1]:
+        blocks.append(Inverted(width, part[""], part.get("s", 1), part["k"], part["e"], part.get("g", 1)))
+        width = part[""]
+    head = parts[-1][""]
+    return nn.Sequential(*blocks, conv_norm(width, head, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(head, classes))
+
 class Recurrent(nn.Module):
     def __init__(self, cell):
         super().__init__()
@@ -178,6 +188,8 @@ elif name.startswith("wrn-"):
     net = Wide(*(int(number) for number in name.split("-")[1:]))
 elif name.startswith("fbnet_"):
     net = fbnet(name[-1])
+elif name.startswith("fbnet-"):
+    net = block_net(name.split("-")[1:])
 else:
     net = {"mlp": mlp, "cnn": cnn, "lstm": lambda: Recurrent(nn.LSTM), "gru": lambda: Recurrent(nn.GRU),
            "transformer": Transformer, "wide_deep": WideDeep}[name]()

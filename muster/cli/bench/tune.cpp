@@ -18,12 +18,16 @@
 #include "muster/base/json.h"
 #include "muster/base/temporary_folder.h"
 #include "muster/cli/bench/tune.h"
+#include "muster/control/write_ahead.h"
 #include "muster/tuning/study.h"
 #include "muster/tuning/study_log.h"
 #include "muster/tuning/tuner.h"
 
 namespace muster::cli {
 namespace {
+
+// Proposals for each slot that wait for it: some commits' worth of trials of 10 ms.
+constexpr std::size_t kAhead = 4;
 
 struct TuneBench {
   std::uint64_t trials = 10000;
@@ -145,14 +149,14 @@ void run_bench(const TuneBench& bench) {
   plan.budget.trials = bench.trials;
   double seconds = 0;
   {
-    tuning::StudyLog log(control::make_sqlite_store(file), plan);
+    tuning::StudyLog log(control::make_write_ahead_store(file), plan);
     const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double, std::milli>(bench.milliseconds));
     WaitingTrials trials(bench.slots, time);
     tuning::TunerObserver nobody;
     tuning::TunerOptions options;
     options.slots = bench.slots;
-    options.ahead = bench.slots;
+    options.ahead = kAhead * bench.slots;
     tuning::Tuner tuner(log, trials, nobody, options);
     const Clock::Instant begin = system_clock().now();
     tuner.run();
@@ -222,7 +226,7 @@ void add_tune_bench(CLI::App& bench) {
   command->add_flag("--json", flags->json, "One JSON object a line");
   command->footer(
       "ratio is the time of the study by the ideal one, trials * time / slots. The next trials are proposed ahead, "
-      "one\n"
+      "four\n"
       "for each slot, so that no slot waits for the disk. ask and tell are durable when they return: their time is "
       "the\n"
       "searcher's and the disk's.");

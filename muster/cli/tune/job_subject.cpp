@@ -107,6 +107,24 @@ void check_space(const tuning::StudyFile& study, const std::filesystem::path& jo
   }
 }
 
+void check_changes(const tuning::StudyFile& study, const std::filesystem::path& job) {
+  const Assignment middle = study.space.from_units(std::vector<double>(study.space.size(), 0.5));
+  const std::string text = trainer::load_job(job, assignments_of(middle)).text;
+  for (const Parameter& parameter : study.space.parameters()) {
+    const std::vector<tuning::Value> samples = samples_of(parameter);
+    if (samples.size() < 2) continue;  // it stays what it is
+    for (const tuning::Value& value : samples) {
+      try {
+        trainer::check_change(text, {}, fmt::format("{}={}", parameter.name, tuning::to_toml(value)));
+      } catch (const Error& error) {
+        throw Error(ErrorKind::kInvalidInput,
+                    fmt::format("the scheduler changes values while trials run, and {}", error.message()),
+                    study.where(parameter.name), error.remedy());
+      }
+    }
+  }
+}
+
 JobSubject::JobSubject(std::filesystem::path study, std::filesystem::path job, std::string name,
                        std::vector<tuning::Objective> objectives, std::vector<std::string> settings)
     : TrialSubject(std::move(study)),

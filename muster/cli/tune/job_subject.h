@@ -14,6 +14,10 @@
 
 namespace muster::cli {
 
+// For a scheduler that changes values on the way. Throws Error{kInvalidInput}, with the place in the study file, for a
+// key that `muster set` could not change.
+void check_changes(const tuning::StudyFile& study, const std::filesystem::path& job);
+
 class JobSubject final : public TrialSubject {
  public:
   // `settings`: assignments that every trial has, of those who start it.

@@ -19,6 +19,7 @@
 #include "muster/cli/tune/study_place.h"
 #include "muster/cli/tune/study_plots.h"
 #include "muster/cli/tune/study_view.h"
+#include "muster/control/write_ahead.h"
 #include "muster/tuning/importance.h"
 #include "muster/tuning/pareto.h"
 #include "muster/tuning/study_log.h"
@@ -85,8 +86,10 @@ void print_json(const tuning::StudyLog& log) {
        tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed))
     shares[one.name] = one.share;
   Json head{{"study", plan.name}, {"plan", plan.json()}, {"importance", shares}};
-  if (plan.objectives.size() == 2) head["front"] = tuning::pareto_front(log.history(), plan.goals());
-  if (const auto best = tuning::best_trial(log.history(), 0, plan.objectives.front().goal)) head["best"] = *best;
+  if (plan.objectives.size() == 2)
+    head["front"] = tuning::pareto_front(log.history(), plan.goals());
+  else if (const auto best = tuning::best_trial(log.history(), 0, plan.objectives.front().goal))
+    head["best"] = *best;
   fmt::print("{}\n", head.dump());
   for (const Trial& trial : log.history().trials()) {
     Json row = trial_row(trial, log.notes(trial.number), plan);
@@ -101,8 +104,10 @@ void print_table(const tuning::StudyLog& log, std::size_t top) {
   const tuning::StudyPlan& plan = log.plan();
   fmt::print("{}: {} trials, {} ended; search {}, schedule {}\n", plan.name, log.history().size(),
              log.history().ended().size(), plan.searcher.name(), plan.scheduler.name());
-  for (const tuning::Importance& one :
-       tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed))
+  const std::vector<tuning::Importance> shares =
+      tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed);
+  if (shares.empty()) fmt::print("  results are too few, or too much alike, to tell which keys matter\n");
+  for (const tuning::Importance& one : shares)
     fmt::print("  {:<28} explains {:4.1f} % of the variance\n", one.name, 100 * one.share);
   std::string figures;
   for (const tuning::Objective& objective : plan.objectives)
@@ -133,7 +138,7 @@ void write_plots(const tuning::StudyLog& log, const std::filesystem::path& folde
 }
 
 void show_study(const StudyShowFlags& flags) {
-  const tuning::StudyLog log(control::make_sqlite_store(store_of(find_study(flags.study)), {.create = false}));
+  const tuning::StudyLog log(control::make_write_ahead_store(store_of(find_study(flags.study)), {.create = false}));
   if (!flags.html.empty()) write_file(flags.html, study_page(log));
   if (!flags.svg.empty()) write_plots(log, flags.svg);
   if (flags.json) return print_json(log);

@@ -15,6 +15,7 @@
 #include "muster/base/text.h"
 #include "muster/base/toml_text.h"
 #include "muster/cli/tune/job_subject.h"
+#include "muster/control/write_ahead.h"
 #include "muster/trainer/job.h"
 #include "muster/tuning/study_log.h"
 
@@ -26,7 +27,7 @@ constexpr const char* kStudies = "studies";
 std::vector<tuning::Known> known_of(const tuning::StudyFile& file, const tuning::StudyPlan& plan) {
   std::vector<tuning::Known> known;
   for (const std::string& earlier : file.warm_start) {
-    const tuning::StudyLog log(control::make_sqlite_store(store_of(find_study(earlier)), {.create = false}));
+    const tuning::StudyLog log(control::make_write_ahead_store(store_of(find_study(earlier)), {.create = false}));
     if (log.plan().objectives != plan.objectives)
       throw Error(ErrorKind::kMismatch, "has other objectives: its results cannot be compared", earlier,
                   "Remove it from study.warm_start.");
@@ -46,8 +47,9 @@ void add_job_part(const tuning::StudyFile& file, tuning::StudyPlan& plan) {
   plan.max_resource = static_cast<std::uint64_t>(resolved.job.epochs);
   const std::string text = read_text(job, kLargestToml);
   plan.subject = {{"job", job.string()}, {"sha256", sha256(std::as_bytes(std::span(text)))}};
-  if (!resolved.job.steps) return;
   const auto scheduler = plan.scheduler.make(plan.schedule_problem());
+  if (scheduler->changes_values()) check_changes(file, job);
+  if (!resolved.job.steps) return;
   if (scheduler->next_decision(tuning::Trial{}) < plan.max_resource)
     throw resolved.invalid("job.steps", fmt::format("the scheduler {} counts epochs", plan.scheduler.name()),
                            "Give the job job.epochs instead.");

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/text.h"
+#include "muster/tuning/pareto.h"
 
 namespace muster::cli {
 namespace {
@@ -78,8 +79,16 @@ std::string StudyView::figures(const Trial& trial) const {
   return text;
 }
 
+// Of two objectives there is no best.
+std::optional<std::uint64_t> StudyView::best() const {
+  if (log_.plan().objectives.size() != 1) return std::nullopt;
+  return tuning::best_trial(log_.history(), 0, log_.plan().objectives.front().goal);
+}
+
 std::string StudyView::best_text() const {
-  const auto best = tuning::best_trial(log_.history(), 0, log_.plan().objectives.front().goal);
+  if (log_.plan().objectives.size() == 2)
+    return fmt::format("front of {}", tuning::pareto_front(log_.history(), log_.plan().goals()).size());
+  const auto best = this->best();
   if (!best) return "no result yet";
   return fmt::format("best {} (trial {})", figures(log_.history().at(*best)), *best);
 }
@@ -112,6 +121,11 @@ void StudyView::rested(const Trial& trial) {
 void StudyView::lost(const Trial& trial, const std::string& reason) {
   if (!reason.empty()) say(fmt::format("trial {} will be begun again: {}", trial.number, reason));
   json({{"event", "lost"}, {"trial", trial.number}, {"reason", reason}});
+}
+
+void StudyView::waits(const std::string& reason) {
+  say(fmt::format("waits for the study's store: {}", reason));
+  json({{"event", "waits"}, {"reason", reason}});
 }
 
 void StudyView::looked(const tuning::StudyLog&, const tuning::Spent& spent) {
@@ -152,16 +166,18 @@ void StudyView::draw_table(const tuning::Spent& spent) {
 }
 
 void StudyView::finished(const tuning::TunerResult& result, const std::string& folder, const std::string& resume) {
-  const auto best = tuning::best_trial(log_.history(), 0, log_.plan().objectives.front().goal);
+  const auto best = this->best();
   say(fmt::format("{}: {}; {} trials, {} failed", log_.plan().name, result.reason, log_.history().size(),
                   count_of(log_.history(), State::kFailed)));
   if (best) say(fmt::format("{}: {}", best_text(), log_.history().at(*best).values.text()));
+  if (log_.plan().objectives.size() == 2) say(best_text() + " trials, of which none is worse in both");
   if (result.interrupted) say("go on with: " + resume);
   Json row{{"event", result.interrupted ? "interrupted" : "over"},
            {"study", folder},
            {"reason", result.reason},
            {"trials", log_.history().size()},
            {"failed", count_of(log_.history(), State::kFailed)}};
+  if (log_.plan().objectives.size() == 2) row["front"] = tuning::pareto_front(log_.history(), log_.plan().goals());
   if (best) row["best"] = trial_row(log_.history().at(*best), log_.notes(*best), log_.plan());
   json(row);
 }

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class StudyView final : public tuning::TunerObserver {
   void reported(const tuning::Trial& trial) override;
   void rested(const tuning::Trial& trial) override;
   void lost(const tuning::Trial& trial, const std::string& reason) override;
+  void waits(const std::string& reason) override;
   void looked(const tuning::StudyLog& log, const tuning::Spent& spent) override;
   // The last that is told. `folder`: of the study.
   void finished(const tuning::TunerResult& result, const std::string& folder, const std::string& resume);
@@ -36,6 +38,7 @@ class StudyView final : public tuning::TunerObserver {
   void json(const Json& row);
   void erase_table();
   void draw_table(const tuning::Spent& spent);
+  std::optional<std::uint64_t> best() const;
   std::string best_text() const;
   std::string figures(const tuning::Trial& trial) const;
 

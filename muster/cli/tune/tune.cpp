@@ -26,6 +26,7 @@
 #include "muster/cli/tune/slots.h"
 #include "muster/cli/tune/study_place.h"
 #include "muster/cli/tune/study_view.h"
+#include "muster/control/write_ahead.h"
 #include "muster/launch/environment.h"
 #include "muster/tuning/tuner.h"
 
@@ -156,7 +157,7 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   const Slots slots =
       decide_slots(needs, usable_cores(launch::granted_cores()).usable, usable_memory().usable_bytes, asked);
   if (!there) make_study(folder, file);
-  tuning::StudyLog log(control::make_sqlite_store(store_of(folder)), plan);
+  tuning::StudyLog log(control::make_write_ahead_store(store_of(folder)), plan);
   ProcessTrials executor(*subject, log, run, file.keep == "all", folder);
   StudyView view(style_for_output(flags.quiet, flags.json), log, slots.count, stdout, terminal_width);
   SignalWatch signals(kTrialsGrace, [](const std::string& what) {

@@ -2,29 +2,24 @@
 // them. A choice with kernel 0 leaves its place out.
 #include "muster/model/zoo/fbnet.h"
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/model/zoo/block_words.h"
+#include "muster/model/zoo/fbnet_block.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
 namespace {
 
 constexpr std::int64_t kStemWidth = 16;
-constexpr double kLinearDeviation = 0.01;
 
-// A choice of the search: kernel of the depthwise convolution, channels inside by channels outside, groups of the 1x1
-// convolutions. Kernel 0: nothing, the block is left out.
-struct Choice {
-  std::int64_t kernel;
-  std::int64_t expansion;
-  std::int64_t groups = 1;
-};
-constexpr Choice kSkip{0, 0};
+// Kernel 0: nothing, the block is left out.
+constexpr BlockChoice kSkip{.kernel = 0};
 
 // What all have in common: output channels and stride of the 22 blocks.
 struct Place {
@@ -37,8 +32,8 @@ constexpr Place kPlaces[] = {{16, 1},  {24, 2},  {24, 1},  {24, 1},  {24, 1},  {
 
 struct Architecture {
   char variant;
-  std::int64_t head;            // channels of the last convolution
-  std::vector<Choice> choices;  // one for each place
+  std::int64_t head;                 // channels of the last convolution
+  std::vector<BlockChoice> choices;  // one for each place
 };
 
 const Architecture* architecture_of(char variant) {
@@ -71,76 +66,21 @@ const Architecture* architecture_of(char variant) {
   return nullptr;
 }
 
-// Convolution and norm, and an activation unless it is the last of a block.
-class ConvNorm final : public torch::nn::Module {
- public:
-  ConvNorm(const torch::nn::Conv2d& conv, const LayerOptions& layers, bool activated)
-      : conv_(register_module("conv", conv)),
-        bn_(register_norm(*this, "bn", layers, conv->options.out_channels())),
-        activation_(activated ? std::optional(layers.activation) : std::nullopt) {}
-
-  torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor out = bn_(conv_(x));
-    return activation_ ? activate(out, *activation_) : out;
-  }
-
- private:
-  torch::nn::Conv2d conv_;
-  Norm bn_;
-  const std::optional<Activation> activation_;
-};
-
-// Deals the channels of each group out to all groups, so that the next grouped convolution sees all of them.
-torch::Tensor shuffled(const torch::Tensor& x, std::int64_t groups) {
-  if (groups == 1) return x;
-  return x.reshape({x.size(0), groups, x.size(1) / groups, x.size(2), x.size(3)}).transpose(1, 2).reshape(x.sizes());
-}
-
-class Block final : public torch::nn::Module {
- public:
-  Block(const Choice& choice, const Place& place, std::int64_t inputs, const LayerOptions& layers)
-      : groups_(choice.groups), residual_(place.stride == 1 && inputs == place.channels) {
-    const std::int64_t inside = inputs * choice.expansion;
-    expand_ = add("expand", convolution(inputs, inside, 1, 1, choice.groups), layers, true);
-    depthwise_ = add("depthwise", convolution(inside, inside, choice.kernel, place.stride, inside), layers, true);
-    project_ = add("project", convolution(inside, place.channels, 1, 1, choice.groups), layers, false);
-  }
-
-  torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor out = project_->forward(depthwise_->forward(shuffled(expand_->forward(x), groups_)));
-    return residual_ ? out + x : out;
-  }
-
- private:
-  std::shared_ptr<ConvNorm> add(const std::string& name, const torch::nn::Conv2d& conv, const LayerOptions& layers,
-                                bool activated) {
-    return register_module(name, std::make_shared<ConvNorm>(conv, layers, activated));
-  }
-
-  const std::int64_t groups_;
-  const bool residual_;
-  std::shared_ptr<ConvNorm> expand_, depthwise_, project_;
-};
-
 class FbNet final : public model::Net {
  public:
-  FbNet(const Architecture& architecture, const FbNetOptions& options)
-      : stem_(register_module("stem", std::make_shared<ConvNorm>(convolution(options.channels, kStemWidth, 3, 2),
-                                                                 options.layers, true))) {
-    std::int64_t inputs = kStemWidth;
-    for (std::size_t i = 0; i < architecture.choices.size(); ++i) {
-      if (architecture.choices[i].kernel == 0) continue;
+  FbNet(const BlockNet& plan, std::int64_t channels, std::int64_t classes, const LayerOptions& layers)
+      : stem_(register_module(
+            "stem", std::make_shared<ConvNorm>(convolution(channels, plan.stem, 3, plan.stem_stride), layers, true))) {
+    std::int64_t inputs = plan.stem;
+    for (const BlockPlace& place : plan.places) {
       blocks_.push_back(
-          register_module(fmt::format("block{}", i + 1),
-                          std::make_shared<Block>(architecture.choices[i], kPlaces[i], inputs, options.layers)));
-      inputs = kPlaces[i].channels;
+          register_module(fmt::format("block{}", place.number),
+                          std::make_shared<FbNetBlock>(*place.choice, inputs, place.channels, place.stride, layers)));
+      inputs = place.channels;
     }
-    head_ = register_module(
-        "head", std::make_shared<ConvNorm>(convolution(inputs, architecture.head, 1, 1), options.layers, true));
-    fc_ = register_module("fc", torch::nn::Linear(architecture.head, options.classes));
-    start_convolutions_as_he(*this, options.layers.activation);
-    torch::nn::init::normal_(fc_->weight, 0, kLinearDeviation);
-    torch::nn::init::zeros_(fc_->bias);
+    head_ = register_module("head", std::make_shared<ConvNorm>(convolution(inputs, plan.head, 1, 1), layers, true));
+    fc_ = register_module("fc", torch::nn::Linear(plan.head, classes));
+    start_block_net(*this, fc_, layers);
   }
 
   torch::Tensor forward(torch::Tensor x) override {
@@ -152,22 +92,42 @@ class FbNet final : public model::Net {
 
  private:
   std::shared_ptr<ConvNorm> stem_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<FbNetBlock>> blocks_;
   std::shared_ptr<ConvNorm> head_;
   torch::nn::Linear fc_{nullptr};
 };
 
+// A published net as a plan: its blocks keep the numbers of the search's places.
+BlockNet plan_of(const Architecture& architecture) {
+  BlockNet plan{.stem = kStemWidth, .stem_stride = 2, .head = architecture.head};
+  for (std::size_t i = 0; i < architecture.choices.size(); ++i) {
+    if (architecture.choices[i].kernel == 0) continue;
+    plan.places.push_back(
+        {kPlaces[i].channels, kPlaces[i].stride, architecture.choices[i], static_cast<std::int64_t>(i) + 1});
+  }
+  return plan;
+}
+
 }  // namespace
 
 std::shared_ptr<model::Net> fbnet(const FbNetOptions& options) {
+  require_at_least("fbnet", "classes", options.classes, 1);
+  require_at_least("fbnet", "channels", options.channels, 1);
+  if (!options.blocks.empty()) {
+    const BlockNet plan = parse_block_net(options.blocks);
+    if (!open_places(plan).empty())
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("model {}: {} of its places are open, so it stands for many nets", options.blocks,
+                              open_places(plan).size()),
+                  {}, "muster search JOB fills them in; or give each a kernel and an expansion, as 24k3e6.");
+    return std::make_shared<FbNet>(plan, options.channels, options.classes, options.layers);
+  }
   const Architecture* const architecture = architecture_of(options.variant);
   if (architecture == nullptr) {
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("model fbnet: there is no variant '{}'; there are a, b and c", options.variant));
   }
-  require_at_least("fbnet", "classes", options.classes, 1);
-  require_at_least("fbnet", "channels", options.channels, 1);
-  return std::make_shared<FbNet>(*architecture, options);
+  return std::make_shared<FbNet>(plan_of(*architecture), options.channels, options.classes, options.layers);
 }
 
 }  // namespace muster::zoo

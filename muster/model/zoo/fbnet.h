@@ -7,10 +7,13 @@
 // head.conv, fc; a block's number is its place among the search's 22, those that the search left out are missing.
 // First weights, of which the paper says nothing: He's normal by fan-out for convolutions, normal with deviation 0.01
 // and bias 0 for fc, as torchvision's MobileNetV2.
+//
+// Nets of the same blocks with other choices are named by their blocks (block_words.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "muster/model/net.h"
 #include "muster/model/zoo/layers.h"
@@ -18,7 +21,8 @@
 namespace muster::zoo {
 
 struct FbNetOptions {
-  char variant = 'c';  // a, b or c
+  char variant = 'c';       // a, b or c
+  std::string blocks = {};  // instead: a net of one's own, in the words of block_words.h
   std::int64_t classes = 1000;
   std::int64_t channels = 3;
   LayerOptions layers = {};

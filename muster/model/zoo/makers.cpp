@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
+#include "muster/model/zoo/block_words.h"
 #include "muster/model/zoo/cnn.h"
 #include "muster/model/zoo/fbnet.h"
 #include "muster/model/zoo/mlp.h"
@@ -39,19 +40,6 @@ Activation activation_of(const ModelOptions& options) {
   if (name == "relu") return Activation::kRelu;
   if (name == "leaky_relu") return Activation::kLeakyRelu;
   refuse(options, fmt::format("there is no activation \"{}\"; there are relu and leaky_relu", name));
-}
-
-LayerOptions layers_of(const ModelOptions& options) {
-  LayerOptions layers;
-  layers.activation = activation_of(options);
-  const std::string norm = options.norm.value_or("batch");
-  if (norm == "group")
-    layers.norm = NormKind::kGroup;
-  else if (norm != "batch")
-    refuse(options, fmt::format("there is no norm \"{}\"; there are batch and group", norm));
-  if (options.groups && layers.norm != NormKind::kGroup) refuse(options, "groups belongs to norm \"group\"");
-  layers.groups = options.groups;
-  return layers;
 }
 
 // Channels, height, width.
@@ -150,6 +138,15 @@ std::shared_ptr<Net> make_fbnet(const ModelOptions& options) {
                 .layers = layers_of(options)});
 }
 
+std::shared_ptr<Net> make_block_net(const ModelOptions& options) {
+  require_image(options, 1);
+  refuse_positions(options);
+  return fbnet({.blocks = options.name,
+                .classes = options.classes,
+                .channels = options.input_shape[0],
+                .layers = layers_of(options)});
+}
+
 template <Cell cell>
 std::shared_ptr<Net> make_recurrent(const ModelOptions& options) {
   RecurrentOptions recurrent_options;
@@ -224,6 +221,19 @@ ModelOptions table() {
 
 }  // namespace
 
+LayerOptions layers_of(const ModelOptions& options) {
+  LayerOptions layers;
+  layers.activation = activation_of(options);
+  const std::string norm = options.norm.value_or("batch");
+  if (norm == "group")
+    layers.norm = NormKind::kGroup;
+  else if (norm != "batch")
+    refuse(options, fmt::format("there is no norm \"{}\"; there are batch and group", norm));
+  if (options.groups && layers.norm != NormKind::kGroup) refuse(options, "groups belongs to norm \"group\"");
+  layers.groups = options.groups;
+  return layers;
+}
+
 // A new model is a file in this folder and a line here.
 const std::vector<Row>& rows() {
   static const std::vector<std::string> layers{"activation", "norm", "groups"};
@@ -262,6 +272,9 @@ const std::vector<Row>& rows() {
       {"fbnet_a", "FBNet-A, of grouped inverted residuals", large, layers, make_fbnet<'a'>},
       {"fbnet_b", "FBNet-B", large, layers, make_fbnet<'b'>},
       {"fbnet_c", "FBNet-C", large, layers, make_fbnet<'c'>},
+      {"fbnet-8-16k3e3s2-32",
+       "any net of FBNet's blocks: fbnet-STEM-BLOCK-...-HEAD, kernel k, expansion e, stride s, groups g",
+       pictures(1, 28, 10), layers, make_block_net},
       {"lstm", "LSTM for text or series; embedding = 64, width = 256, depth = 2, dropout = 0", text(), recurrence,
        make_recurrent<Cell::kLstm>},
       {"gru", "GRU, with the options of lstm", text(), recurrence, make_recurrent<Cell::kGru>},
@@ -283,6 +296,7 @@ const Row* find_row(const std::string& name) {
   for (const Row& row : rows()) {
     if (name == row.name) return &row;
     if (row.make == make_wide_resnet && wide_resnet_numbers(name)) return &row;
+    if (row.make == make_block_net && is_block_net(name)) return &row;
   }
   return nullptr;
 }

@@ -7,6 +7,7 @@
 
 #include "muster/model/net.h"
 #include "muster/model/registry.h"
+#include "muster/model/zoo/layers.h"
 
 namespace muster::zoo {
 
@@ -26,5 +27,8 @@ const Row* find_row(const std::string& name);
 // Throws kInvalidInput for an option that is given and that `row` does not have, and for norm groups without group
 // norm.
 void refuse_other_options(const model::ModelOptions& options, const std::vector<std::string>& known);
+
+// What `options` say of the layers that convolutional models share. Throws kInvalidInput.
+LayerOptions layers_of(const model::ModelOptions& options);
 
 }  // namespace muster::zoo

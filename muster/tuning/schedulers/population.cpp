@@ -71,6 +71,8 @@ class PopulationScheduler final : public Scheduler {
     return std::min((trial.resource() / interval() + 1) * interval(), problem_.max_resource);
   }
 
+  bool changes_values() const override { return true; }
+
  private:
   std::uint64_t interval() const { return static_cast<std::uint64_t>(options_.interval); }
 

@@ -1,10 +1,14 @@
 // TPE: which trials are good, which are bad; the rest is density_ratio.h's.
-// Ranks are worked out for each question by one selection, not by sorting, so that long histories stay cheap.
+// Observations are kept in their order from one question to the next, and only trials that something has happened to
+// are looked at again, so that long histories stay cheap.
 #include "muster/tuning/searchers/tpe.h"
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -93,22 +97,20 @@ class TpeSearcher final : public Searcher {
 
   Proposal ask(const History& history, std::uint64_t number) override {
     encoded_.update(history);
-    std::vector<Observation> observations;
-    Rows running;
-    observe(history, observations, running);
+    observe(history);
     const auto startup = static_cast<std::size_t>(options_.startup);
-    if (observations.size() < startup)
+    if (observations_.size() < startup)
       return {.values = problem_.space.from_units(even_.point(number)),
-              .reason =
-                  fmt::format("spread evenly: {} of {} results before there is a model", observations.size(), startup)};
+              .reason = fmt::format("spread evenly: {} of {} results before there is a model", observations_.size(),
+                                    startup)};
     RandomStream random({.seed = problem_.seed, .purpose = Purpose::kSearch, .epoch = 3, .step = number});
     const std::optional<Branch> branch = curious(random);
-    if (branch) {
-      const auto elsewhere = [&](std::span<const double> one) { return one[branch->key] != branch->unit; };
-      std::erase_if(observations, [&](const Observation& o) { return elsewhere(row(o.row)); });
-      std::erase_if(running, elsewhere);
+    Rows running;
+    for (const std::size_t one : running_) {
+      if (fits(one, branch)) running.push_back(row(one));
     }
-    return propose(std::move(observations), running, branch, random, number);
+    const Sides sides = problem_.goals.size() == 2 ? split(by_rank(history), branch) : split(observations_, branch);
+    return propose(sides, running, branch, random, number);
   }
 
  private:
@@ -131,15 +133,41 @@ class TpeSearcher final : public Searcher {
     return Branch{key, parameter.to_unit(chosen), {{parameter.name, chosen}}};
   }
 
-  Proposal propose(std::vector<Observation> observations, const Rows& running, const std::optional<Branch>& branch,
-                   RandomStream& random, std::uint64_t number) const {
-    const auto wanted = static_cast<std::size_t>(std::ceil(options_.good * static_cast<double>(observations.size())));
+  bool fits(std::size_t number, const std::optional<Branch>& branch) const {
+    return !branch || row(number)[branch->key] == branch->unit;
+  }
+
+  // Rows of good observations and of the others, each from the oldest on.
+  struct Sides {
+    std::vector<std::size_t> good;
+    std::vector<std::size_t> bad;
+  };
+
+  // `order`: all observations, the best first.
+  template <typename Order>
+  Sides split(const Order& order, const std::optional<Branch>& branch) const {
+    std::vector<std::size_t> told;
+    for (std::size_t number = 0; number < known_rows_.size() + of_trial_.size(); ++number) {
+      const bool known = number < known_rows_.size() || of_trial_[number - known_rows_.size()];
+      if (known && fits(number, branch)) told.push_back(number);
+    }
+    const auto wanted = static_cast<std::size_t>(std::ceil(options_.good * static_cast<double>(told.size())));
     const std::size_t good = std::min(wanted, static_cast<std::size_t>(options_.most_good));
-    if (good > 0)
-      std::nth_element(observations.begin(), observations.begin() + static_cast<std::ptrdiff_t>(good) - 1,
-                       observations.end());
-    const Rows good_rows = rows_of(observations, 0, good);
-    Rows bad_rows = rows_of(observations, good, observations.size());
+    Sides sides;
+    for (const Observation& one : order) {
+      if (sides.good.size() == good) break;
+      if (fits(one.row, branch)) sides.good.push_back(one.row);
+    }
+    std::sort(sides.good.begin(), sides.good.end());
+    std::set_difference(told.begin(), told.end(), sides.good.begin(), sides.good.end(), std::back_inserter(sides.bad));
+    return sides;
+  }
+
+  Proposal propose(const Sides& sides, const Rows& running, const std::optional<Branch>& branch, RandomStream& random,
+                   std::uint64_t number) const {
+    const std::size_t good = sides.good.size();
+    const Rows good_rows = rows_of(sides.good);
+    Rows bad_rows = rows_of(sides.bad);
     bad_rows.insert(bad_rows.end(), running.begin(), running.end());
     const bool refines = number % 2 == 1;
     const RatioProposal proposal =
@@ -151,7 +179,7 @@ class TpeSearcher final : public Searcher {
                    random, branch ? branch->fixed : Assignment());
     return {.values = proposal.values,
             .reason = fmt::format("{:.2g} times as likely among the {} best of {}{} as among the others",
-                                  std::exp(proposal.log_ratio), good, observations.size(),
+                                  std::exp(proposal.log_ratio), good, good + sides.bad.size(),
                                   branch ? " with " + branch->fixed.text() : "")};
   }
 
@@ -168,45 +196,75 @@ class TpeSearcher final : public Searcher {
     return encoded_.row(number - known_rows_.size());
   }
 
-  Rows rows_of(const std::vector<Observation>& observations, std::size_t begin, std::size_t end) const {
-    std::vector<std::size_t> numbers;
-    for (std::size_t i = begin; i < end; ++i)
-      numbers.push_back(observations[i].row);
-    std::sort(numbers.begin(), numbers.end());
+  Rows rows_of(const std::vector<std::size_t>& numbers) const {
     Rows rows;
+    rows.reserve(numbers.size());
     for (const std::size_t number : numbers)
       rows.push_back(row(number));
     return rows;
   }
 
-  void observe(const History& history, std::vector<Observation>& observations, Rows& running) const {
-    std::vector<std::vector<double>> pairs;
-    const bool two = problem_.goals.size() == 2;
-    const auto add = [&](Observation observation, std::vector<double> losses) {
-      for (const double one : losses) {
-        if (!std::isfinite(one)) observation.weight = Weight::kFailed;
-      }
-      observation.loss = losses.empty() ? 0.0 : losses[0];
-      observations.push_back(observation);
-      if (two) pairs.push_back(std::move(losses));
-    };
-    for (std::size_t i = 0; i < known_rows_.size(); ++i)
-      add({.row = i}, known_losses_[i]);
-    for (const Trial& trial : history.trials()) {
-      const std::size_t number = known_rows_.size() + trial.number;
-      const std::vector<double>* const outcome = trial.outcome();
-      if (trial.state == State::kFailed) {
-        add({.weight = Weight::kFailed, .row = number}, {});
-      } else if (outcome != nullptr && (ended(trial.state) || trial.state == State::kPaused)) {
-        add({.weight = trial.state == State::kFinished ? Weight::kWhole : Weight::kPart,
-             .resource = trial.resource(),
-             .row = number},
-            losses_of(*outcome));
-      } else if (!ended(trial.state)) {
-        running.push_back(row(number));
-      }
+  // What a trial, or a result of an earlier study, has to tell; nothing if that is not known yet.
+  std::optional<Observation> observed(const Trial& trial, std::size_t number) const {
+    const std::vector<double>* const outcome = trial.outcome();
+    if (trial.state == State::kFailed) return Observation{.weight = Weight::kFailed, .row = number};
+    if (outcome == nullptr || !(ended(trial.state) || trial.state == State::kPaused)) return std::nullopt;
+    return weighed({.weight = trial.state == State::kFinished ? Weight::kWhole : Weight::kPart,
+                    .resource = trial.resource(),
+                    .row = number},
+                   losses_of(*outcome));
+  }
+
+  static Observation weighed(Observation observation, const std::vector<double>& losses) {
+    for (const double one : losses) {
+      if (!std::isfinite(one)) observation.weight = Weight::kFailed;
     }
-    if (two) rank_two(observations, pairs);
+    observation.loss = observation.weight == Weight::kFailed ? 0 : losses[0];
+    return observation;
+  }
+
+  // Takes in what has happened since the last question, or all of it, where that was about another history.
+  void observe(const History& history) {
+    if (history.events() < events_ || history.digest(events_) != digest_) {
+      observations_.clear();
+      running_.clear();
+      of_trial_.clear();
+      events_ = 0;
+    }
+    if (events_ == 0 && observations_.empty()) {
+      for (std::size_t i = 0; i < known_rows_.size(); ++i)
+        observations_.insert(weighed({.row = i}, known_losses_[i]));
+    }
+    std::set<std::uint64_t> changed;
+    for (; events_ < history.events(); ++events_)
+      changed.insert(history.subject(events_));
+    digest_ = history.digest(events_);
+    of_trial_.resize(history.size());
+    for (const std::uint64_t trial : changed) {
+      const std::size_t number = known_rows_.size() + trial;
+      if (of_trial_[trial]) observations_.erase(*of_trial_[trial]);
+      running_.erase(number);
+      of_trial_[trial] = observed(history.at(trial), number);
+      if (of_trial_[trial]) observations_.insert(*of_trial_[trial]);
+      if (!of_trial_[trial] && !ended(history.at(trial).state)) running_.insert(number);
+    }
+  }
+
+  // Of two objectives: all observations by rank and room.
+  std::vector<Observation> by_rank(const History& history) const {
+    std::vector<Observation> observations(observations_.begin(), observations_.end());
+    std::vector<std::vector<double>> losses;
+    for (const Observation& one : observations) {
+      if (one.weight == Weight::kFailed)
+        losses.emplace_back();
+      else if (one.row < known_losses_.size())
+        losses.push_back(known_losses_[one.row]);
+      else
+        losses.push_back(losses_of(*history.at(one.row - known_rows_.size()).outcome()));
+    }
+    rank_two(observations, losses);
+    std::sort(observations.begin(), observations.end());
+    return observations;
   }
 
   SearchProblem problem_;
@@ -216,6 +274,12 @@ class TpeSearcher final : public Searcher {
   std::vector<std::size_t> choices_;  // keys that are a choice in every trial, with something to choose
   std::vector<std::vector<double>> known_rows_;
   std::vector<std::vector<double>> known_losses_;
+  // What is kept from question to question.
+  std::uint64_t events_ = 0;  // of the history that are in it
+  std::uint64_t digest_ = 0;
+  std::set<Observation> observations_;                // the best first
+  std::vector<std::optional<Observation>> of_trial_;  // what each trial has there
+  std::set<std::size_t> running_;                     // rows of trials that have nothing to tell yet
 };
 
 }  // namespace

@@ -38,10 +38,10 @@ TEST(Registry, ListsItsModelsWithHelp) {
     names.push_back(entry.name);
     EXPECT_FALSE(entry.help.empty()) << entry.name;
   }
-  EXPECT_THAT(names,
-              ElementsAre("mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet50_2",
-                          "wide_resnet101_2", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "wrn-28-10",
-                          "fbnet_a", "fbnet_b", "fbnet_c", "lstm", "gru", "transformer", "wide_deep"));
+  EXPECT_THAT(names, ElementsAre("mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
+                                 "wide_resnet50_2", "wide_resnet101_2", "resnet20", "resnet32", "resnet44", "resnet56",
+                                 "resnet110", "wrn-28-10", "fbnet_a", "fbnet_b", "fbnet_c", "fbnet-8-16k3e3s2-32",
+                                 "lstm", "gru", "transformer", "wide_deep"));
 }
 
 // With what it is usually given, but small pictures.

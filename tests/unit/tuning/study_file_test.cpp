@@ -55,6 +55,15 @@ TEST(StudyFileTest, SaysWhatIsSearched) {
   EXPECT_EQ(std::get<double>(*plan.points[0].find("optimizer.momentum")), 0.9);
 }
 
+TEST(StudyFileTest, PointsNeedNotRepeatWhatIsTheSameInEveryTrial) {
+  const StudyPlan plan =
+      parse_study_file("[budget]\ntrials = 2\n[space]\nfixed = 9\nx = { uniform = [0.0, 1.0] }\n[[points]]\nx = 0.25\n",
+                       "study.toml")
+          .plan();
+  const auto searcher = plan.searcher.make(plan.search_problem());
+  EXPECT_EQ(searcher->ask({}, 0).values, (Assignment{{"fixed", std::int64_t{9}}, {"x", 0.25}}));
+}
+
 TEST(StudyFileTest, TheGoalFollowsTheNameUnlessItIsSaid) {
   EXPECT_EQ(usual_goal("loss"), Goal::kMinimise);
   EXPECT_EQ(usual_goal("mean_absolute_error"), Goal::kMinimise);

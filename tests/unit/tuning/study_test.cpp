@@ -11,6 +11,7 @@
 #include <limits>
 #include <set>
 
+#include "muster/tuning/schedulers/population.h"
 #include "support/errors.h"
 #include "support/sandbox.h"
 
@@ -162,6 +163,42 @@ TEST_F(StudyTest, AGridEndsTheStudyWhenItIsUsedUp) {
     study.tell(*trial, 0.0);
   }
   EXPECT_EQ(seen.size(), 6U);
+}
+
+TEST_F(StudyTest, OfTwoObjectivesThereIsAFrontAndNoBest) {
+  StudyPlan plan = two_dimensions(3, "random");
+  plan.objectives = {{"loss", Goal::kMinimise}, {"accuracy", Goal::kMaximise}};
+  Study study(file(), plan);
+  for (const std::vector<double>& values : {std::vector{1.0, 0.5}, std::vector{2.0, 0.9}, std::vector{2.0, 0.4}})
+    study.tell(*study.ask(), values);
+  expect_error(ErrorKind::kInvalidInput, "no best trial", [&] { study.best(); });
+  const std::vector<Trial> front = study.front();
+  ASSERT_EQ(front.size(), 2U);
+  EXPECT_EQ(front[0].number, 0U);
+  EXPECT_EQ(front[1].number, 1U);
+}
+
+// As many members as trials: all come to their end, and copies take nobody's place.
+TEST_F(StudyTest, APopulationAsLargeAsItsBudgetTrainsToItsEnd) {
+  StudyPlan plan = two_dimensions(4);
+  plan.space = Space({Parameter::uniform("x", -5, 5)});
+  plan.max_resource = 6;
+  plan.scheduler = PopulationBased{.population = 4, .interval = 1};
+  Study study(file(), plan);
+  while (const auto trial = study.ask()) {
+    bool goes_on = true;
+    for (std::uint64_t epoch = trial->resource + 1; epoch <= 6 && goes_on; ++epoch)
+      goes_on = study.report(*trial, epoch, std::abs(trial->real("x")));
+    if (goes_on) study.tell(*trial, std::abs(trial->real("x")));
+  }
+  std::set<std::uint64_t> whole;
+  std::uint64_t copies = 0;
+  for (const Trial& trial : study.trials()) {
+    if (trial.state == State::kFinished && trial.resource() == 6) whole.insert(trial.group);
+    if (trial.lineage) ++copies;
+  }
+  EXPECT_EQ(whole.size(), 4U);
+  EXPECT_GT(copies, 0U);
 }
 
 }  // namespace

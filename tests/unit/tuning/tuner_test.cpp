@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <cmath>
 #include <limits>
@@ -265,6 +266,36 @@ TEST_F(TunerTest, ProposalsDoNotDependOnWhereTheTunerWasStopped) {
   for (const Trial& trial : log.history().trials())
     stopped.push_back(trial.values);
   EXPECT_EQ(stopped, straight);
+}
+
+// Somebody else has the file for longer than one wait: the study goes on when it is free again.
+TEST_F(TunerTest, AStoreThatIsHeldIsWaitedFor) {
+  class Watcher final : public TunerObserver {
+   public:
+    void waits(const std::string& reason) override {
+      reasons.push_back(reason);
+      let_go();
+    }
+    std::vector<std::string> reasons;
+    std::function<void()> let_go;
+  } watcher;
+  StudyLog log(control::make_sqlite_store(folder_ / "study.db", {.timeout = std::chrono::milliseconds(50)}),
+               plan_of(5));
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open((folder_ / "study.db").c_str(), &other), SQLITE_OK);
+  const auto run = [&](const char* sql) { ASSERT_EQ(sqlite3_exec(other, sql, nullptr, nullptr, nullptr), SQLITE_OK); };
+  trials_.fates = [&, held = false](const Trial& trial, int) mutable {
+    if (trial.number == 1 && !std::exchange(held, true)) run("BEGIN EXCLUSIVE");
+    return PlayedTrials::Fate::kGood;
+  };
+  watcher.let_go = [&] { run("COMMIT"); };
+  Tuner tuner(log, trials_, watcher, {.slots = 1});
+  tuner.run();
+  sqlite3_close(other);
+  EXPECT_EQ(watcher.reasons.size(), 1U);
+  EXPECT_EQ(log.history().ended().size(), 5U);
+  for (const auto& [number, starts] : trials_.starts)
+    EXPECT_EQ(starts, 1) << number;
 }
 
 }  // namespace
