@@ -20,8 +20,8 @@
 #include "muster/federated/kept_parts.h"
 #include "muster/federated/local_training.h"
 #include "muster/federated/own_state.h"
-#include "muster/federated/update_codec.h"
 #include "muster/federated/secure/secure_client.h"
+#include "muster/federated/update_codec.h"
 
 namespace muster::federated {
 

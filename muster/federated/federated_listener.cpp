@@ -97,7 +97,7 @@ class FederatedService final : public v1::Federated::Service {
     if (found != models_.end()) return *found->calls;
     throw Error(ErrorKind::kNotFound, fmt::format("the server has no model \"{}\"", excerpt(std::string(name), 80)), {},
                 "ListModels says which it has.");
-}
+  }
 
   // Only so many calls wait; the others are told to come again.
   template <typename Body>

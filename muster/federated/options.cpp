@@ -295,7 +295,8 @@ void Options::check_parts(const Schema& schema) const {
   refuse(controls() && compress != "none", "compress", "scaffold's controls are sent as they are",
          "Use algorithm = \"fedavg\" or \"fedprox\".");
   refuse(secure && (buffered() || compress != "none" || !submodels.empty()), "secure",
-         "is for whole updates of one round", "Use another algorithm than fedbuff, compress = \"none\" and no submodels.");
+         "is for whole updates of one round",
+         "Use another algorithm than fedbuff, compress = \"none\" and no submodels.");
   if (buffered()) {
     refuse(concurrency && *concurrency > clients, "concurrency", "more than there are clients", "Lower it.");
     refuse(concurrency && *concurrency < per_round, "concurrency", "fewer than fill a buffer (per_round)", "Raise it.");

@@ -20,9 +20,9 @@
 #include "muster/federated/noise.h"
 #include "muster/federated/own_state.h"
 #include "muster/federated/round_change.h"
+#include "muster/federated/secure/fixed_point.h"
 #include "muster/federated/submodel.h"
 #include "muster/federated/update_codec.h"
-#include "muster/federated/secure/fixed_point.h"
 
 namespace muster::federated {
 namespace {
