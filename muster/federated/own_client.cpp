@@ -10,6 +10,7 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/control/cluster_server.h"
+#include "muster/control/trust_files.h"
 #include "muster/federated/enrolments.h"
 #include "muster/federated/federated_stub.h"
 
@@ -72,6 +73,11 @@ ClientSummary join(const JoinOptions& options, const std::function<double(OwnTas
   client_options.name = options.name;
   client_options.patience = options.patience;
   client_options.tell = options.tell;
+  client_options.require_secure = options.secure;
+  if (!options.certs.empty()) {
+    const control::CertificateFiles files = control::read_certificate_files(options.certs);
+    client_options.identity = {files.authorities, files.certificate, files.key};
+  }
   const Enrolled enrolled = FederatedClient(*server, client_options).enrol({.software = "own client"}, options.keep_on);
   if (!is_client_name(enrolled.run))
     throw Error(ErrorKind::kInvalidInput, "the server's run has no name of a run", options.address, "Do not trust it.");

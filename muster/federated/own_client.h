@@ -36,6 +36,7 @@ struct JoinOptions {
   std::string certs{};        // a folder of `muster certs add`; empty: none, which only loopback should be
   std::string name{};         // always the same; with certs it has to be the certificate's
   std::uint64_t samples = 1;  // that it trains on: its weight
+  bool secure = false;        // sends nothing but with secure aggregation, whatever the server asks for
   std::filesystem::path state = "federated-state";  // what it keeps, where updates are compressed
   std::chrono::nanoseconds patience = std::chrono::minutes(10);
   std::function<bool()> keep_on = [] { return true; };
