@@ -5,6 +5,8 @@
 
 #include "support/sandbox.h"
 
+#include "muster/base/json.h"
+
 namespace muster::trainer {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "support/sandbox.h"
 
 namespace muster::trainer {

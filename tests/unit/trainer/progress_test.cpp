@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 
 namespace muster::trainer {
 namespace {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/json.h"
 #include "muster/comm/shared_note.h"
 #include "muster/trainer/run_folder.h"
 #include "support/errors.h"

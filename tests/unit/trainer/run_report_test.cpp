@@ -9,6 +9,8 @@
 
 #include "support/sandbox.h"
 
+#include "muster/base/json.h"
+
 namespace muster::trainer {
 namespace {
 
