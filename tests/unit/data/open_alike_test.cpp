@@ -6,7 +6,6 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/base/json.h"
 #include "npy_files.h"
 
 namespace muster::data {

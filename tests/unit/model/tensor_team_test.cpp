@@ -64,7 +64,7 @@ std::vector<ModelOptions> divisible_models() {
   return all;
 }
 
-torch::Tensor batch_for(const ModelOptions& options) {
+torch::Tensor team_batch(const ModelOptions& options) {
   std::vector<std::int64_t> shape{4};
   shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
   torch::manual_seed(2);
@@ -86,7 +86,7 @@ TEST(TensorTeam, DividedModelsGiveTheOutputsAndGradientsOfWholeOnes) {
   for (const ModelOptions& options : divisible_models()) {
     for (const int members : {2, 3}) {
       const std::string name = options.name + " by " + std::to_string(members);
-      const torch::Tensor batch = batch_for(options);
+      const torch::Tensor batch = team_batch(options);
       const std::shared_ptr<Net> whole = make_model(options, 1);
       const torch::Tensor factor = torch::randn(make_model(options, 1)->forward(batch).sizes());
       const torch::Tensor expected = compute(*whole, batch, factor);
