@@ -13,7 +13,7 @@
 namespace muster::federated {
 namespace {
 
-using Verdict = SecureAnswer::Verdict;
+using StepVerdict = SecureAnswer::Verdict;
 
 const SecureSetup kSetup{.run = "run", .round = 2, .words = 5, .most_clients = 4, .threshold = 3};
 
@@ -32,7 +32,7 @@ class SecureRoundTest : public ::testing::Test {
     // Masked updates are on disk before their journal knows of them.
     for (const std::uint64_t client : masked_) {
       if (round_->server().stage() == SecureStage::kMasked &&
-          round_->server().judge_masked(client).verdict == SecureTaken::Verdict::kTaken)
+          round_->server().judge_masked(client).verdict == SecureTaken::StepVerdict::kTaken)
         round_->server().take_masked(client);
     }
   }
@@ -59,11 +59,11 @@ class SecureRoundTest : public ::testing::Test {
 
 TEST_F(SecureRoundTest, StartedAgainAfterEveryMessageItUnmasksTheSum) {
   for (std::uint64_t client = 0; client < 4; ++client)
-    EXPECT_EQ(say(client, {.keys = clients_[client]->advert()}).verdict, Verdict::kWait);
+    EXPECT_EQ(say(client, {.keys = clients_[client]->advert()}).verdict, StepVerdict::kWait);
   close();
   for (std::uint64_t client = 0; client < 4; ++client) {
     const SecureAnswer keys = ask(client, SecureStep::kKeys);
-    ASSERT_EQ(keys.verdict, Verdict::kGoOn);
+    ASSERT_EQ(keys.verdict, StepVerdict::kGoOn);
     say(client, {.step = SecureStep::kShares, .shares = clients_[client]->share_out(keys.keys)});
   }
   close();
@@ -78,16 +78,16 @@ TEST_F(SecureRoundTest, StartedAgainAfterEveryMessageItUnmasksTheSum) {
     masked_.push_back(client);
     start();
   }
-  EXPECT_EQ(ask(0, SecureStep::kSurvivors).verdict, Verdict::kWait);
+  EXPECT_EQ(ask(0, SecureStep::kSurvivors).verdict, StepVerdict::kWait);
   close();
-  EXPECT_EQ(ask(1, SecureStep::kSurvivors).verdict, Verdict::kOver);
+  EXPECT_EQ(ask(1, SecureStep::kSurvivors).verdict, StepVerdict::kOver);
   for (const std::uint64_t client : masked_) {
     const SecureAnswer survivors = ask(client, SecureStep::kSurvivors);
     EXPECT_EQ(survivors.survivors, masked_);
     clients_[client]->agree_on(survivors.survivors);
     const SecureMessage unmask{.step = SecureStep::kUnmask, .unmask = clients_[client]->unmask({})};
-    EXPECT_EQ(say(client, unmask).verdict, Verdict::kGoOn);
-    EXPECT_EQ(say(client, unmask).verdict, Verdict::kGoOn);  // the acknowledgement was lost
+    EXPECT_EQ(say(client, unmask).verdict, StepVerdict::kGoOn);
+    EXPECT_EQ(say(client, unmask).verdict, StepVerdict::kGoOn);  // the acknowledgement was lost
   }
   close();
   ASSERT_TRUE(round_->server().unmask(sum)) << round_->server().failure();
