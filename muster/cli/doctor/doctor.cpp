@@ -163,7 +163,7 @@ void run_other(const DoctorFlags& flags) {
   const std::string own = flags.cluster.interface.empty() ? address_towards(flags.cluster.join)
                                                           : coordinator::address_of_interface(flags.cluster.interface);
   be_examined(client, card_of(flags), own, look, wait_of(flags));
-  fmt::print("examined; what was found is told on the first host\n");
+  tell("examined; what was found is told on the first host");  // whose standard output ssh may make ours
 }
 
 void run_doctor(DoctorFlags flags, Outcome& outcome) {
