@@ -32,7 +32,7 @@ class SecureRoundTest : public ::testing::Test {
     // Masked updates are on disk before their journal knows of them.
     for (const std::uint64_t client : masked_) {
       if (round_->server().stage() == SecureStage::kMasked &&
-          round_->server().judge_masked(client).verdict == SecureTaken::StepVerdict::kTaken)
+          round_->server().judge_masked(client).verdict == SecureTaken::Verdict::kTaken)
         round_->server().take_masked(client);
     }
   }
