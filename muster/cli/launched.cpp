@@ -12,6 +12,7 @@
 #include "muster/cli/agent.h"
 #include "muster/cli/signals.h"
 #include "muster/cli/workers.h"
+#include "muster/control/take_over_checks.h"
 #include "muster/coordinator/host_data.h"
 #include "muster/launch/own_address.h"
 
@@ -21,6 +22,7 @@ namespace {
 // Nodes of one start come within moments of each other; a prolog, a container to be fetched or a slow file system
 // may take longer.
 constexpr std::chrono::seconds kArrival{300};
+constexpr std::chrono::seconds kAnswer{2};  // of a node 0 that lives
 
 std::filesystem::path folder_for(const launch::Surroundings& surroundings, const std::filesystem::path& runs,
                                  const ClusterFlags& flags) {
@@ -122,6 +124,13 @@ int run_other_node(const launch::Surroundings& surroundings, const std::filesyst
   const TemporaryFolder own("muster-trust-");
   AgentFlags agent;
   std::optional<launch::Met> met;
+  const auto answers = [&flags](const launch::Met& found) {
+    control::ClusterTarget target;
+    target.address = found.address;
+    target.trust = flags.trust;
+    if (!found.certs.empty()) target.trust.certs = found.certs;
+    return control::coordinator_answers(target, Deadline::after(kAnswer));
+  };
   if (!surroundings.coordinator.empty()) {
     flags.join = surroundings.coordinator;
   } else {
@@ -130,7 +139,7 @@ int run_other_node(const launch::Surroundings& surroundings, const std::filesyst
       const SignalWatch signals(kArrival, [](const std::string& signal) { tell(signal + ": ending"); });
       met = launch::find_meeting(
           folder_for(surroundings, runs, flags), surroundings.name, own.path() / "agent", Deadline::after(kArrival),
-          [&] { return signals.stop_requested(); }, launch::answers_at);
+          [&] { return signals.stop_requested(); }, answers);
       code = signals.exit_code();
     }
     if (!met) return code;
@@ -151,7 +160,7 @@ int run_other_node(const launch::Surroundings& surroundings, const std::filesyst
   agent.wait_seconds = std::chrono::duration<double>(kArrival).count();
   agent.together = surroundings.together;
   const auto clear = [&] {
-    if (met) launch::clear_meeting(folder_for(surroundings, runs, flags), surroundings.name, *met, launch::answers_at);
+    if (met) launch::clear_meeting(folder_for(surroundings, runs, flags), surroundings.name, *met, answers);
   };
   try {
     const int code = run_agent(agent);

@@ -78,6 +78,21 @@ std::optional<std::string> text_of(const std::filesystem::path& file) {
   return read_text(file, kMostText);
 }
 
+// What node 0 has left in that folder, with the certificates copied. Nothing: it is not all there, or not any more.
+std::optional<Met> met_in(const FileDescriptor& folder, const std::filesystem::path& copy) {
+  try {
+    const auto address = text_of(inside(folder) / kAddress);
+    std::error_code code;
+    if (!address) return std::nullopt;
+    if (!std::filesystem::exists(inside(folder) / kAgent, code)) return Met{*address, {}};
+    control::write_certificate_files(copy, control::read_certificate_files(inside(folder) / kAgent));
+    return Met{*address, copy};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 MeetingHost::MeetingHost(const std::filesystem::path& folder, const std::string& name, bool protect)
@@ -136,14 +151,10 @@ std::optional<Met> find_meeting(const std::filesystem::path& folder, const std::
       if (const auto ended = text_of(inside(open) / kEnded))
         throw Error(ErrorKind::kPeerLost, fmt::format("node 0 has ended: {}", excerpt(*ended, 1000)), {},
                     "What it has to say is in its output.");
-      const auto address = text_of(inside(open) / kAddress);
-      if (address && answers(*address)) {
-        std::error_code code;
-        if (!std::filesystem::exists(inside(open) / kAgent, code)) return Met{*address, {}};
-        control::write_certificate_files(copy, control::read_certificate_files(inside(open) / kAgent));
-        return Met{*address, copy};
+      if (const std::optional<Met> met = met_in(open, copy)) {
+        if (answers(*met)) return met;
+        silent = met->address;
       }
-      silent = address.value_or("");
     }
     if (!deadline.passed()) continue;
     if (!silent.empty())
@@ -159,7 +170,7 @@ void clear_meeting(const std::filesystem::path& folder, const std::string& name,
   try {
     const std::filesystem::path place = place_of(folder, name);
     const FileDescriptor open = open_private(place);
-    if (!open.valid() || text_of(inside(open) / kAddress) != met.address || answers(met.address)) return;
+    if (!open.valid() || text_of(inside(open) / kAddress) != met.address || answers(met)) return;
     std::error_code ignored;
     // The keys of this one, whatever stands at its name by now; then the rest.
     std::filesystem::remove_all(inside(open) / kAgent, ignored);

@@ -49,13 +49,12 @@ class MeetingHost {
   std::string reason_ = "it ended before the other nodes could join";
 };
 
-// Whether somebody listens at HOST:PORT; a parameter, so that tests need no network (own_address.h has the real one).
-using Answers = std::function<bool(const std::string& address)>;
-
 struct Met {
   std::string address;          // HOST:PORT of node 0
   std::filesystem::path certs;  // of an agent, copied below `copy`; empty: there is no protection
 };
+// Whether node 0 answers there; a parameter, so that tests need no network.
+using Answers = std::function<bool(const Met& met)>;
 
 // The others' end: waits for node 0 of that meeting, until it answers. Certificates are copied to `copy`. Nothing:
 // `leave` said so. Throws kTimeout (nobody has come: the folder may not be one that all see), kPeerLost (node 0 has

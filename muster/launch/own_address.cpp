@@ -6,11 +6,9 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,7 +23,6 @@ namespace muster::launch {
 namespace {
 
 constexpr const char* kAnyPort = "9";  // nothing is sent there
-constexpr int kAnswerMs = 2000;
 
 std::string in_numbers(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -72,47 +69,7 @@ bool in_network(const in_addr& address, const char* network, int bits) {
   return (ntohl(address.s_addr) & mask) == (ntohl(base.s_addr) & mask);
 }
 
-// Whether a connection to there is taken within the time.
-bool takes_connections(const addrinfo& target) {
-  const FileDescriptor socket(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return false;
-  if (::connect(socket.get(), target.ai_addr, target.ai_addrlen) == 0) return true;
-  if (errno != EINPROGRESS) return false;
-  pollfd made{socket.get(), POLLOUT, 0};
-  int error = 0;
-  socklen_t size = sizeof error;
-  return ::poll(&made, 1, kAnswerMs) == 1 && ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
-         error == 0;
-}
-
 }  // namespace
-
-bool answers_at(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return false;
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  for (const addrinfo* one = list; one != nullptr; one = one->ai_next)
-    if (takes_connections(*one)) return true;
-  return false;
-}
-
-bool is_this_machine(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), kAnyPort, &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  for (const addrinfo* target = list; target != nullptr; target = target->ai_next)
-    if (is_loopback_address(in_numbers(target->ai_addr)) || !interface_with(in_numbers(target->ai_addr)).empty())
-      return true;
-  return false;
-}
 
 OwnAddress address_towards(const std::vector<std::string>& towards) {
   for (const std::string& name : towards) {

@@ -17,9 +17,6 @@ struct OwnAddress {
 // none, saying what to do.
 OwnAddress address_towards(const std::vector<std::string>& towards);
 
-// Whether somebody listens at "HOST:PORT"; waits 2 s at most. Never throws.
-bool answers_at(const std::string& address);
-
 // Whether a name or an address in numbers leads to this machine.
 bool is_this_machine(const std::string& host);
 

@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kAnswers = [](const std::string&) { return true; };
-constexpr auto kSilent = [](const std::string&) { return false; };
+constexpr auto kAnswers = [](const Met&) { return true; };
+constexpr auto kSilent = [](const Met&) { return false; };
 
 std::optional<Met> find(const testing::TemporaryFolder& folder, const std::string& copy = "copy",
                         std::chrono::seconds longest = 30s) {
@@ -110,8 +110,8 @@ TEST(Meeting, WhatAKilledNodeLeavesMisleadsNobodyAndIsTakenAway) {
   ASSERT_TRUE(met);
   // The next start of that name opens while the others look at the address of the one before.
   std::optional<MeetingHost> next;
-  const auto begin_next = [&](const std::string& address) {
-    if (address != "10.0.0.1:1") return true;
+  const auto begin_next = [&](const Met& at) {
+    if (at.address != "10.0.0.1:1") return true;
     if (!next) next.emplace(folder.path(), "slurm-1.0", true).open("10.0.0.1:2");
     return false;
   };
