@@ -71,6 +71,18 @@ bool in_network(const in_addr& address, const char* network, int bits) {
 
 }  // namespace
 
+bool is_this_machine(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), kAnyPort, &hints, &list) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  for (const addrinfo* target = list; target != nullptr; target = target->ai_next)
+    if (is_loopback_address(in_numbers(target->ai_addr)) || !interface_with(in_numbers(target->ai_addr)).empty())
+      return true;
+  return false;
+}
+
 OwnAddress address_towards(const std::vector<std::string>& towards) {
   for (const std::string& name : towards) {
     addrinfo hints{};
