@@ -123,7 +123,7 @@ TEST(RoundPlan, TooFewChangeNothingAndItSaysSo) {
   options.least = 9;
   const RoundPlan plan = plan_round(options, split, 1, 0);
   EXPECT_THAT(plan.counts, IsEmpty());
-  EXPECT_THAT(plan.reason, HasSubstr("federated.least is 9"));
+  EXPECT_THAT(plan.reason, HasSubstr("9 are the least"));
 }
 
 TEST(RoundPlan, LargeClientsAreAskedMoreOftenWhenSizeDecides) {
