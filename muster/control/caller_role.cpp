@@ -50,7 +50,7 @@ constexpr std::array kCallRows = {
     CallRow{.call = "ReadModel", .client = true},
     CallRow{.call = "SendUpdate", .client = true},
     CallRow{.call = "SecureStep", .client = true},
-    CallRow{.call = "SecureStep", .client = true},
+    CallRow{.call = "ListModels", .client = true},
 };
 
 bool allows(const CallRow& row, CallerRole role) {

@@ -39,7 +39,7 @@ TEST(CallerRole, EveryCallIsForTheRolesOfThisListAlone) {
       {"ReadModel", {kClient}},
       {"SendUpdate", {kClient}},
       {"SecureStep", {kClient}},
-      {"SecureStep", {kClient}},
+      {"ListModels", {kClient}},
   };
   EXPECT_EQ(known_calls().size(), expected.size());
   for (const auto& [call, roles] : expected) {
