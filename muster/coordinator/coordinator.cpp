@@ -115,6 +115,11 @@ void Coordinator::throw_if_broken(LedHosts& led) const {
 
 int Coordinator::run(const Audience& audience) {
   const std::unique_ptr<LedHosts> led = lead();  // until the service has ended, which asks it
+  // Who asks the service afterwards, for how the job has ended, gets an answer without them.
+  const std::shared_ptr<void> forgotten(nullptr, [this](void*) {
+    service_.describe_with({});
+    service_.ask_others_with({});
+  });
   const auto end_hosts = [&](const std::string& failure) {
     if (!led) return;
     const bool at_once = audience.requested_signal() == SIGKILL;
