@@ -123,16 +123,26 @@ int supervise_workers(CoordinatedJob job, const std::function<void(const std::st
                       const std::function<void()>& look, const std::function<void(bool stopped)>& ended) {
   Coordinator coordinator(std::move(job), tell);
   bool told = !begun;
-  const int code = run_aloud(coordinator, [&] {
+  // What was asked for stays asked for when the job is over.
+  const auto tell_end = [&] {
+    if (ended) ended(coordinator.status().state == control::to_string(control::JobPhase::kStopping));
+  };
+  const auto look_on = [&] {
     if (look) look();
     // Before that nobody knows where the run is.
     if (told || !coordinator.trains()) return;
     const std::string run = coordinator.status().run;
     told = !run.empty();
     if (told) begun(run);
-  });
-  if (ended) ended(coordinator.status().state == control::to_string(control::JobPhase::kStopped));
-  return code;
+  };
+  try {
+    const int code = run_aloud(coordinator, look_on);
+    tell_end();
+    return code;
+  } catch (...) {
+    tell_end();
+    throw;
+  }
 }
 
 std::vector<control::ClusterTarget> targets_of(const ClusterFlags& flags) {
