@@ -394,10 +394,8 @@ TEST_F(SimulationTest, CompressedUpdatesComeToTheSame) {
   EXPECT_EQ(bytes.reports[0].update_bytes, 8 * (kSize + 4));
   EXPECT_EQ(run(options, 1).state.model, bytes.state.model);
   options.compress = "topk:0.25";
-  const double with = distance(run(options, 2));
-  options.error_feedback = false;
-  EXPECT_LT(with, 0.3);
-  EXPECT_LT(with, distance(run(options, 2)) + 0.05);
+  EXPECT_LT(distance(run(options, 2)), 0.3)
+      << "each round a quarter of the numbers moves, by what four rounds held back";
 }
 
 }  // namespace
