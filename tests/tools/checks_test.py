@@ -22,10 +22,10 @@ SOURCE = "// What it rests on,\n// and why.\n"
 GOOD_TREE = {
     "ARCHITECTURE.md": "".join(
         f"| `{layer}/` | what it holds |\n"
-        for layer in "base observe comm model compute control launch coordinator federated tuning pipeline trainer cli "
+        for layer in "base observe comm model compute control launch coordinator tuning pipeline trainer cli "
         "docs tests examples".split()
     )
-    + "| `data/` | `partition/` and `augment/` |\n| `strategies/` | `first/`, `second/`, `members/`, `replica/` |\n",
+    + "| `data/` | `partition/` and `augment/` |\n| `federated/` | `secure/` |\n| `strategies/` | `first/`, `second/`, `members/`, `replica/` |\n",
     ".clang-format": "BasedOnStyle: Google\n",
     "CMakeLists.txt": "project(Tiny)\nadd_subdirectory(muster)\nadd_subdirectory(examples)\nadd_subdirectory(tests)\n",
     "muster/CMakeLists.txt": "foreach(layer base model launch coordinator strategies trainer cli)\n"
@@ -57,7 +57,8 @@ GOOD_TREE = {
     '#include "muster/strategies/second/second.h"\n',
     "muster/coordinator/CMakeLists.txt": "muster_layer(coordinator SOURCES job.cpp)\n",
     "muster/coordinator/job.cpp": SOURCE,
-    "muster/federated/round.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/federated/round.h": OPENING + '#include "muster/federated/secure/shares.h"\n',
+    "muster/federated/secure/shares.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/pipeline/cut.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/tuning/space.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/launch/CMakeLists.txt": "muster_layer(launch SOURCES environment.cpp)\n",
