@@ -68,7 +68,8 @@ KeptParts::KeptParts(std::span<const std::string> words, std::span<const TensorP
     ranges_.push_back({static_cast<std::size_t>(tensors[i].offset), count});
     floats_ += count;
   }
-  if (floats_ > 0 && floats_ >= model_floats)
+  // Between tensors may lie numbers of nobody's.
+  if (floats_ > 0 && (kept.size() == tensors.size() || floats_ >= model_floats))
     throw Error(ErrorKind::kInvalidInput, "keeps the whole model: nothing would be sent", "federated.keep",
                 "Leave something out.");
 }

@@ -192,7 +192,7 @@ void RoundServer::choose_submodel(std::uint64_t client, std::uint64_t number) {
 
 std::size_t RoundServer::floats_of(std::uint64_t client) const {
   const std::uint64_t number = submodel_of(client);
-  return number == 0 ? update_floats_ : submodels_[number - 1]->map.floats();
+  return number == 0 ? update_floats_ : submodels_[number - 1]->training->size();
 }
 
 std::uint64_t RoundServer::bytes_of(std::uint64_t client) const {
@@ -299,7 +299,7 @@ ModelChunk RoundServer::read_model(const std::string& name, std::uint64_t round,
     if (const std::uint64_t number = submodel_of(client); number > 0 && part == ModelPart::kModel) {
       Floats& slice = slices_[number];
       if (!slice) {
-        std::vector<float> taken(submodels_[number - 1]->map.floats());
+        std::vector<float> taken(submodels_[number - 1]->training->size());
         submodels_[number - 1]->map.take(*model_, taken);
         slice = std::make_shared<const std::vector<float>>(std::move(taken));
       }
@@ -327,6 +327,7 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
   const MutexLock lock(mutex_);
   const std::uint64_t client = number_of(name);
   hear(client);
+  if (finished_) return {.verdict = Verdict::kLate, .reason = *finished_};
   if (counts_still(chunk.round) && !open_ && (!closed_ || options_.federated.buffered()))
     throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
   if (!counts_still(chunk.round) || !open_) {

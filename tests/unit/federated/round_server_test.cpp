@@ -450,6 +450,9 @@ TEST_F(RoundServerTest, ABufferTakesUpdatesOfRoundsBefore) {
     EXPECT_EQ(round.end().late_updates, 1U);
   }
   EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
+  // Who still trains when it is over is told so, and does not try for ever.
+  server.finish("done", std::chrono::nanoseconds(0));
+  EXPECT_EQ(send(server, "c2", 2, update_of(1)).verdict, Verdict::kLate);
 }
 
 TEST_F(RoundServerTest, BelowTheThresholdARoundOfSecureAggregationChangesNothing) {

@@ -355,7 +355,7 @@ TEST_F(SimulationTest, NarrowerModelsAreAveragedWhereTheyAre) {
   std::vector<double> sums(kSize);
   const SliceMap map(Quadratic().tensors(), NarrowQuadratic().tensors());
   std::vector<float> places(kSize);
-  std::vector<float> of_slice(map.floats());
+  std::vector<float> of_slice(NarrowQuadratic::kFloats, -1);
   for (std::size_t i = 0; i < kSize; ++i)
     places[i] = static_cast<float>(i);
   map.take(places, of_slice);
@@ -363,6 +363,7 @@ TEST_F(SimulationTest, NarrowerModelsAreAveragedWhereTheyAre) {
     narrow += who.submodel;
     const std::size_t count = who.submodel > 0 ? of_slice.size() : kSize;
     for (std::size_t i = 0; i < count; ++i) {
+      if (who.submodel > 0 && of_slice[i] < 0) continue;
       const auto place = who.submodel > 0 ? static_cast<std::size_t>(of_slice[i]) : i;
       weights[place] += 5;
       sums[place] += 5 * (1 - std::pow(1 - kLr, kSteps)) * (target_of(split.samples(who.client), i) - 0.5);
