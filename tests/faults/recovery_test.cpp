@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <array>
+#include <chrono>
 #include <regex>
 #include <set>
 #include <string>
@@ -29,13 +30,16 @@ using testing::run_program;
 using testing::train_arguments;
 using testing::wait_until_printed;
 
+// A run of hundreds of steps and many checkpoints, on a machine and a disk that others use, too.
+constexpr std::chrono::seconds kLongest{300};
+
 class Recovery : public ::testing::Test {
  protected:
   Recovery() { testing::spill(folder_ / "job.toml", testing::stateful_job("hurt", {"checkpoint.every_steps=3"})); }
 
   // What a run that nobody touches ends with.
   Json undisturbed(const std::vector<std::string>& more = {}) {
-    const Finished result = run_program(folder_.path(), train_arguments(1, more));
+    const Finished result = Program(folder_.path(), train_arguments(1, more)).wait(kLongest);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return rows(result.out).back();
   }
@@ -100,13 +104,13 @@ std::set<pid_t> lost_in(const std::string& err) {
 }
 
 TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
-  const Json expected = undisturbed({"job.epochs=60"});
+  const Json expected = undisturbed({"job.epochs=30"});
   // Lanes that take their time, however fast the machine is: the job lasts longer than the kills.
   const testing::Failpoints slow("arena.start.after=delay=10");
   RandomStream random({.seed = 2026});
   std::size_t hits = 0;
   for (int run = 0; run < 3; ++run) {
-    Program program(folder_.path(), train_arguments(3, {"job.epochs=60", fmt::format("job.runs=run-{}", run)}));
+    Program program(folder_.path(), train_arguments(3, {"job.epochs=30", fmt::format("job.runs=run-{}", run)}));
     wait_until_printed(program, fmt::format("run-{}", run));
     std::set<pid_t> victims;
     for (int kill = 0; kill < 3; ++kill) {
@@ -118,7 +122,7 @@ TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
       ::kill(victim, SIGKILL);
       victims.insert(victim);
     }
-    const Finished result = program.wait();
+    const Finished result = program.wait(kLongest);
     expect_same_end(result, expected, fmt::format("run {}", run));
     const std::set<pid_t> lost = lost_in(result.err);
     EXPECT_THAT(victims, ::testing::IsSupersetOf(lost)) << "somebody else is gone\n" << result.err;
