@@ -132,7 +132,7 @@ KnownJob known_job(const std::filesystem::path& run) {
   const trainer::ResolvedJob resolved = trainer::load_job(file, {});
   known.hosts = hosts_of(resolved);
   const strategies::Traits traits = resolved.job.parallel.chosen().traits();
-  known.replaced = traits.replaces_workers && !traits.needs_servers;
+  known.replaced = traits.replaces_workers && traits.workers_hold_state();
   known.job = coordinated_job(resolved);
   return known;
 }

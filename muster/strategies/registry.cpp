@@ -1,5 +1,6 @@
 // One line a strategy, and the one place that names their folders. What it lists is found by name and by trait in
-// strategy_lookup.cpp.
+// strategy_lookup.cpp. What a job file begins with stands here where it differs from what a program begins with, which
+// is what the struct's members are initialised with.
 #include "muster/strategies/registry.h"
 
 #include "muster/strategies/all_reduce/all_reduce.h"

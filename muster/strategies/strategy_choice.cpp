@@ -21,6 +21,8 @@ void for_each_key(StrategyChoice choice, const Look& look) {
 
 }  // namespace
 
+StrategyChoice::StrategyChoice(std::unique_ptr<AnyKind> kind) : kind_(std::move(kind)) {
+}
 StrategyChoice::StrategyChoice(const StrategyChoice& other) : kind_(other.kind_->clone()) {
 }
 StrategyChoice::StrategyChoice(StrategyChoice&&) noexcept = default;
@@ -32,6 +34,10 @@ StrategyChoice::~StrategyChoice() = default;
 
 std::string StrategyChoice::name() const {
   return std::string(kind_->name());
+}
+
+StrategyChoice StrategyChoice::with_defaults() const {
+  return StrategyChoice(kind_->with_defaults());
 }
 
 Traits StrategyChoice::traits() const {

@@ -52,6 +52,10 @@ class StrategyChoice {
   ~StrategyChoice();
 
   std::string name() const;
+  // Whether it is the same strategy, with whatever options.
+  bool is_kind_of(const StrategyChoice& other) const { return name() == other.name(); }
+  // The same strategy with the options that its struct is initialised with.
+  StrategyChoice with_defaults() const;
   Traits traits() const;
   void add_keys(Section& parallel);
   std::vector<std::string> keys() const;
@@ -77,7 +81,13 @@ class StrategyChoice {
   template <typename Options>
   struct Kind;
 
+  explicit StrategyChoice(std::unique_ptr<AnyKind> kind);
+
   std::unique_ptr<AnyKind> kind_;
 };
+
+// What a program trains with that chooses none: the first one of the registry, with the options that its struct is
+// initialised with. A job file may begin with others (registry.cpp says which and why).
+StrategyChoice default_strategy();
 
 }  // namespace muster::strategies

@@ -19,7 +19,7 @@
 namespace muster::strategies {
 
 template <typename Options>
-concept StrategyKind = std::copyable<Options> &&
+concept StrategyKind = std::copyable<Options> && std::default_initializable<Options> &&
     requires(Options options, const Options& chosen, Section& parallel, StrategyOptions needs) {
   { Options::kName } -> std::convertible_to<std::string_view>;
   { chosen.traits() } -> std::same_as<Traits>;
@@ -33,6 +33,7 @@ concept StrategyKind = std::copyable<Options> &&
 struct StrategyChoice::AnyKind {
   virtual ~AnyKind() = default;
   virtual std::unique_ptr<AnyKind> clone() const = 0;
+  virtual std::unique_ptr<AnyKind> with_defaults() const = 0;
   virtual std::string_view name() const = 0;
   virtual Traits traits() const = 0;
   virtual void add_keys(Section& parallel) = 0;
@@ -52,6 +53,7 @@ struct StrategyChoice::Kind final : AnyKind {
   explicit Kind(Options given) : options(std::move(given)) {}
 
   std::unique_ptr<AnyKind> clone() const override { return std::make_unique<Kind>(options); }
+  std::unique_ptr<AnyKind> with_defaults() const override { return std::make_unique<Kind>(Options()); }
   std::string_view name() const override { return Options::kName; }
   Traits traits() const override { return options.traits(); }
   void add_keys(Section& parallel) override { options.add_keys(parallel); }

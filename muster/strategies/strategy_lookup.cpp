@@ -1,5 +1,7 @@
 // Finding strategies by name and by trait, whichever registry.cpp lists. Apart from it, so that a program may have a
 // registry of its own.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
@@ -16,10 +18,14 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
+const StrategyChoice* find_strategy(std::span<const StrategyChoice> choices, std::string_view name) {
+  const auto found = std::ranges::find(choices, name, &StrategyChoice::name);
+  return found == choices.end() ? nullptr : &*found;
+}
+
 StrategyChoice strategy_named(std::string_view name) {
-  for (StrategyChoice& strategy : all_strategies()) {
-    if (strategy.name() == name) return strategy;
-  }
+  const std::vector<StrategyChoice> all = all_strategies();
+  if (const StrategyChoice* const found = find_strategy(all, name)) return *found;
   const std::vector<std::string> names = strategy_names();
   throw Error(ErrorKind::kInvalidInput,
               fmt::format("no strategy \"{}\"{}", name, did_you_mean(std::string(name), names)), {},
@@ -27,7 +33,7 @@ StrategyChoice strategy_named(std::string_view name) {
 }
 
 StrategyChoice default_strategy() {
-  return all_strategies().front();
+  return all_strategies().front().with_defaults();
 }
 
 std::string strategies_with(bool Traits::*trait) {

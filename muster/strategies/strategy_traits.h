@@ -19,9 +19,17 @@ struct Traits {
   bool claims_lanes = false;        // a lane belongs to nobody before it is claimed: Claims says who may take which
   bool lanes_meet = false;          // all workers compute at the same time: a lane may wait for those of the others
   bool goes_apart = false;          // between steps the workers' states may differ
-  bool needs_servers = false;       // the state is with servers; ServerProcesses says which
+  bool needs_servers = false;       // the state is with servers; ServerProcesses says which. What that means for others
+                                    // is said below
   bool passes_lanes = false;        // several workers may compute a lane together: pipelines
   bool takes_own_rules = false;     // updates by several optimizers, by the program's own, and writes after them
+
+  // Whoever is left of the workers has the whole state: nobody else has to be there, or kept, for them to go on.
+  bool workers_hold_state() const { return !needs_servers; }
+  // A lane's figures by name come with the step (Lane::report).
+  bool carries_figures() const { return !needs_servers; }
+  // A checkpoint takes all workers, so none decides on one alone.
+  bool saves_together() const { return needs_servers; }
 };
 
 // What the memory of the training state depends on.

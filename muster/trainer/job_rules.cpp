@@ -61,13 +61,13 @@ void check_strategy(const Schema& schema, const Job& job) {
                          fmt::format("It belongs to {}. Remove it, or change parallel.strategy.", belongs_to));
   };
   for (const strategies::StrategyChoice& other : job.parallel.strategies) {
-    if (other.name() == strategy.name()) continue;
+    if (other.is_kind_of(strategy)) continue;
     for (const std::string& key : other.keys())
       refuse(key, other.name());
   }
   if (!strategy.traits().claims_lanes) refuse("claims", strategies::strategies_with(&strategies::Traits::claims_lanes));
-  // What one worker has measured would decide, and here all have to take part in a checkpoint.
-  if (strategy.traits().needs_servers && job.checkpoint.every_steps && job.checkpoint.every_steps->automatic &&
+  // What one worker has measured would decide.
+  if (strategy.traits().saves_together() && job.checkpoint.every_steps && job.checkpoint.every_steps->automatic &&
       schema.chosen("checkpoint.every_steps"))
     throw schema.invalid("checkpoint.every_steps",
                          fmt::format("\"auto\" has no effect with strategy \"{}\"", strategy.name()),

@@ -13,8 +13,8 @@
 namespace muster::trainer {
 
 const strategies::StrategyChoice& Job::Parallel::chosen() const {
-  const auto found = std::ranges::find(strategies, strategy, &strategies::StrategyChoice::name);
-  MUSTER_CHECK(found != strategies.end(), "a strategy that is not there");
+  const strategies::StrategyChoice* const found = strategies::find_strategy(strategies, strategy);
+  MUSTER_CHECK(found != nullptr, "a strategy that is not there");
   return *found;
 }
 

@@ -126,7 +126,7 @@ std::vector<std::string> changes_that_fit(const MemoryFigures& figures, std::uin
     if (fits(plainer, plainer.slots == 0 ? "sgd with momentum = 0" : "sgd with momentum instead of adam")) break;
   }
   for (const strategies::StrategyChoice& other : strategies::all_strategies()) {
-    if (!other.traits().shares_host_memory || other.name() == figures.strategy.name()) continue;
+    if (!other.traits().shares_host_memory || other.is_kind_of(figures.strategy)) continue;
     MemoryFigures shared = figures;
     shared.strategy = other;
     fits(shared, fmt::format("parallel.strategy = \"{}\"", other.name()));

@@ -14,9 +14,9 @@ namespace muster::trainer {
 Session worker_session(const Worker& worker, ModelParts model, SessionOptions options, SessionParts parts) {
   WorkerPlace& place = worker.place();
   parts.compares_contents = true;
-  // Where lost workers are replaced the strategy gathers those who are there. Servers have nobody here who keeps them.
+  // Where lost workers are replaced the strategy gathers those who are there. Nobody here keeps anything else for them.
   const strategies::Traits traits = options.strategy.traits();
-  if (place.supervised() && traits.replaces_workers && !traits.needs_servers) {
+  if (place.supervised() && traits.replaces_workers && traits.workers_hold_state()) {
     parts.supervised = place.give_to_session();
   } else {
     options.group = place.group();

@@ -242,7 +242,7 @@ class HostsBench {
 // Programs of users, which these measurements are, have sessions without servers there.
 bool measured(const std::string& strategy) {
   const strategies::Traits traits = strategies::strategy_named(strategy).traits();
-  return traits.crosses_hosts && !traits.needs_servers;
+  return traits.crosses_hosts && traits.workers_hold_state();
 }
 
 std::vector<std::string> measured_strategies() {

@@ -17,7 +17,7 @@ namespace muster::strategies {
 
 struct SharedSync {
   // Between hosts, where each has one worker: sums are exchanged while backward goes on. A lane then has one
-  // backward(), and a loop must not be left inside a step. On in jobs (registry.cpp).
+  // backward(), and a loop must not be left inside a step. A job file begins with true (registry.cpp).
   bool exchange_early = false;
 
   static constexpr std::string_view kName = "shared_sync";

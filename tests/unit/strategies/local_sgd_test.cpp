@@ -355,14 +355,25 @@ TEST(LocalSgd, TheOuterMomentumGoesOnWithTheCommittedState) {
     const std::vector<std::byte> nothing(middle.extra[0].bytes.size());
     if (rank == 1) given.extra[0].bytes = nothing;  // what the first worker has counts
     resumed->restore(given);
+    // One that has just come has none of it.
+    const auto joined = training.strategy.make(options);
+    CommittedState own = middle;
+    const std::vector<float> zeros(options.layout.size());
+    if (rank == 1) {
+      own.parameters = zeros;
+      own.extra.clear();
+    }
+    joined->restore(own);
+    EXPECT_TRUE(std::ranges::equal(joined->committed().extra_part("outer_momentum"), middle.extra[0].bytes));
     given.extra[0].bytes = std::span(nothing).first(8);
     testing::expect_error(ErrorKind::kMismatch, "outer_momentum",
                           [&] { training.strategy.make(options)->restore(given); });
     const auto forgetful = training.strategy.make(options);
     given.extra.clear();
     forgetful->restore(given);
-    for (Strategy* strategy : {straight.get(), resumed.get(), forgetful.get()})
+    for (Strategy* strategy : {straight.get(), resumed.get(), joined.get(), forgetful.get()})
       train(*strategy, 8);
+    EXPECT_EQ(testing::bits_of(joined->committed()), testing::bits_of(straight->committed()));
     EXPECT_EQ(testing::bits_of(resumed->committed()), testing::bits_of(straight->committed()));
     EXPECT_NE(testing::bits_of(forgetful->committed()), testing::bits_of(straight->committed()));
     group.barrier();

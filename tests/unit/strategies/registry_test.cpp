@@ -52,6 +52,19 @@ TEST(StrategyChoice, ItsTraitsFollowItsOptions) {
   EXPECT_EQ(strategies_with(&Traits::lanes_meet), "all_reduce");
 }
 
+// A job's options are not a program's: what the two begin with is said in one place each, and neither leaks.
+TEST(StrategyRegistry, AProgramBeginsWithTheStructsOptionsAndAJobFileWithTheRegistrys) {
+  EXPECT_EQ(default_strategy().describe(), StrategyChoice(SharedSync{}).describe());
+  EXPECT_FALSE(default_strategy().get<SharedSync>()->exchange_early);
+  EXPECT_TRUE(strategy_named("shared_sync").get<SharedSync>()->exchange_early);
+  EXPECT_TRUE(default_strategy().is_kind_of(all_strategies().front()));
+  const StrategyChoice of_job = strategy_named("parameter_server");
+  EXPECT_EQ(of_job.get<ParameterServer>()->servers, 1);
+  EXPECT_EQ(of_job.with_defaults().get<ParameterServer>()->servers, 0);
+  EXPECT_TRUE(of_job.is_kind_of(ParameterServer{.copies = 2}));
+  EXPECT_FALSE(of_job.is_kind_of(default_strategy()));
+}
+
 TEST(StrategyRegistry, AnUnknownNameGetsTheNearestOne) {
   try {
     strategy_named("shared_sink");
