@@ -11,6 +11,7 @@
 #include "muster/base/random.h"
 #include "muster/trainer/batch_tensors.h"
 #include "muster/trainer/batch_walk.h"
+#include "muster/trainer/task.h"
 
 namespace muster::trainer {
 namespace {

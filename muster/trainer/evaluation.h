@@ -14,9 +14,10 @@
 #include "muster/trainer/evaluation_batch.h"
 #include "muster/trainer/lane.h"
 #include "muster/trainer/metrics.h"
-#include "muster/trainer/task.h"
 
 namespace muster::trainer {
+
+class Task;  // task.h
 
 struct EvaluationOptions {
   std::shared_ptr<const Task> task{};  // empty: what the targets of the data set suggest

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/model/tensor_team.h"
 
 namespace muster::zoo {
 namespace {

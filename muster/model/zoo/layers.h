@@ -9,7 +9,10 @@
 #include <optional>
 
 #include "muster/model/sync_batch_norm.h"
-#include "muster/model/tensor_team.h"
+
+namespace muster::model {
+class TensorTeam;  // tensor_team.h
+}
 
 namespace muster::zoo {
 
