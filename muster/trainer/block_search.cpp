@@ -121,8 +121,7 @@ BlockSearchState search_blocks(const ResolvedJob& resolved, const zoo::LatencyTa
   const auto net = std::make_shared<zoo::SuperNet>(table.net, spec.shape[0], spec.classes, zoo::layers_of(model));
   const auto shares = std::make_shared<zoo::BlockShares>(table.net);
 
-  SessionOptions session_of = session_options(resolved, shape, nullptr, {});
-  session_of.most_skipped = SessionOptions{}.most_skipped;
+  SessionOptions session_of = session_options(resolved, shape, {});
   session_of.sampling = data::Sampling{turns.samples, [turns](std::uint64_t epoch) { return turns.ids(epoch); }};
   Session session = synchronize(
       worker,

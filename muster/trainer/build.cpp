@@ -107,7 +107,7 @@ std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, con
 }
 
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
-                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training) {
+                               const TrainingOptions& training) {
   const Job& job = resolved.job;
   SessionOptions options;
   options.batch = resolved.batch;
@@ -121,11 +121,9 @@ SessionOptions session_options(const ResolvedJob& resolved, const data::BatchSha
   options.strategy = job.parallel.chosen();
   options.loader_threads = static_cast<int>(job.data.loader_threads);
   options.prefetch = static_cast<std::size_t>(job.data.prefetch);
-  options.order = std::move(order);
   options.mixup_alpha = data::parse_augmentation(job.data.augment).mixup_alpha;
   options.group = training.group;
   options.verify_rate = training.verify_rate;
-  options.most_skipped = 0;  // the run counts them, over all its lives (trainer.cpp)
   options.claims = job.parallel.claims == "static" ? strategies::Claims::kStatic : strategies::Claims::kDynamic;
   return options;
 }

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "muster/data/dataset.h"
-#include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/model/net.h"
 #include "muster/trainer/job.h"
@@ -28,6 +27,6 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
 std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, const data::SampleSpec& spec,
                                                 const std::shared_ptr<model::Net>& net);
 SessionOptions session_options(const ResolvedJob& resolved, const data::BatchShape& shape,
-                               std::shared_ptr<const data::LaneOrder> order, const TrainingOptions& training);
+                               const TrainingOptions& training);
 
 }  // namespace muster::trainer

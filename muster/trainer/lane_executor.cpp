@@ -61,10 +61,6 @@ Error compute_error(const c10::Error& error, const Lane& lane) {
   return {ErrorKind::kCompute, error.what_without_backtrace(), fmt::format("step {}, lane {}", lane.step, lane.index)};
 }
 
-std::unique_ptr<LaneExecutor> make_local_executor(const LaneModel& model) {
-  return std::make_unique<LocalExecutor>(model);
-}
-
 Lane& LocalExecutor::begin(LaneTask task) {
   const data::StepPlan& plan = task.plan;
   batch_ = std::move(task.batch);

@@ -1,9 +1,11 @@
 // A lane executor computes lanes: it stands between the session, which says which lane of which step, and the strategy,
 // which has the place for its result.
 //
-// The default runs the user's code in this process: begin() makes the model and torch's random numbers what they are at
-// the start of that lane, whoever computes it; the code runs; finish() brings the gradients and buffers to where they
-// belong. Another one may send a lane through several processes: what a lane gives depends on the task alone.
+// It runs the user's code in this process: begin() makes the model and torch's random numbers what they are at the
+// start of that lane, whoever computes it; the code runs; finish() brings the gradients and buffers to where they
+// belong. What a lane gives depends on the task alone. Lanes that several processes compute are begun and finished for
+// many lanes at once, so they are not an executor of this kind (staged_lanes.h); the driver of steps needs the
+// interface to be tested without a model.
 //
 // Thread safety: one thread.
 #pragma once
@@ -11,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -84,8 +85,5 @@ class LocalExecutor final : public LaneExecutor {
   compute::LaneArea area_;
   bool active_ = false;
 };
-
-// What a session computes its lanes by unless SessionParts::executor says otherwise.
-std::unique_ptr<LaneExecutor> make_local_executor(const LaneModel& model);
 
 }  // namespace muster::trainer

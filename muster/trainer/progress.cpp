@@ -9,8 +9,8 @@ Json Progress::to_json() const {
             {"best_step", best_step},
             {"best_score", best_score},
             {"epochs_without_improvement", epochs_without_improvement},
-            {"skipped", skipped},
-            {"skipped_in_a_row", skipped_in_a_row},
+            {"skipped", skipped.total},
+            {"skipped_in_a_row", skipped.in_a_row},
             {"change", change},
             {"loss_sum", loss_sum},
             {"score_sum", score_sum},
@@ -26,8 +26,8 @@ Progress Progress::from_json(const Json& json, const std::string& where) {
   p.best_step = json_get<std::uint64_t>(json, "best_step", where);
   p.best_score = json_get<double>(json, "best_score", where);
   p.epochs_without_improvement = json_get<std::uint64_t>(json, "epochs_without_improvement", where);
-  p.skipped = json_get<std::uint64_t>(json, "skipped", where);
-  p.skipped_in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
+  p.skipped.total = json_get<std::uint64_t>(json, "skipped", where);
+  p.skipped.in_a_row = json_get<std::uint64_t>(json, "skipped_in_a_row", where);
   // Checkpoints of before there were changes have none.
   if (json.contains("change")) p.change = json_get<std::uint64_t>(json, "change", where);
   p.loss_sum = json_get<double>(json, "loss_sum", where);

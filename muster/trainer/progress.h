@@ -7,6 +7,7 @@
 #include <string>
 
 #include "muster/base/json.h"
+#include "muster/trainer/skipped_steps.h"
 
 namespace muster::trainer {
 
@@ -16,8 +17,7 @@ struct Progress {
   double best_score = 0;        // the first metric there
   std::uint64_t best_step = 0;  // 0: nothing was validated yet, and there is no best
   std::uint64_t epochs_without_improvement = 0;
-  std::uint64_t skipped = 0;
-  std::uint64_t skipped_in_a_row = 0;
+  SkippedSteps skipped{};
   std::uint64_t change = 0;  // the last change of the job that counts so far, as of a checkpoint
   // sums of the epoch in work
   double loss_sum = 0;

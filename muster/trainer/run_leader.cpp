@@ -18,6 +18,7 @@
 #include "muster/control/access_token.h"
 #include "muster/control/leader_note.h"
 #include "muster/launch/environment.h"
+#include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/job_check.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_inputs.h"
@@ -264,8 +265,7 @@ bool RunLeader::is_keeper(const strategies::Members& members) const {
   const std::int64_t mine = writer_ && lock_ ? 1 : 0;
   std::vector<std::int64_t> keeping(members.count());
   group.all_gather(std::span(&mine, 1), std::span(keeping), Deadline::after(kDiskPatience));
-  // What is with servers nobody else has.
-  const bool whole = !parts_.job.parallel.chosen().traits().needs_servers;
+  const bool whole = parts_.job.parallel.chosen().traits().workers_hold_state();
   if (!whole || members.host == members.job.host_of(members.leader)) return false;
   const auto own = std::span(keeping).subspan(members.index() - members.host_index(), members.host_count());
   const auto keeper = std::find(own.begin(), own.end(), 1);
@@ -488,7 +488,18 @@ void RunLeader::tell_bad_samples() {
                    parts_.sets.bad_samples->examples().front()));
 }
 
-void RunLeader::write_checkpoint(std::optional<double> best_metric, std::uint64_t change, bool ended) {
+bool RunLeader::stops_early() const {
+  const std::optional<std::int64_t>& patience = parts_.job.patience;
+  return patience && progress_.epochs_without_improvement >= static_cast<std::uint64_t>(*patience);
+}
+
+bool RunLeader::pause_is_due() const {
+  const std::optional<std::uint64_t>& until = parts_.options.until_epoch;
+  const data::Cursor& cursor = parts_.session.cursor();
+  return until && cursor.position == 0 && cursor.epoch >= *until;
+}
+
+void RunLeader::write_checkpoint(std::optional<double> best_metric, std::uint64_t change) {
   if (parts_.leads()) check_folder();
   if (!writer_) {
     keeps_ = open_copy();
@@ -513,7 +524,8 @@ void RunLeader::write_checkpoint(std::optional<double> best_metric, std::uint64_
   progress_.change = change;
   state.manifest.progress = progress_.to_json();
   state.manifest.progress["pace"] = pace_.to_json();
-  state.manifest.progress["ended"] = ended;
+  state.manifest.progress["ended"] =
+      known_.stop || stops_early() || pause_is_due() || parts_.session.cursor().step >= parts_.total_steps;
   writer_->submit(std::move(state), best_metric);
   parts_.session.begin(comm::Activity::kWaiting);
   pace_.saved(std::chrono::duration<double>(system_clock().now() - start).count());

@@ -65,8 +65,12 @@ class RunLeader {
   // The rows of the committed step were given to report().
   void reported() { reported_ = parts_.session.cursor().step; }
 
+  // Whether the run ends where it stands, before its last step: nothing has become better for long enough; or it was to
+  // train so far in this life (TrainingOptions::until_epoch).
+  bool stops_early() const;
+  bool pause_is_due() const;
   // A checkpoint of the committed state, by those who write. `change`: of the job, that its steps were computed with.
-  void write_checkpoint(std::optional<double> best_metric, std::uint64_t change, bool ended);
+  void write_checkpoint(std::optional<double> best_metric, std::uint64_t change);
   // Whether this worker has a folder that lacks the newest checkpoint: as a leader because that was lost with another
   // host, as one that keeps a copy because it has just come. Says so once.
   bool owes_checkpoint() { return std::exchange(owes_checkpoint_, false); }

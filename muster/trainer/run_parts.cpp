@@ -42,11 +42,14 @@ RunParts::RunParts(const ResolvedJob& of_run, const TrainingOptions& training, T
       net(build_net()),
       staged(build_stages(resolved, sets.train->spec(), net)),
       records(make_records()),
-      session(net, optimizer_options(resolved), session_options(resolved, shape, order, options),
+      session(net, optimizer_options(resolved), session_options(resolved, shape, options),
               {.note = options.note,
                .met = options.met,
                .supervised = options.supervised,
                .records = records,
+               .order = order,
+               .skipped_remedy =
+                   "Lower optimizer.lr, set optimizer.clip_norm, or look at the data; then resume or start again.",
                .staged = staged}) {
 }
 
@@ -110,6 +113,10 @@ void RunParts::begin_from_files(std::string_view key, const Load& load) {
 
 const std::filesystem::path& RunParts::begun_run() const {
   return options.resume ? options.run : options.begun;
+}
+
+bool RunParts::abandoned() const {
+  return session.membership().abandoned_for() > std::chrono::duration<double>(job.parallel.orphan_seconds);
 }
 
 int RunParts::seat() const {

@@ -34,6 +34,10 @@ class RunParts {
   bool founds() const { return options.supervised ? options.supervised->founds_job() : options.group.rank() == 0; }
   // The worker that writes and speaks for all.
   bool leads() const { return session.members().leads(); }
+  // Nobody watches these workers, and they have waited long enough for somebody to take over.
+  bool abandoned() const;
+  // Whether training ends after the step in work, and nobody waits for anything new.
+  bool stop_requested() const { return options.stop_requested() || abandoned(); }
   // Of workers whose fellows may be replaced their seat, else their rank: the same for their whole life. Seats of other
   // hosts than the first come after all of that one's.
   int seat() const;

@@ -18,7 +18,7 @@ void RunReport::step(const data::Cursor& at, double lr, double seconds, const st
            {"gradient_norm", told->gradient_norm},
            {"samples", static_cast<std::uint64_t>(told->samples)},
            {"samples_per_s", told->samples_per_second()},
-           {"skipped", progress.skipped}});
+           {"skipped", progress.skipped.total}});
   }
   TrainingObserver::Step event;
   event.epoch = at.epoch;
@@ -28,7 +28,7 @@ void RunReport::step(const data::Cursor& at, double lr, double seconds, const st
   event.score = progress.mean_score();
   event.lr = lr;
   event.samples = outcome.samples;
-  event.skipped = progress.skipped;
+  event.skipped = progress.skipped.total;
   observer.step_committed(event);
 }
 

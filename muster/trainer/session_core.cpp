@@ -14,6 +14,7 @@
 #include "muster/base/heap.h"
 #include "muster/base/random.h"
 #include "muster/compute/threads.h"
+#include "muster/data/sampled_order.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/strategies/registry.h"
 #include "muster/strategies/strategy_traits.h"
@@ -29,10 +30,6 @@ constexpr std::chrono::seconds kSignalsApart{2};
 // Of a fixed group, whose ranks may load for very different times; one that dies is noticed at once.
 constexpr std::chrono::hours kMeetingTimeout{1};
 constexpr std::chrono::minutes kSavingTimeout{10};
-
-std::unique_ptr<LaneExecutor> make_executor(const SessionParts& parts, const LaneModel& model) {
-  return parts.executor ? parts.executor(model) : make_local_executor(model);
-}
 
 std::unique_ptr<StagedLanes> make_staged(const SessionParts& parts, const LaneModel& model,
                                          strategies::Strategy& strategy, std::chrono::seconds step_timeout) {
@@ -81,12 +78,9 @@ SessionCore::SessionCore(ModelParts model, const SessionOptions& options, Sessio
       binding_(model_.module()),
       rules_(tensor_rules()),
       strategy_(make_agreed_strategy()),
-      executor_(make_executor(
-          parts_, {binding_, frozen_, rules_, options_.seed, &model_, !options_.strategy.traits().needs_servers})),
+      executor_(lane_model()),
       driver_(driver_parts()),
-      staged_(make_staged(
-          parts_, {binding_, frozen_, rules_, options_.seed, &model_, !options_.strategy.traits().needs_servers},
-          *strategy_, options_.step_timeout)) {
+      staged_(make_staged(parts_, lane_model(), *strategy_, options_.step_timeout)) {
   if (options_.stop_on_signals) stop_signal_.emplace();
   if (options_.after_commit) {
     after_ = [this](std::span<float> parameters, std::span<std::byte> buffers) {
@@ -102,15 +96,19 @@ SessionCore::SessionCore(ModelParts model, const SessionOptions& options, Sessio
 SessionCore::~SessionCore() {
   if (!met_ || std::uncaught_exceptions() > 0) return;
   if (SessionReport* const to = report())
-    to->ended(cursor_, stop_requested_ ? "interrupted" : "finished", driver_.skipped());
+    to->ended(cursor_, stop_requested_ ? "interrupted" : "finished", skipped_steps().total);
   // Of a worker that is told by nobody else: whoever watches it may not be its parent.
   begin(comm::Activity::kDone);
+}
+
+LaneModel SessionCore::lane_model() {
+  return {binding_, frozen_, rules_, options_.seed, &model_, options_.strategy.traits().carries_figures()};
 }
 
 StepDriver::Parts SessionCore::driver_parts() {
   return {.options = options_,
           .strategy = *strategy_,
-          .executor = *executor_,
+          .executor = executor_,
           .check = LaneCheck(binding_.layout(), binding_.buffer_layout()),
           .rule = [this] { return rule(); },
           .begin_step = [this](const data::Cursor& cursor) { frozen_.enter_epoch(cursor.epoch); },
@@ -284,7 +282,7 @@ void SessionCore::use(const std::shared_ptr<const data::Dataset>& dataset) {
                 "Make a session for each.");
   if (!dataset) throw Error(ErrorKind::kInvalidInput, "there is no data set", "session", "Give one that is not null.");
   if (dataset->size() == 0) throw Error(ErrorKind::kInvalidInput, "the data set is empty");
-  std::shared_ptr<const data::LaneOrder> order = options_.order;
+  std::shared_ptr<const data::LaneOrder> order = parts_.order;
   if (options_.sampling) {
     order = std::make_shared<data::SampledOrder>(*options_.sampling, options_.batch, lanes_, dataset->size());
   } else if (!order) {
@@ -339,7 +337,7 @@ void SessionCore::meet() {
 
 // For those who watch; `muster train`, which says in which order its lanes come, leaves a note of its own.
 void SessionCore::leave_note() {
-  if (options_.order || !members().leads() || !membership().wants_note(true) || !membership().note().empty()) return;
+  if (parts_.order || !members().leads() || !membership().wants_note(true) || !membership().note().empty()) return;
   const std::uint64_t samples = options_.sampling ? options_.sampling->samples : feed_->dataset()->size();
   membership().write_note(SessionNote{{samples, options_.batch, lanes_}, options_.seed}.to_text());
 }
@@ -348,20 +346,24 @@ std::optional<strategies::StepOutcome> SessionCore::rejoin() {
   abandon();
   membership().rejoin();
   std::optional<strategies::StepOutcome> committed = strategy_->enter_generation();
-  if (committed) {
-    driver_.count(*committed);
-    report_step();
-  }
+  count_after_all(committed);
   show_committed();
   entered_at_ = cursor_.step;
+  if (committed) throw_if_diverged();
   return committed;
+}
+
+// The step in work, which began at the cursor, if it was committed although this worker has not seen it.
+void SessionCore::count_after_all(const std::optional<strategies::StepOutcome>& committed) {
+  if (!committed) return;
+  driver_.count(*committed);
+  report_step();
 }
 
 std::optional<strategies::StepOutcome> SessionCore::settle_step() {
   std::optional<strategies::StepOutcome> committed = strategy_->settle_step();
-  if (!committed) return committed;
-  driver_.count(*committed);
-  show_committed();
+  count_after_all(committed);
+  if (committed) show_committed();
   return committed;
 }
 
@@ -428,15 +430,26 @@ strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Data
   return last_outcome();
 }
 
-void SessionCore::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
-                              const std::function<void(Lane&)>& compute) {
+template <typename Code>
+void SessionCore::make_steps_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                                   const Code& code) {
   meet(dataset);
   survive_losses(
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
         while (cursor_.step < step && !stop_requested_)
-          this->step(dataset, compute);
+          this->step(dataset, code);
       });
+}
+
+void SessionCore::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                              const std::function<void(Lane&)>& compute) {
+  make_steps_until(step, dataset, compute);
+}
+
+void SessionCore::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
+                              const StagedCode& code) {
+  make_steps_until(step, dataset, code);
 }
 
 SessionReport* SessionCore::report() {
@@ -456,7 +469,7 @@ void SessionCore::report_step() {
   const double seconds = times.load + times.compute + times.update + times.wait;
   const double its = seconds - std::exchange(reported_seconds_, seconds);
   if (SessionReport* const to = report())
-    to->step({cursor_, feed_->order().steps_per_epoch(), learning_rate(0), its, driver_.skipped()}, last_outcome());
+    to->step({cursor_, feed_->order().steps_per_epoch(), learning_rate(0), its, skipped_steps().total}, last_outcome());
 }
 
 // After a commit: what `muster stop` asks for.
@@ -475,19 +488,21 @@ void SessionCore::stop_if_asked() {
     checkpoint(std::filesystem::path(*checkpoint_folder_));
     kept = fmt::format("a checkpoint is in {}", checkpoint_folder_->string());
   }
-  if (SessionReport* const to = report()) to->ended(cursor_, "interrupted", driver_.skipped());
+  if (SessionReport* const to = report()) to->ended(cursor_, "interrupted", skipped_steps().total);
   begin(comm::Activity::kDone);
   throw Error(ErrorKind::kInterrupted, fmt::format("stopped after step {}; {}", cursor_.step, kept));
 }
 
 // After a commit. A worker that came later has counted fewer: those who have not end it for all.
 void SessionCore::throw_if_diverged() const {
-  if (options_.most_skipped == 0 || driver_.skipped_in_a_row() < options_.most_skipped) return;
-  throw Error(ErrorKind::kCompute,
-              fmt::format("{} steps in a row had gradients that are not finite", driver_.skipped_in_a_row()),
+  const std::uint64_t in_a_row = skipped_steps().in_a_row;
+  if (options_.most_skipped == 0 || in_a_row < options_.most_skipped) return;
+  throw Error(ErrorKind::kCompute, fmt::format("{} steps in a row had gradients that are not finite", in_a_row),
               fmt::format("step {}", cursor_.step),
-              "Lower the optimizer's lr, set SessionOptions::clip_norm, or look at the data. "
-              "SessionOptions::most_skipped says how many there may be.");
+              !parts_.skipped_remedy.empty()
+                  ? parts_.skipped_remedy
+                  : "Lower the optimizer's lr, set SessionOptions::clip_norm, or look at the data. "
+                    "SessionOptions::most_skipped says how many there may be.");
 }
 
 // Those with whom this worker can share what all do between two steps. One that has come since the last step may be

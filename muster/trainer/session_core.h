@@ -32,6 +32,7 @@
 #include "muster/trainer/session_options.h"
 #include "muster/trainer/session_parts.h"
 #include "muster/trainer/session_report.h"
+#include "muster/trainer/skipped_steps.h"
 #include "muster/trainer/staged_lanes.h"
 #include "muster/trainer/step_driver.h"
 
@@ -58,6 +59,7 @@ class SessionCore {
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code);
   void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                    const std::function<void(Lane&)>& compute);
+  void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code);
   // Other constants for the steps to come; every worker does it before the same step. Throws Error{kInvalidInput}.
   // REQUIRES: the optimizer's kind and its slots of state stay; the model is in one piece.
   void change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm);
@@ -86,7 +88,9 @@ class SessionCore {
   const data::Cursor& cursor() const { return cursor_; }
   const strategies::StepOutcome& last_outcome() const { return driver_.outcome(); }
   double learning_rate() const { return learning_rate(0); }  // of the first part
-  std::uint64_t skipped_steps() const { return driver_.skipped(); }
+  const SkippedSteps& skipped_steps() const { return driver_.skipped(); }
+  // What steps before these have skipped, which this session has not seen: SessionOptions::most_skipped counts them.
+  void go_on_after(const SkippedSteps& skipped) { driver_.go_on_after(skipped); }
   const PhaseTimes& times() const { return driver_.times(); }
   std::uint64_t parameter_count() const { return binding_.layout().parameter_count(); }
   std::size_t state_bytes() const { return strategy_->state_bytes(); }
@@ -122,6 +126,7 @@ class SessionCore {
   std::vector<compute::TensorRule> tensor_rules() const;
   std::unique_ptr<strategies::Strategy> make_agreed_strategy() const;
   strategies::StrategyOptions strategy_options() const;
+  LaneModel lane_model();
   StepDriver::Parts driver_parts();
   void agree_on(const std::string& what, const Agreement& mine) const;
   void check_strategy();
@@ -140,6 +145,9 @@ class SessionCore {
   // That of the worker that leads; null for others, and where no file was named.
   SessionReport* report();
   void report_step();
+  void count_after_all(const std::optional<strategies::StepOutcome>& committed);
+  template <typename Code>
+  void make_steps_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset, const Code& code);
   comm::Group together() const;
   Lane* next_lane_of_step();
   void end_step();
@@ -161,7 +169,7 @@ class SessionCore {
   std::vector<compute::PartRule> more_;     // of the parts after the first, for the step in work
   compute::AfterUpdate after_;              // empty without SessionOptions::after_commit
   std::unique_ptr<strategies::Strategy> strategy_;
-  const std::unique_ptr<LaneExecutor> executor_;
+  LocalExecutor executor_;
   StepDriver driver_;
   const std::unique_ptr<StagedLanes> staged_;  // null: lanes have one worker each
   bool meets_in_lanes_ = false;                // a lane of one worker waits for the lanes of all others

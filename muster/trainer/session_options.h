@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,10 +13,9 @@
 #include "muster/compute/exemption.h"
 #include "muster/compute/schedule.h"
 #include "muster/compute/tuning.h"
-#include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/sampling.h"
-#include "muster/strategies/registry.h"
+#include "muster/strategies/strategy_choice.h"
 
 namespace muster::trainer {
 
@@ -33,8 +31,6 @@ struct SessionOptions {
   strategies::StrategyChoice strategy = strategies::default_strategy();  // LocalSgd{.period = 8}, say
   int loader_threads = 1;
   std::size_t prefetch = 4;  // lanes that are read ahead
-  // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
-  std::shared_ptr<const data::LaneOrder> order{};
   // Instead of each sample once an epoch in a random order: data::weighted(), or an order of the program's own.
   std::optional<data::Sampling> sampling{};
   std::optional<double> mixup_alpha{};  // blends pairs of a lane's samples; targets are then rows of probabilities

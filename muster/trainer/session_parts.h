@@ -1,19 +1,18 @@
 // What the parts of Muster tell a session beside what programs do (session_options.h): how its workers are known to
-// each other, and what computes their lanes. Not installed.
+// each other, and which lanes they compute. Not installed.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "muster/data/lane_order.h"
 #include "muster/strategies/host_records.h"
 #include "muster/strategies/membership.h"
 
 namespace muster::trainer {
 
-class LaneExecutor;  // lane_executor.h
 struct StagedModel;  // staged_lanes.h
-struct LaneModel;
 
 struct SessionParts {
   strategies::NoteWriter note{};  // takes what the workers' leader tells those who watch
@@ -26,8 +25,11 @@ struct SessionParts {
   bool compares_contents = false;
   // Of a job of several hosts: what theirs have written down of a step goes from one to the other by it; none: nothing.
   std::shared_ptr<strategies::HostRecords> records{};
-  // What computes a lane, of the model that is given. Empty: the program's own code, here.
-  std::function<std::unique_ptr<LaneExecutor>(const LaneModel&)> executor{};
+  // Which samples lanes compute, of a data set of just this size. Empty: any, by the epoch's permutation.
+  std::shared_ptr<const data::LaneOrder> order{};
+  // What to do when SessionOptions::most_skipped is reached, in the words of whoever chose what is trained. Empty:
+  // those of a program.
+  std::string skipped_remedy{};
   // The model in stages, which several workers compute together: step() with StagedCode. None: each lane has one
   // worker.
   std::shared_ptr<const StagedModel> staged{};

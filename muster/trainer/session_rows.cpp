@@ -7,7 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/data/numbered.h"
-#include "muster/data/sampling.h"
+#include "muster/data/sampled_order.h"
 #include "muster/trainer/session_core.h"
 
 namespace muster::trainer {
@@ -18,7 +18,7 @@ void SessionCore::use_rows() {
   if (feed_)
     throw Error(ErrorKind::kInvalidInput, "the session trains on a data set, and not on tensors", "session",
                 "Make a session for each.");
-  if (options_.sampling || options_.order)
+  if (options_.sampling || parts_.order)
     throw Error(ErrorKind::kInvalidInput, "of tensors all rows are used, in order", "SessionOptions::sampling",
                 "Leave it out.");
   if (cursor_.position != 0)

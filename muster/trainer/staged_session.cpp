@@ -1,5 +1,5 @@
-// The same stages as those of a job with a mesh (build.cpp), for a model whose pieces are the program's own. Losses of
-// workers are survived as in any session (recovery.h).
+// The same stages as those of a job with a mesh (build.cpp), for a model whose pieces are the program's own.
+// Everything else is any session's.
 #include "muster/trainer/staged_session.h"
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 
 #include "muster/base/error.h"
 #include "muster/model/pieces.h"
-#include "muster/trainer/recovery.h"
 #include "muster/trainer/session_core.h"
 #include "muster/trainer/worker_session.h"
 
@@ -61,14 +60,7 @@ strategies::StepOutcome StagedSession::step(const std::shared_ptr<const data::Da
 
 void StagedSession::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                                 const Loss& loss) {
-  SessionCore& core = session_.core();
-  core.meet(dataset);
-  survive_losses(
-      core.membership().replaces(), [&](const Error&) { core.rejoin(); },
-      [&] {
-        while (core.cursor().step < step && !core.stop_requested())
-          core.step(dataset, code_of(loss));
-      });
+  session_.core().train_until(step, dataset, code_of(loss));
 }
 
 std::vector<std::string> StagedSession::describe() const {

@@ -162,8 +162,7 @@ void StepDriver::commit() {
 
 void StepDriver::count(const strategies::StepOutcome& committed) {
   outcome_ = committed;
-  if (!outcome_.applied) ++skipped_;
-  skipped_in_a_row_ = outcome_.applied ? 0 : skipped_in_a_row_ + 1;
+  skipped_.count(outcome_.applied);
 }
 
 }  // namespace muster::trainer

@@ -17,6 +17,7 @@
 #include "muster/trainer/lane_feed.h"
 #include "muster/trainer/phase_times.h"
 #include "muster/trainer/session_options.h"
+#include "muster/trainer/skipped_steps.h"
 
 namespace muster::trainer {
 
@@ -48,8 +49,9 @@ class StepDriver {
   const strategies::StepOutcome& outcome() const { return outcome_; }
   // What a step that was committed while this worker rejoined came to.
   void count(const strategies::StepOutcome& committed);
-  std::uint64_t skipped() const { return skipped_; }
-  std::uint64_t skipped_in_a_row() const { return skipped_in_a_row_; }
+  // Of the steps that were counted; a run that goes on from earlier ones says how many those have skipped.
+  const SkippedSteps& skipped() const { return skipped_; }
+  void go_on_after(const SkippedSteps& skipped) { skipped_ = skipped; }
   const PhaseTimes& times() const { return times_; }
 
  private:
@@ -70,8 +72,7 @@ class StepDriver {
   Clock::Instant compute_start_;
   // What happened.
   strategies::StepOutcome outcome_;
-  std::uint64_t skipped_ = 0;
-  std::uint64_t skipped_in_a_row_ = 0;
+  SkippedSteps skipped_;
   PhaseTimes times_;
 };
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "muster/data/numbered.h"
+#include "muster/data/sampled_order.h"
 #include "support/errors.h"
 
 namespace muster::data {

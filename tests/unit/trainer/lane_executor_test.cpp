@@ -1,141 +1,114 @@
-// The seam between a session and what computes its lanes: an executor that is not the session's own trains through the
-// same session, and as far as it computes the same lanes the bits are the same.
+// What a lane gives depends on its task alone: not on what was computed before it, nor on who computes it. By the
+// executor itself, without session and strategy; against LibTorch a session is tested (session_workers_test.cpp).
 #include "muster/trainer/lane_executor.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "muster/base/random.h"
-#include "muster/trainer/batch_tensors.h"
-#include "muster/trainer/session.h"
-#include "muster/trainer/session_core.h"
+#include "muster/data/lane_order.h"
+#include "muster/trainer/lane_feed.h"
+#include "support/errors.h"
 #include "support/small_nets.h"
 
 namespace muster::trainer {
 namespace {
 
-struct Counts {
-  int finished = 0;
-  int abandoned = 0;
+struct ComputedLane {
+  std::vector<float> gradient;
+  std::vector<std::uint8_t> present;
+  std::vector<std::byte> buffers;
+  double loss = 0;
+
+  bool operator==(const ComputedLane&) const = default;
 };
 
-// Computes a lane away from where its result belongs, as another process would: on a copy of the samples and into
-// memory of its own, from where the result is sent when it is whole.
-class AwayExecutor final : public LaneExecutor {
+// A worker's model, with running statistics and dropout, and what computes its lanes.
+class LaneWorker {
  public:
-  AwayExecutor(const LaneModel& model, float gain, Counts& counts) : model_(model), gain_(gain), counts_(counts) {}
+  LaneWorker() {
+    net_->drop = 0.3;
+    binding_.read_parameters(values_);
+    binding_.read_buffers(committed_);
+    binding_.attach({values_, values_}, nullptr);
+    binding_.show(0);
+  }
 
-  Lane& begin(LaneTask task) override {
-    target_ = task.area;
-    batch_ = std::move(task.batch);
-    gradient_.assign(target_.gradient.size(), 0.0F);
-    present_.assign(target_.present.size(), 0);
-    buffers_.assign(target_.buffers.size(), std::byte{0});
-    lane_ = Lane({.weight = task.plan.weight(task.index), .samples = static_cast<double>(batch_.size())});
-    lane_.index = task.index;
-    lane_.epoch = task.plan.at.epoch;
-    lane_.step = task.plan.at.step;
-    lane_.ids = batch_.ids;
-    lane_.data = input_tensor(batch_).clone();
-    lane_.target = target_tensor(batch_).clone();
-    model_.binding.write_buffers(task.buffers);
-    model_.binding.begin_lane({gradient_, present_, buffers_});
-    torch::manual_seed(derive_seed({.seed = model_.seed,
-                                    .purpose = Purpose::kLane,
-                                    .epoch = lane_.epoch,
-                                    .step = lane_.step,
-                                    .lane = lane_.index}));
-    active_ = true;
-    return lane_;
+  Lane& begin(std::size_t lane, ComputedLane& result) {
+    result = {std::vector<float>(binding_.layout().size()),
+              std::vector<std::uint8_t>(binding_.layout().tensors().size()),
+              std::vector<std::byte>(binding_.buffer_layout().bytes)};
+    return executor.begin({.plan = plan_,
+                           .index = lane,
+                           .batch = feed_.take(plan_, lane),
+                           .buffers = committed_,
+                           .area = {result.gradient, result.present, result.buffers}});
   }
-  bool active() const override { return active_; }
-  Lane& lane() override { return lane_; }
-  data::Batch finish() override {
-    EXPECT_TRUE(lane_.has_backward());
-    active_ = false;
-    model_.binding.collect();
-    model_.binding.read_buffers(buffers_);
-    for (float& value : gradient_)
-      value *= gain_;
-    std::ranges::copy(gradient_, target_.gradient.begin());
-    std::ranges::copy(present_, target_.present.begin());
-    std::ranges::copy(buffers_, target_.buffers.begin());
-    ++counts_.finished;
-    return std::move(batch_);
+  void backward(Lane& lane) {
+    lane.backward(torch::nn::functional::cross_entropy(net_->forward(lane.data), lane.target));
   }
-  void abandon() override {
-    if (active_) ++counts_.abandoned;
-    model_.binding.abandon_lane();
-    active_ = false;
+  ComputedLane compute(std::size_t index) {
+    ComputedLane result;
+    Lane& lane = begin(index, result);
+    backward(lane);
+    result.loss = lane.told().report.loss_sum;
+    feed_.recycle(executor.finish());
+    return result;
   }
+  void freeze(std::size_t tensor) { rules_[tensor].trainable = false; }
+  const std::string& name_of(std::size_t tensor) const { return binding_.layout().tensors()[tensor].name; }
 
  private:
-  const LaneModel model_;
-  const float gain_;
-  Counts& counts_;
-  Lane lane_;
-  data::Batch batch_;
-  compute::LaneArea target_;
-  std::vector<float> gradient_;
-  std::vector<std::uint8_t> present_;
-  std::vector<std::byte> buffers_;
-  bool active_ = false;
+  const std::shared_ptr<testing::BatchNormNet> net_ = testing::make_net<testing::BatchNormNet>(1);
+  FrozenParts frozen_{compute::Tuning(), *net_};
+  compute::ModuleBinding binding_{net_};
+  std::vector<float> values_ = std::vector<float>(binding_.layout().size());
+  std::vector<std::byte> committed_ = std::vector<std::byte>(binding_.buffer_layout().bytes);
+  std::vector<compute::TensorRule> rules_ = std::vector<compute::TensorRule>(binding_.layout().tensors().size());
+  const data::BatchShape shape_{24, 12, 3};
+  LaneFeed feed_{testing::line_data(24), std::make_shared<data::GlobalOrder>(shape_, 1), {}};
+  const data::StepPlan plan_ = feed_.order().plan({});
+
+ public:
+  LocalExecutor executor{LaneModel{.binding = binding_, .frozen = frozen_, .rules = rules_, .seed = 3}};
 };
 
-using ExecutorMaker = std::function<std::unique_ptr<LaneExecutor>(const LaneModel&)>;
-
-ExecutorMaker away(Counts& counts, float gain = 1) {
-  return [&counts, gain](const LaneModel& model) { return std::make_unique<AwayExecutor>(model, gain, counts); };
+TEST(LaneExecutor, ALaneDependsOnItsTaskAlone) {
+  LaneWorker worker;
+  const ComputedLane alone = worker.compute(1);
+  EXPECT_NE(alone, worker.compute(0)) << "the lanes are different ones";
+  worker.compute(2);
+  EXPECT_EQ(worker.compute(1), alone) << "after others";
+  LaneWorker another;
+  torch::manual_seed(99);
+  EXPECT_EQ(another.compute(1), alone) << "by somebody else";
 }
 
-std::string train_with(const ExecutorMaker& executor, double lr) {
-  const auto dataset = testing::line_data(50);  // a short last batch
-  auto net = testing::make_net<testing::BatchNormNet>(1);
-  net->drop = 0.3;
-  const SessionOptions options{.batch = 16, .lanes = 3, .seed = 3};
-  Session session(
-      std::make_unique<SessionCore>(net, compute::Sgd{.lr = lr}, options, SessionParts{.executor = executor}));
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    for (Lane& lane : session.lanes(dataset))
-      lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
-  }
-  EXPECT_GT(session.last_outcome().loss, 0);
-  return session.weights_hash();
+TEST(LaneExecutor, ALaneThatIsGivenUpLeavesNothingBehind) {
+  LaneWorker worker;
+  const ComputedLane alone = worker.compute(1);
+  ComputedLane given_up;
+  worker.backward(worker.begin(0, given_up));
+  EXPECT_TRUE(worker.executor.active());
+  worker.executor.abandon();
+  EXPECT_FALSE(worker.executor.active());
+  EXPECT_EQ(worker.compute(1), alone);
 }
 
-TEST(LaneExecutor, AnotherOneTrainsThroughTheSameSessionWithTheSameBits) {
-  Counts counts;
-  EXPECT_EQ(train_with(away(counts), 0.1), train_with({}, 0.1));
-  EXPECT_EQ(counts.finished, 2 * (3 * 3 + 1)) << "two epochs of three whole steps and one of two samples";
+TEST(LaneExecutor, ALaneWithoutBackwardIsRefusedAndOver) {
+  LaneWorker worker;
+  ComputedLane result;
+  worker.begin(0, result);
+  testing::expect_error(ErrorKind::kInvalidInput, "without backward()", [&] { worker.executor.finish(); });
+  EXPECT_FALSE(worker.executor.active());
 }
 
-TEST(LaneExecutor, WhatItComputesIsWhatIsTrained) {
-  Counts counts;
-  // Twice the gradient is twice the rate, to the bit.
-  const std::string doubled = train_with(away(counts, 2), 0.1);
-  EXPECT_EQ(doubled, train_with({}, 0.2));
-  EXPECT_NE(doubled, train_with({}, 0.1));
-}
-
-TEST(LaneExecutor, ALoopThatIsLeftForgetsItsLane) {
-  const auto dataset = testing::line_data(32);
-  auto net = testing::make_net<testing::LinearNet>(1);
-  Counts counts;
-  const SessionOptions options{.batch = 16, .lanes = 2};
-  Session session(
-      std::make_unique<SessionCore>(net, compute::Sgd{.lr = 0.1}, options, SessionParts{.executor = away(counts)}));
-  for (Lane& lane : session.lanes(dataset)) {
-    if (lane.index == 1) break;
-    lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
-  }
-  EXPECT_EQ(counts.abandoned, 0);
-  session.synchronize();
-  EXPECT_EQ(counts.abandoned, 1);
-  EXPECT_EQ(session.cursor().step, 0U);
+TEST(LaneExecutor, AGradientOfWhatNeverTrainsIsRefusedByName) {
+  LaneWorker worker;
+  worker.freeze(0);
+  testing::expect_error(ErrorKind::kInvalidInput, worker.name_of(0), [&] { worker.compute(0); });
 }
 
 }  // namespace

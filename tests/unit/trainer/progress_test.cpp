@@ -21,8 +21,7 @@ Progress progress_of_a_run() {
   progress.best_score = 1.0 / 3;
   progress.best_step = 40;
   progress.epochs_without_improvement = 2;
-  progress.skipped = 5;
-  progress.skipped_in_a_row = 1;
+  progress.skipped = {.total = 5, .in_a_row = 1};
   progress.change = 7;
   progress.loss_sum = 1e-300;
   progress.score_sum = 12;

@@ -110,7 +110,7 @@ TEST_F(ARunReport, AStepThatWasSkippedHasARow) {
   open();
   strategies::StepOutcome outcome = outcome_of(10, 1, true);
   outcome.applied = false;
-  progress_.skipped = 1;
+  progress_.skipped.total = 1;
   step(0, outcome);
   ASSERT_EQ(rows().size(), 1U);
   EXPECT_EQ(rows()[0].at("skipped"), 1);

@@ -134,9 +134,10 @@ TEST(Session, LanesOfLocalDataReadTheirOwnShardsAndNoOthers) {
   const auto dataset = line_data(101);
   const data::LaneShards cut = data::partition_lanes({}, 101, 4, 1, {});
   auto net = testing::make_net<LinearNet>(1);
-  SessionOptions local = options(16, 4);
-  local.order = std::make_shared<data::LocalOrder>(cut.shards, cut.lane_of, data::BatchShape{101, 16, 4}, local.seed);
-  Session session(net, compute::Sgd{}, local);
+  const SessionOptions local = options(16, 4);
+  const auto order =
+      std::make_shared<data::LocalOrder>(cut.shards, cut.lane_of, data::BatchShape{101, 16, 4}, local.seed);
+  Session session(std::make_unique<SessionCore>(net, compute::Sgd{}, local, SessionParts{.order = order}));
   std::map<std::size_t, std::set<std::uint64_t>> first;
   for (int epoch = 0; epoch < 2; ++epoch) {
     std::map<std::size_t, std::set<std::uint64_t>> seen;
@@ -301,7 +302,7 @@ TEST(Session, ANonFiniteLossSkipsTheStepAndIsCounted) {
     lane.backward(F::cross_entropy(net->forward(lane.data), lane.target) * factor);
   });
   EXPECT_FALSE(outcome.applied);
-  EXPECT_EQ(session.core().skipped_steps(), 1U);
+  EXPECT_EQ(session.core().skipped_steps().total, 1U);
   EXPECT_EQ(session.cursor().step, 1U);
   EXPECT_EQ(session.weights_hash(), before);
 }
@@ -328,6 +329,12 @@ TEST(Session, StepsInARowThatAreNotFiniteEndTraining) {
   EXPECT_THAT(error.what(),
               ::testing::AllOf(::testing::HasSubstr("3 steps in a row"), ::testing::HasSubstr("most_skipped")));
   EXPECT_EQ(session.cursor().step, 6U) << "the step was committed, and skipped, before";
+
+  // One that goes on from steps which it has not seen counts those.
+  auto later = testing::make_net<LinearNet>(1);
+  Session resumed(later, compute::Sgd{}, few);
+  resumed.core().go_on_after({.total = 5, .in_a_row = 2});
+  testing::expect_error(ErrorKind::kCompute, "3 steps in a row", [&] { step(resumed, *later, false); });
 
   SessionOptions endless = options(16, 2);
   endless.most_skipped = 0;

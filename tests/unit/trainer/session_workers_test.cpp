@@ -20,6 +20,7 @@
 #include "muster/strategies/parameter_server/parameter_server.h"
 #include "muster/strategies/shared_sync/shared_sync.h"
 #include "muster/trainer/session.h"
+#include "muster/trainer/session_core.h"
 #include "support/groups.h"
 #include "support/small_nets.h"
 
@@ -274,11 +275,11 @@ TEST(SessionWorkers, WithLocalDataAndDynamicClaimsAWorkerReadsItsPartOfTheSample
       options.batch = 48;
       options.lanes = 12;
       options.seed = 3;
-      options.order = order;
       options.group = group;
       options.claims = strategies::Claims::kDynamic;
       const auto& net = nets[static_cast<std::size_t>(rank)];
-      Session session(net, compute::Sgd{.lr = 0.1}, options);
+      Session session(
+          std::make_unique<SessionCore>(net, compute::Sgd{.lr = 0.1}, options, SessionParts{.order = order}));
       while (session.cursor().epoch < 2) {
         session.step(sets[static_cast<std::size_t>(rank)], [&](Lane& lane) {
           pace.arrive_and_wait();

@@ -157,11 +157,14 @@ TEST_F(StepDriverTest, AWishToStopIsToldWithTheLane) {
 TEST_F(StepDriverTest, StepsThatAreNotAppliedAreCountedThoseOfARejoinToo) {
   StepDriver driver = this->driver();
   step(driver);
-  EXPECT_EQ(driver.skipped(), 0U);
+  EXPECT_EQ(driver.skipped().total, 0U);
   strategy_.applies = false;
   step(driver);
   driver.count({.applied = false});
-  EXPECT_EQ(driver.skipped(), 2U);
+  EXPECT_EQ(driver.skipped(), (SkippedSteps{.total = 2, .in_a_row = 2}));
+  driver.go_on_after({.total = 7, .in_a_row = 3});
+  driver.count({.applied = false});
+  EXPECT_EQ(driver.skipped(), (SkippedSteps{.total = 8, .in_a_row = 4}));
   EXPECT_FALSE(driver.outcome().applied);
 }
 

@@ -1,6 +1,7 @@
 // The state as named tensors is a copy: training on does not change it.
 #include "muster/trainer/training_state.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include "muster/strategies/local_sgd/local_sgd.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/session_core.h"
+#include "support/groups.h"
 #include "support/sandbox.h"
 #include "support/small_nets.h"
 
@@ -97,6 +99,45 @@ TEST(TrainingState, CarriesWhatTheStrategyKeepsBeyond) {
   Session without(plain, compute::Sgd{.lr = 0.1}, {.batch = 16});
   restore(without.core(), store.load(3));
   EXPECT_EQ(without.cursor().step, 3U);
+}
+
+// A worker of another host, or one that has come later: the first one has the checkpoint, and gives all of it.
+TEST(TrainingState, AWorkerThatReceivesItHasWhatTheStrategyKeepsBeyond) {
+  const auto dataset = testing::line_data(64);
+  const testing::TemporaryFolder folder;
+  std::vector<std::shared_ptr<testing::LinearNet>> nets;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed)
+    nets.push_back(testing::make_net<testing::LinearNet>(seed));
+  testing::run_group(2, testing::Network::kShm, [&](int rank, comm::Group group) {
+    SessionOptions options{.batch = 16, .strategy = strategies::LocalSgd{.period = 1, .outer_momentum = 0.9}};
+    options.group = group;
+    const auto train = [&](Session& session, testing::LinearNet& net, std::uint64_t steps) {
+      while (session.cursor().step < steps)
+        session.step(dataset,
+                     [&](Lane& lane) { lane.backward(F::cross_entropy(net.forward(lane.data), lane.target)); });
+    };
+    const auto& first = nets[static_cast<std::size_t>(rank)];
+    Session straight(first, compute::Sgd{.lr = 0.1}, options);
+    train(straight, *first, 3);
+    model::CheckpointStore store(folder.path());
+    if (rank == 0) store.save(capture(straight.core()).content());
+    const auto kept = straight.core().committed().extra_part("outer_momentum");
+    const std::vector<std::byte> momentum(kept.begin(), kept.end());
+    train(straight, *first, 6);
+
+    const auto& second = nets[static_cast<std::size_t>(2 + rank)];
+    Session joined(second, compute::Sgd{.lr = 0.1}, options);
+    if (rank == 0)
+      restore(joined.core(), store.load(3));
+    else
+      joined.core().receive_state();
+    EXPECT_TRUE(std::ranges::equal(joined.core().committed().extra_part("outer_momentum"), momentum));
+    EXPECT_TRUE(std::ranges::any_of(momentum, [](std::byte byte) { return byte != std::byte{0}; }));
+    EXPECT_EQ(joined.cursor().step, 3U);
+    train(joined, *second, 6);
+    EXPECT_EQ(joined.weights_hash(), straight.weights_hash());
+    group.barrier();
+  });
 }
 
 TEST(TrainingState, HoldsEveryTensorUnderItsName) {
