@@ -25,6 +25,7 @@
 #include "muster/control/take_over_checks.h"
 #include "muster/coordinator/coordinator.h"
 #include "muster/coordinator/standby.h"
+#include "muster/coordinator/take_over_rules.h"
 #include "muster/strategies/strategy_traits.h"
 
 namespace muster::cli {
@@ -39,6 +40,10 @@ constexpr std::chrono::seconds kAgentDeath{30};
 constexpr std::chrono::milliseconds kAgentPoll{20};
 constexpr std::chrono::seconds kCoordinatorAnswer{5};
 constexpr std::chrono::milliseconds kLookForRun{500};
+
+void throw_if(const std::optional<Error>& obstacle) {
+  if (obstacle) throw *obstacle;
+}
 
 // One line about a job that was taken over: rewritten on a terminal, repeated now and then elsewhere.
 class TakeOverView {
@@ -68,9 +73,10 @@ class TakeOverView {
 
 // Nobody may think that it supervises workers that another one has taken over: it is killed, and its death awaited.
 void end_holder(const std::optional<control::Lease>& lease, const char* what, const std::filesystem::path& run) {
-  if (!lease || lease->holder.pid == 0 || state_of(lease->holder) == ProcessState::kGone) return;
-  if (lease->holder == this_process()) return;  // it has become this one (TurnToLead)
-  tell(fmt::format("the {} of this host (process {}) is ended; its workers are taken over", what, lease->holder.pid));
+  const bool lives = lease && lease->holder.pid != 0 && state_of(lease->holder) != ProcessState::kGone;
+  const coordinator::HolderVerdict verdict = coordinator::judge_holder(lease, this_process(), process_space(), lives);
+  if (!verdict.end) return;
+  tell(fmt::format("the {} of this host: {}", what, verdict.reason));
   launch::ChildProcess agent = launch::ChildProcess::adopt(lease->holder);
   agent.kill(SIGKILL);
   for (const Deadline deadline = Deadline::after(kAgentDeath); state_of(lease->holder) != ProcessState::kGone;) {
@@ -83,27 +89,27 @@ void end_holder(const std::optional<control::Lease>& lease, const char* what, co
 
 // This host becomes the coordinator's: its agent goes, its workers stay. The agent's folder is the caller's then, to be
 // removed with the job: the agent cannot do it any more.
-std::optional<TemporaryFolder> move_from_agent(const std::filesystem::path& run, const ClusterFlags& flags,
-                                               coordinator::JobHosts& hosts, coordinator::RecordedJob& recorded) {
-  const bool elected = recorded.led != nullptr;  // nobody else leads, for certain
-  if (flags.listen.empty())
-    throw Error(ErrorKind::kInvalidInput, "this host has an agent of the job; where should the others find it?",
-                run.string(), "Add --listen ADDRESS:PORT, one that the agents were given by --join.");
+std::optional<TemporaryFolder> move_from_agent(const coordinator::JobTakenOver& job, coordinator::LeadView place,
+                                               const ClusterFlags& flags, coordinator::JobHosts& hosts,
+                                               coordinator::RecordedJob& recorded) {
+  const std::filesystem::path& run = recorded.run;
   hosts.listen = listen_by(flags);
   const control::JobRecord agents(control::open_record_store(control::host_folder(run)));
-  const auto refuse = [&](const std::string& address) {
-    throw Error(ErrorKind::kMismatch, fmt::format("its coordinator answers, at {}", address), run.string(),
-                "Only a job whose coordinator is lost can be taken over.");
+  const auto refuse_if = [&](bool answers, const std::string& address) {
+    if (!answers) return;
+    place.answering = address;
+    throw_if(coordinator::obstacle_of_place(job, place));
   };
-  if (!elected && control::ControlClient(run).status(Deadline::after(kCoordinatorAnswer)).live)
-    refuse(recorded.cluster->listen);
+  // Who was elected need not ask.
+  if (!place.elected)
+    refuse_if(control::ControlClient(run).status(Deadline::after(kCoordinatorAnswer)).live, recorded.cluster->listen);
   ClusterFlags before = flags;
   before.join = recorded.cluster->listen;
   for (const control::ClusterTarget& target : targets_of(before))
     if (target.address != flags.listen) hosts.before.push_back(target);
-  // It may have given this host up, and live: then the agent here gets no answer that counts.
   for (const control::ClusterTarget& target : hosts.before)
-    if (!elected && control::coordinator_answers(target, Deadline::after(kCoordinatorAnswer))) refuse(target.address);
+    if (!place.elected)
+      refuse_if(control::coordinator_answers(target, Deadline::after(kCoordinatorAnswer)), target.address);
   control::require_can_listen(hosts.listen);
   end_holder(agents.lease(), "agent", run);
   // The file of the agent goes with its folder; the run has the same.
@@ -121,56 +127,49 @@ std::optional<TemporaryFolder> move_from_agent(const std::filesystem::path& run,
 struct KnownJob {
   CoordinatedJob job{};
   std::optional<coordinator::JobHosts> hosts{};  // by the job file; nothing: it is a program of a user's
-  bool replaced = false;                         // workers that are lost, and nothing else has to be taken over
+  coordinator::JobTakenOver rules{};             // all but the cluster
 };
 
 KnownJob known_job(const std::filesystem::path& run) {
   KnownJob known;
+  known.rules.run = run.string();
   std::error_code ignored;
   const std::filesystem::path file = run / "job.toml";
   if (!std::filesystem::exists(file, ignored)) return known;
   const trainer::ResolvedJob resolved = trainer::load_job(file, {});
   known.hosts = hosts_of(resolved);
   const strategies::Traits traits = resolved.job.parallel.chosen().traits();
-  known.replaced = traits.replaces_workers && traits.workers_hold_state();
   known.job = coordinated_job(resolved);
+  known.rules.of_a_file = true;
+  known.rules.replaces_workers = traits.replaces_workers;
+  known.rules.needs_servers = traits.needs_servers;
+  known.rules.data_from_hosts = known.job.data.has_value();
   return known;
-}
-
-// Workers of a fixed group have no next generation, and of programs nobody knows what they do.
-void require_can_be_taken(const KnownJob& known, bool several_hosts, const std::filesystem::path& run) {
-  if (!several_hosts || (known.hosts && known.replaced && !known.job.data)) return;
-  throw Error(
-      ErrorKind::kUnsupported,
-      "a job of several hosts cannot be taken over where workers cannot be replaced, are served by parameter servers "
-      "or get data from other hosts",
-      run.string(),
-      known.hosts ? "Its workers write a checkpoint and end by themselves (parallel.orphan_seconds); then resume it."
-                  : "End its workers on this host, and its agents; what the program has kept is where it left it.");
 }
 
 // From what is recorded to the job's end.
 int coordinate(coordinator::RecordedJob recorded, KnownJob known, ClusterFlags flags) {
-  const std::filesystem::path run = recorded.run;
   std::optional<coordinator::JobHosts>& hosts = known.hosts;
-  require_can_be_taken(known, recorded.cluster.has_value(), run);
+  known.rules.cluster = recorded.cluster;
+  throw_if(coordinator::obstacle_of_job(known.rules));
+  const coordinator::LeadView place{.moves = recorded.moves,
+                                    .elected = recorded.led != nullptr,
+                                    .listen = flags.listen,
+                                    .interface = flags.interface};
+  throw_if(coordinator::obstacle_of_place(known.rules, place));
   std::optional<TemporaryFolder> agents;
   if (recorded.cluster) {
-    control::LedCluster& cluster = *recorded.cluster;
-    ++cluster.term;
     if (recorded.moves) {
-      std::optional<TemporaryFolder> left = move_from_agent(run, flags, *hosts, recorded);
+      std::optional<TemporaryFolder> left = move_from_agent(known.rules, place, flags, *hosts, recorded);
       if (left) agents.emplace(std::move(*left));
     }
-    if (flags.listen.empty()) flags.listen = cluster.listen;
+    const coordinator::Lead lead = coordinator::next_lead(*recorded.cluster, place);
+    flags.listen = lead.listen;
     if (!recorded.moves) hosts->listen = listen_by(flags);
-    hosts->interface = flags.interface.empty() ? cluster.interface : flags.interface;
-    hosts->arguments = cluster.arguments;
-    hosts->taken_over = cluster;
+    hosts->interface = lead.interface;
+    hosts->arguments = lead.cluster.arguments;
+    hosts->taken_over = recorded.cluster = lead.cluster;
     recorded.job.hosts = std::move(hosts);
-  } else if (!flags.listen.empty()) {
-    throw Error(ErrorKind::kInvalidInput, "this job has one host: nobody could join by --listen", run.string(),
-                "Leave it out.");
   }
   Coordinator coordinator(std::move(recorded), tell);
   // What the workers print goes where the coordinator before let it go.
@@ -196,7 +195,7 @@ int coordinate_shared(const std::filesystem::path& run, const SharedRecord& shar
                       const control::EtcdOptions& etcd, const ClusterFlags& flags) {
   try {
     // It may have lost its lease and live: nobody else may think that it supervises these workers.
-    if (before.space == process_space()) end_holder(before, "coordinator", run);
+    end_holder(before, "coordinator", run);
     KnownJob known;
     coordinator::RecordedJob recorded = coordinator::read_shared_job(run, *shared.record, before.space, [&] {
       known = known_job(run);
@@ -218,9 +217,7 @@ int coordinate_shared(const std::filesystem::path& run, const SharedRecord& shar
 
 // Whether this host has workers of the job that a coordinator here could take over.
 void require_part_of_the_job(const std::filesystem::path& run, const control::JobRecord& record) {
-  const std::optional<control::Lease> lease = record.lease();
-  if (lease && lease->space == process_space()) return;
-  if (control::has_record(control::host_folder(run))) return;
+  if (coordinator::has_part(record.lease(), process_space(), control::has_record(control::host_folder(run)))) return;
   throw Error(ErrorKind::kInvalidInput, "this host has no part in the job: there are no workers to take over",
               run.string(), "Stand by on a host that has an agent of the job, or on its coordinator's.");
 }
@@ -249,7 +246,9 @@ std::optional<control::Lease> await_turn(const std::filesystem::path& run, const
     try {
       if (!checked && shared.record->lease()) {
         require_part_of_the_job(run, *shared.record);
-        require_can_be_taken(known_job(run), shared.record->cluster().has_value(), run);
+        coordinator::JobTakenOver job = known_job(run).rules;
+        job.cluster = shared.record->cluster();
+        throw_if(coordinator::obstacle_of_job(job));
         if (!flags.listen.empty()) listen_by(flags);
         checked = true;
       }
@@ -265,13 +264,7 @@ std::optional<control::Lease> await_turn(const std::filesystem::path& run, const
 
 int take_over_workers(const std::filesystem::path& run, const ClusterFlags& flags,
                       const std::optional<control::EtcdOptions>& etcd) {
-  std::optional<control::EtcdOptions> in = etcd;
-  // Of the folder's own word the name of the run is a part already.
-  if (const auto pointed = control::etcd_in(run); !in && pointed) {
-    in = pointed;
-    in->prefix = in->prefix.substr(0, in->prefix.rfind('/'));
-  }
-  if (in) {
+  if (const auto in = coordinator::etcd_that_decides(etcd, control::etcd_in(run))) {
     const SharedRecord shared = open_shared(run, *in);
     const std::optional<control::Lease> before = shared.record->lease();
     if (!before)

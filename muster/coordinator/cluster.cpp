@@ -71,6 +71,7 @@ void Cluster::run() {
       if (ends_) return;
       look_now_ = false;
       if (superseded_ == 0) words = look();
+      ++looks_;
     }
     say(words);
   }
@@ -454,6 +455,11 @@ std::vector<control::HostStatus> Cluster::hosts() const {
 std::optional<Error> Cluster::refusal() const {
   const MutexLock lock(mutex_);
   return refusal_;
+}
+
+std::uint64_t Cluster::looks() const {
+  const MutexLock lock(mutex_);
+  return looks_;
 }
 
 control::JobGeneration Cluster::generation() const {

@@ -97,6 +97,8 @@ class Cluster final : public control::ClusterCalls {
   std::vector<control::HostStatus> hosts() const;
   // The newest; number 0: none was made.
   control::JobGeneration generation() const;
+  // How often it has looked at its hosts and decided: what it was told before counts once there is one more.
+  std::uint64_t looks() const;
 
  private:
   struct Host {
@@ -168,6 +170,7 @@ class Cluster final : public control::ClusterCalls {
   HeldUp held_up_ MUSTER_GUARDED_BY(mutex_);
   Words unsaid_ MUSTER_GUARDED_BY(mutex_);  // what is to be told with the next look
   bool look_now_ MUSTER_GUARDED_BY(mutex_) = false;
+  std::uint64_t looks_ MUSTER_GUARDED_BY(mutex_) = 0;
   bool ends_ MUSTER_GUARDED_BY(mutex_) = false;
   // after what it uses
   std::thread thread_;

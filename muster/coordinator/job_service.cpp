@@ -24,6 +24,7 @@
 #include "muster/coordinator/lead_keeper.h"
 #include "muster/coordinator/open_calls.h"
 #include "muster/coordinator/supervisor_log.h"
+#include "muster/coordinator/take_over_rules.h"
 
 namespace muster::coordinator {
 struct JobService::State {
@@ -420,11 +421,9 @@ void JobService::report(const launch::SupervisorReport& report) {
 bool JobService::leads_for_certain() const {
   // Of a run that nobody knows yet there is no other leader.
   if (!state_->lead_known) return true;
-  // Hosts are given up after a silence of their patience. Whoever has had the etcd's word in the second half of such a
-  // silence was not cut off together with it; a lease that still counts does not say that.
-  std::chrono::nanoseconds least{0};
-  if (state_->job.hosts) least = std::max(least, state_->lease - state_->job.hosts->patience / 2);
-  return state_->etcd->session_left() > least;
+  const auto& hosts = state_->job.hosts;
+  return coordinator::leads_for_certain(state_->etcd->session_left(), state_->lease,
+                                        hosts ? hosts->patience : std::chrono::nanoseconds(0));
 }
 
 std::string JobService::overtaken() const {

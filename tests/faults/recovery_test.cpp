@@ -108,7 +108,6 @@ TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
   // Lanes that take their time, however fast the machine is: the job lasts longer than the kills.
   const testing::Failpoints slow("arena.start.after=delay=10");
   RandomStream random({.seed = 2026});
-  std::size_t hits = 0;
   for (int run = 0; run < 3; ++run) {
     Program program(folder_.path(), train_arguments(3, {"job.epochs=30", fmt::format("job.runs=run-{}", run)}));
     wait_until_printed(program, fmt::format("run-{}", run));
@@ -126,9 +125,9 @@ TEST_F(Recovery, KillsAtAnyMomentChangeNothingAndLeaveTheOthersAlone) {
     expect_same_end(result, expected, fmt::format("run {}", run));
     const std::set<pid_t> lost = lost_in(result.err);
     EXPECT_THAT(victims, ::testing::IsSupersetOf(lost)) << "somebody else is gone\n" << result.err;
-    hits += lost.size();
+    // A kill may come while a worker is replaced already, or find another one dead; not all three of a run.
+    EXPECT_THAT(lost, ::testing::Not(::testing::IsEmpty())) << "run " << run << ": nobody was hit\n" << result.err;
   }
-  EXPECT_GT(hits, 0U) << "nobody was hit";
 }
 
 // The others wait for the last checkpoint when its writer dies in the middle of it.

@@ -76,6 +76,7 @@ GOOD_TREE = {
     "tests/unit/base/error_test.cpp": '// Reads examples/small.toml.\n#include "muster/base/error.h"\n',
     "tests/package/CMakeLists.txt": "project(Consumer)\n",
     "musterw": "build_packages=(\n  g++ cmake\n)\ntest_packages=(python3)\ngate_packages=(clang)\n",
+    "docs/glossary.md": "| word | meaning |\n| --- | --- |\n| clock | What tells the time. |\n",
     "docs/errors.md": "| kind |\n| --- |\n| `timeout` |\n| `io` |\n\nSee [packages](dependencies.md).\n",
     "docs/dependencies.md": "| `g++` | compiler |\n| `cmake` | build |\n| `python3` | checks |\n| `clang` | gates |\n",
 }
@@ -417,6 +418,50 @@ class Style(CheckTestCase):
         self.write("tests/tools/some_test.py", "time.sleep(1)  # sleeps: the disk is slow\n")
         self.expect_pass()
 
+    def test_finds_a_file_that_is_too_long(self):
+        for name, most in {"muster/base/clock.cpp": 650, "tests/unit/base/clock_test.cpp": 650, "muster/base/clock.h": 325}.items():
+            with self.subTest(name=name):
+                opening = SOURCE if name.endswith("clock.cpp") else OPENING
+                fits = opening + "int a;\n" * (most - len(opening.splitlines()))
+                self.write(name, fits)
+                self.expect_pass()
+                self.write(name, fits + "int b;\n")
+                self.expect_only(name, f"{most + 1} lines", f"{most} at most")
+                (self.root / name).unlink()
+
+    def test_finds_a_function_that_is_too_long(self):
+        heads = {
+            "int now() {": "}",
+            "Clock::Clock(int a,\n             int b)\n    : a_(a) {": "}",
+            "class Clock {\n  int now() const {": "  }\n};",
+            "template <typename T>\nT now() {": "}",
+        }
+        for head, end in heads.items():
+            with self.subTest(head=head):
+                of_the_head = head.count("\n") + 1 - (1 if head.startswith(("class", "template")) else 0)
+                fits = "  a();\n" * (75 - of_the_head - 1)
+                self.write("muster/base/clock.cpp", f"{SOURCE}{head}\n{fits}{end}\n")
+                self.expect_pass()
+                self.write("muster/base/clock.cpp", f"{SOURCE}{head}\n{fits}  b();\n{end}\n")
+                self.expect_only("muster/base/clock.cpp", "longest function", "76 lines", "75 at most")
+
+    def test_the_body_of_a_namespace_class_or_table_is_no_function(self):
+        lines = "  int a = 0;\n" * 90
+        self.write("muster/base/clock.cpp", f"{SOURCE}namespace a {{\nclass B {{\n{lines}}};\nstruct C {{\n{lines}}};\n}}\n")
+        self.expect_pass()
+
+    def test_functions_of_tests_may_be_long(self):
+        self.append(self.test, "void story() {\n" + "  a();\n" * 90 + "}\n")
+        self.expect_pass()
+
+    def test_finds_an_exception_that_is_not_needed_any_more(self):
+        self.write("muster/federated/round_server.cpp", SOURCE + "int a;\n" * 610)
+        self.expect_pass()
+        self.write("muster/federated/round_server.cpp", SOURCE + "int a;\n")
+        self.expect_only("muster/federated/round_server.cpp", "not needed any more")
+        self.write("muster/federated/round_server.cpp", SOURCE + "int a;\n" * 990)
+        self.expect_only("muster/federated/round_server.cpp", "950 at most")
+
     def test_sleeps_of_the_program_are_its_own_affair(self):
         self.append("muster/base/error.cpp", "::sleep(1);\n")
         self.expect_pass()
@@ -472,6 +517,24 @@ class Docs(CheckTestCase):
     def test_finds_a_link_that_leads_nowhere(self):
         self.append("docs/errors.md", "[gone](gone.md)\n")
         self.expect_only("docs/errors.md", "gone.md")
+
+    def test_finds_a_word_of_the_glossary_that_stands_there_twice(self):
+        for row in ("| clock | Again. |", "| watch, clock | Both. |"):
+            with self.subTest(row=row):
+                self.append("docs/glossary.md", f"\n## More\n\n{row}\n")
+                self.expect_only("docs/glossary.md", "`clock`", "2 entries")
+
+    def test_finds_a_word_of_the_glossary_that_is_not_used(self):
+        self.append("docs/glossary.md", "\n## Words we do not use\n\n| not | but |\n| --- | --- |\n| clock | time |\n")
+        self.expect_only("docs/glossary.md", "`clock`", "do not use")
+
+    def test_a_meaning_of_a_word_that_is_not_used_is_no_entry(self):
+        self.append("docs/glossary.md", "\n## Words we do not use\n\n| not | but |\n| --- | --- |\n| clock (on a wall) | time |\n")
+        self.expect_pass()
+
+    def test_finds_a_word_of_the_glossary_in_italics_without_an_entry(self):
+        self.append("docs/glossary.md", "| day | Many *hours* of a *clock*, by *clocks*. |\n")
+        self.expect_only("docs/glossary.md", "*hours*")
 
     def test_leaves_web_links_and_code_alone(self):
         self.append("docs/errors.md", "## `Kind`, once\n[a](https://example.org/x#y) [b](#kind-once)\n```\n[c](in_code.md)\n```\n")

@@ -73,17 +73,40 @@ class Turn(unittest.TestCase):
             self.assertIn("no history", reason)
         self.assertEqual(gates.turn_of(0, "")[0], names[0])
 
-    def test_every_part_of_every_gate_begins_a_turn(self):
+    def test_every_item_of_every_gate_begins_a_turn_of_a_fresh_clone(self):
         gates = load_script()
-        items = [f"{i}_test" for i in range(35)]
-        begun = {name: set() for name in gates.TURNS}
-        for commits in range(2, 2 + len(gates.TURNS) * len(items)):
-            name, number, _ = gates.turn_of(commits, "ab" * 20)
-            order = gates.rotated(items, number)
-            self.assertEqual(sorted(order), sorted(items))
-            begun[name] |= set(order[: gates.PORTION])
-        for name, reached in begun.items():
-            self.assertEqual(reached, set(items), name)
+        for count in (1, 35, 36):  # one, an odd number, and one that portions divide
+            items = [f"{i}_test" for i in range(count)]
+            begun = {name: set() for name in gates.TURNS}
+            for commits in range(2, 2 + len(gates.TURNS) * count):
+                name, number, _ = gates.turn_of(commits, "ab" * 20)
+                order = gates.in_turn(items, {}, number)
+                self.assertEqual(sorted(order), sorted(items))
+                begun[name].add(order[0])
+            for name, first in begun.items():
+                self.assertEqual(first, set(items), name)
+
+    def test_nothing_has_no_order(self):
+        self.assertEqual(load_script().in_turn([], {}, 7), [])
+
+    def test_what_has_waited_longest_comes_first(self):
+        gates = load_script()
+        passed = {"a": [300.0, "x"], "c": [100.0, "y"], "gone": [1.0, "z"]}
+        for number in range(5):
+            order = gates.in_turn(["a", "b", "c", "d"], passed, number)
+            self.assertEqual(order[2:], ["c", "a"], number)
+            self.assertEqual(sorted(order[:2]), ["b", "d"])
+
+    def test_turns_that_reach_one_item_each_reach_all_in_turn(self):
+        gates = load_script()
+        items = [f"{i}_test" for i in range(12)]
+        passed, seen = {}, []
+        for turn in range(2 * len(items)):
+            first = gates.in_turn(items, passed, 12 * turn)[0]  # as many commits a landing as there are items
+            passed[first] = [float(turn + 1), "x"]
+            seen.append(first)
+        self.assertEqual(set(seen[: len(items)]), set(items))
+        self.assertEqual(seen[len(items) :], seen[: len(items)])
 
 
 class Gates(unittest.TestCase):
@@ -235,6 +258,44 @@ class Gates(unittest.TestCase):
         order = sum(self.programs_of(rest), [])
         self.assertEqual((len(order), order[-1]), (6, first[0][0]), "what has passed last comes last")
         self.assertIn("tsan: 6 of 6 have passed in this clone", rest.stdout)
+
+    def test_landings_with_little_time_reach_every_program_in_turn(self):
+        self.set_turns("tsan")
+        reached = [self.programs_of(self.run_gates("--minutes", "0")) for _ in range(6)]
+        self.assertTrue(all(len(portions) == 1 and len(portions[0]) == 1 for portions in reached), reached)
+        self.assertEqual(len({portions[0][0] for portions in reached}), 6, "the commit is the same each time")
+
+    def test_a_portion_that_takes_too_long_does_not_take_the_time_of_the_others(self):
+        self.set_turns("tsan")
+        first, second, third = self.programs_of(self.run_gates())
+        (self.tree / "build/gates-passed.json").unlink()
+        script = self.tree / "tools/gates"
+        script.write_text(script.read_text().replace("PORTION_SECONDS = 240", "PORTION_SECONDS = 1"))
+        run = self.run_gates(BUILD_HANGS=f"--target {second[0]} ")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual(self.programs_of(run), [first, third])
+        self.assertIn(f"not built in 1 s: {', '.join(second)}", run.stdout)
+        self.assertIn(f"the time was up before: {', '.join(second)}\n", run.stdout)
+        self.assertEqual(self.programs_of(self.run_gates())[0], second[:1], "it is first in the next turn")
+
+    def test_a_file_of_what_has_passed_that_is_damaged_counts_for_nothing_and_is_written_anew(self):
+        kept = self.tree / "build/gates-passed.json"
+        kept.parent.mkdir()
+        damaged = ["", "{", "[]", "7", '{"tsan": []}', '{"tsan": {"a_test": 5}}', '{"tsan": {"a_test": ["x", "y"]}}']
+        for text in damaged:
+            with self.subTest(text=text):
+                kept.write_text(text)
+                run = self.run_gates("tsan", "--minutes", "0")
+                self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+                self.assertIn("gates-passed.json cannot be read", run.stdout)
+                self.assertIn("tsan: 1 of 6 have passed", run.stdout)
+                self.assertEqual(list(json.loads(kept.read_text())["tsan"]), ["a_test"])
+        kept.write_bytes(b"\xff\xfe")
+        self.assertIn("cannot be read", self.run_gates("tsan", "--minutes", "0").stdout)
+        kept.unlink()
+        run = self.run_gates("tsan", "--minutes", "0")
+        self.assertNotIn("cannot be read", run.stdout, "that there is none yet is nothing to tell")
+        self.assertIn("tsan: 1 of 6 have passed", run.stdout)
 
     def test_tidy_looks_again_at_what_it_found(self):
         run = self.run_gates("tidy-all", "--minutes", "5", TIDY_FAILS="b.cpp")

@@ -82,8 +82,8 @@ void Client::look_for_map() {
   }
 }
 
-void Client::pause(const Deadline& deadline, const std::string& reason) {
-  if (deadline.passed()) throw Error(ErrorKind::kTimeout, reason);
+void Client::pause(Patience& patience, const std::string& reason) {
+  if (patience.is_over()) throw Error(ErrorKind::kTimeout, reason);
   options_.interruption();
   system_clock().sleep_for(kPause);
   look_for_map();
@@ -176,6 +176,7 @@ void Client::forget(Ticket ticket) {
 
 Reply Client::answer_to(Ticket ticket, const Deadline& deadline) {
   Flight& flight = flights_.at(ticket);
+  Patience patience(deadline, options_.watched);
   const auto waiting_for = [&] {
     const std::optional<std::uint32_t> server = map().primary(flight.request.chunk);
     const std::string failure = server ? links_[*server].failure : "";
@@ -187,12 +188,12 @@ Reply Client::answer_to(Ticket ticket, const Deadline& deadline) {
   for (;;) {
     if (!flight.answer && flight.call) {
       try {
-        collect(ticket, Deadline::after(std::min<std::chrono::nanoseconds>(kSlice, deadline.remaining())));
+        collect(ticket, Deadline::after(std::min<std::chrono::nanoseconds>(kSlice, patience.remaining())));
       } catch (const Error& error) {
         if (!is_loss(error)) throw;
         if (error.kind() == ErrorKind::kTimeout) {
           // The server lives and has not answered: perhaps it waits for another one that is lost.
-          if (deadline.passed()) throw Error(ErrorKind::kTimeout, waiting_for());
+          if (patience.is_over()) throw Error(ErrorKind::kTimeout, waiting_for());
           options_.interruption();
           look_for_map();
           if (map().primary(flight.request.chunk) == flight.server &&
@@ -223,13 +224,15 @@ Reply Client::answer_to(Ticket ticket, const Deadline& deadline) {
       // Read too slowly, or by an old map.
       const bool pull = std::holds_alternative<PullRequest>(verb) || std::holds_alternative<PullBuffersRequest>(verb);
       if (answer.status == Status::kWait && pull) {
-        if (deadline.passed()) throw Error(ErrorKind::kTimeout, waiting_for());
+        if (patience.is_over()) throw Error(ErrorKind::kTimeout, waiting_for());
+        options_.interruption();
         look_for_map();
       } else {
-        pause(deadline, waiting_for());
+        pause(patience, waiting_for());
       }
     }
-    if (!flight.call && !try_send(flight, ticket, deadline)) pause(deadline, waiting_for());
+    if (!flight.call && !try_send(flight, ticket, Deadline::after(patience.remaining())))
+      pause(patience, waiting_for());
   }
 }
 

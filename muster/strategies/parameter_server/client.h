@@ -19,6 +19,7 @@
 #include "muster/base/deadline.h"
 #include "muster/comm/store.h"
 #include "muster/strategies/parameter_server/client_options.h"
+#include "muster/strategies/parameter_server/patience.h"
 #include "muster/strategies/parameter_server/server_maps.h"
 #include "muster/strategies/parameter_server/server_plan.h"
 #include "muster/strategies/parameter_server/transport.h"
@@ -42,7 +43,7 @@ class Client {
   Ticket start(std::uint32_t chunk, const Verb& verb, std::span<const std::byte> body, std::span<std::byte> reply,
                const Deadline& deadline);
   // The reply: kDone, kDuplicate, kLate, or kWait of a lease. Throws kMismatch with the server's reason when it was
-  // refused, kTimeout; the call is forgotten then.
+  // refused, kTimeout when the deadline has passed and nobody watches the servers; the call is forgotten then.
   Reply finish(Ticket ticket, const Deadline& deadline);
   // Nothing is written to the call's `reply` from now on, whether it takes effect or not.
   void forget(Ticket ticket);
@@ -78,7 +79,7 @@ class Client {
   Reply answer_to(Ticket ticket, const Deadline& deadline);
   Link& link_to(std::uint32_t server);
   void drop(std::uint32_t server);
-  void pause(const Deadline& deadline, const std::string& reason);
+  void pause(Patience& patience, const std::string& reason);
   void look_for_map();
   void note_version(Request& request, const Reply& reply);
 

@@ -21,6 +21,8 @@ struct ClientOptions {
       connect{};
   // Called every few milliseconds while a call waits for a server that is lost; what it throws ends the wait.
   std::function<void()> interruption = [] {};
+  // Whether somebody watches the servers, so that a call may wait beyond its deadline (patience.h).
+  std::function<bool()> watched = [] { return false; };
 };
 
 }  // namespace muster::strategies

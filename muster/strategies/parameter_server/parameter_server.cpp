@@ -23,6 +23,7 @@
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/client.h"
 #include "muster/strategies/parameter_server/job_transport.h"
+#include "muster/strategies/parameter_server/patience.h"
 #include "muster/strategies/parameter_server/server_thread.h"
 #include "muster/strategies/parameter_server/server_watch.h"
 #include "muster/strategies/parameter_server/shard.h"
@@ -31,10 +32,11 @@ namespace muster::strategies {
 namespace {
 
 constexpr std::string_view kFolderPrefix = "muster-servers-";
-constexpr std::chrono::seconds kStartTimeout{120};
-constexpr std::chrono::hours kGatherTimeout{1};     // of a fixed group, whose ranks may load for very different times
-constexpr std::chrono::seconds kCallTimeout{120};   // for a server that is lost to be replaced
-constexpr std::chrono::seconds kLeaseTimeout{600};  // for others' lanes: what hangs is killed long before
+constexpr std::chrono::hours kGatherTimeout{1};  // of a fixed group, whose ranks may load for very different times
+// Limits of a fixed group, which nobody watches (patience.h): from one answer of the servers to the next, however many
+// the whole model needs; and from one of the others' lanes to the next.
+constexpr std::chrono::seconds kAnswerTime{120};
+constexpr std::chrono::seconds kLaneTime{600};
 // Numbers of workers as clients, where these are on several hosts: hosts come and go, and no number of theirs is given
 // twice.
 constexpr std::uint32_t kSeatsOfAHost = 64;
@@ -83,10 +85,11 @@ class ParameterServerStrategy final : public Strategy {
   ServerPlan make_plan() const;
   JobTransport find_transport();
   std::unique_ptr<ServerThread> serve();
-  // Under a supervisor a worker waits for others to get ready as long as that one lives.
+  // Under a supervisor a worker waits for others to get ready as long as that one lives. In a fixed group they have met
+  // just before, and what is waited for comes at once.
   template <typename Wait>
   auto patiently(const Wait& wait) const {
-    return comm::wait_while_supervised(options_.supervised ? options_.supervised->folder : "", kStartTimeout, wait);
+    return comm::wait_while_supervised(options_.supervised ? options_.supervised->folder : "", kAnswerTime, wait);
   }
   // Until members_ is there, which knows whether another one has been appointed.
   bool is_first() const { return options_.supervised ? options_.supervised->founds_job() : options_.group.rank() == 0; }
@@ -107,22 +110,29 @@ class ParameterServerStrategy final : public Strategy {
     if (!on_several_hosts()) return seat;
     return static_cast<std::uint32_t>(options_.supervised->host->number % kMostHostNumbers) * kSeatsOfAHost + seat;
   }
+  // Of the next call.
+  static Deadline soon() { return Deadline::after(kAnswerTime); }
   bool synchronous() const { return is_synchronous(plan_.consistency_at(cursor_.step)); }
 
   LeaseReply lease(Want want, std::uint64_t step, const Deadline& deadline);
-  void pull(bool exact, const Deadline& deadline);
-  void push_lane(std::size_t lane, double scale, bool kept, const Deadline& deadline);
-  void push_skip(std::size_t lane, const Deadline& deadline);
-  void call_all(const Verb& verb, std::uint32_t end, const Deadline& deadline);
-  void push_entry(std::size_t lane, const LaneResult& result, LaneManner manner, const Deadline& deadline);
-  void finish_step(const LeaseReply& granted, const Deadline& deadline);
-  void read_state(const Deadline& deadline);
+  void finish_all(std::span<const Client::Ticket> tickets);
+  void pull(bool exact);
+  void push_lane(std::size_t lane, double scale, bool kept);
+  void push_skip(std::size_t lane);
+  void call_all(const Verb& verb, std::uint32_t end);
+  void push_entry(std::size_t lane, const LaneResult& result, LaneManner manner);
+  void finish_step(const LeaseReply& granted);
+  void read_state();
   StepOutcome outcome_of(const StepResult& result) const;
   std::uint64_t floor();
 
   // Constant after construction. The group is a copy of the caller's, the same group.
   const ParameterServer chosen_;
   StrategyOptions options_;
+  // Whether a supervisor sees who gets on.
+  const std::function<bool()> watched_ = [this] {
+    return options_.supervised && comm::supervisor_lives(options_.supervised->folder);
+  };
   std::optional<TemporaryFolder> folder_;  // of a store that this worker has made
   const std::shared_ptr<comm::Store> store_;
   const ServerPlan plan_;
@@ -166,7 +176,7 @@ ParameterServerStrategy::ParameterServerStrategy(const ParameterServer& chosen, 
       members_(make_members(options_)),
       chunks_(plan_.chunks()),
       most_body_(plan_.limits().most_body),
-      client_({number(), store_, transport_.connect, [this] { members_->throw_if_interrupted(); }}),
+      client_({number(), store_, transport_.connect, [this] { members_->throw_if_interrupted(); }, watched_}),
       updates_(options_.layout.tensors().size()),
       buffers_(options_.buffers.bytes),
       versions_(chunks_.size()),
@@ -190,7 +200,7 @@ ParameterServerStrategy::ParameterServerStrategy(const ParameterServer& chosen, 
   lane_.area.present = {reinterpret_cast<std::uint8_t*>(bytes + options_.buffers.bytes),
                         options_.layout.tensors().size()};
 
-  if (!options_.supervised && members_->founds()) put_first_map(*store_, plan_, Deadline::after(kStartTimeout));
+  if (!options_.supervised && members_->founds()) put_first_map(*store_, plan_, Deadline::after(kGatherTimeout));
 }
 
 JobTransport ParameterServerStrategy::find_transport() {
@@ -210,6 +220,7 @@ std::unique_ptr<ServerThread> ParameterServerStrategy::serve() {
   server.store = store_;
   server.make_inbox = transport_.make_inbox;
   server.connect = transport_.connect;
+  server.watched = watched_;
   patiently([&](const Deadline& deadline) { return get_plan(*store_, deadline); });  // the founder's
   return std::make_unique<ServerThread>(std::move(server));
 }
@@ -277,10 +288,9 @@ void ParameterServerStrategy::restore(const CommittedState& state) {
     for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
       const std::vector<std::byte> packed =
           pack_chunk(chunks_[chunk], history, state_, static_cast<std::size_t>(options_.slots));
-      client_.write_chunk(chunk, Shard::first_state(packed), most_body_, Deadline::after(kStartTimeout));
+      client_.write_chunk(chunk, Shard::first_state(packed), most_body_, soon());
     }
-    client_.write_chunk(book(), Book::first_state(plan_, state.cursor.step, state.buffers), most_body_,
-                        Deadline::after(kStartTimeout));
+    client_.write_chunk(book(), Book::first_state(plan_, state.cursor.step, state.buffers), most_body_, soon());
   }
   if (fixed) options_.group.barrier(deadline);
   cursor_ = state.cursor;
@@ -291,7 +301,7 @@ void ParameterServerStrategy::restore(const CommittedState& state) {
 
 std::uint64_t ParameterServerStrategy::floor() {
   // That all steps before the first one are over is never waited for.
-  return lease(Want::kSettled, 0, Deadline::after(kCallTimeout)).floor;
+  return lease(Want::kSettled, 0, soon()).floor;
 }
 
 std::optional<StepOutcome> ParameterServerStrategy::enter_generation() {
@@ -303,7 +313,7 @@ std::optional<StepOutcome> ParameterServerStrategy::enter_generation() {
     const std::uint64_t reached = floor();
     // The servers know whether the step in work was closed after all.
     if (in_work && reached > cursor_.step) {
-      const LeaseReply closed = lease(Want::kCommitted, cursor_.step, Deadline::after(kCallTimeout));
+      const LeaseReply closed = lease(Want::kCommitted, cursor_.step, soon());
       committed = outcome_of(closed.result.value_or(StepResult{}));
     }
     // One that comes later begins where the first lane is missing; lanes of those who were lost may be anywhere from
@@ -312,11 +322,11 @@ std::optional<StepOutcome> ParameterServerStrategy::enter_generation() {
   }
   step_.reset();
   pulled_.reset();
-  pull(false, Deadline::after(kCallTimeout));
+  pull(false);
   return committed;
 }
 
-// Asks the book, again and again until it has an answer.
+// Asks the book, again and again until it has an answer. Whatever changes in the book meanwhile is progress.
 LeaseReply ParameterServerStrategy::lease(Want want, std::uint64_t step, const Deadline& deadline) {
   const LeaseRequest request{.want = want,
                              .step = step,
@@ -325,14 +335,15 @@ LeaseReply ParameterServerStrategy::lease(Want want, std::uint64_t step, const D
                              .workers = static_cast<std::uint32_t>(members_->members().count()),
                              .workers_generation = members_->members().generation};
   const auto start = system_clock().now();
+  Patience patience(deadline, watched_);
   for (;;) {
-    const Reply answer = client_.call(book(), request, {}, {}, deadline);
+    const Reply answer = client_.call(book(), request, {}, {}, soon());
     if (answer.status == Status::kDone) {
       waited_ += std::chrono::duration<double>(system_clock().now() - start).count();
       return details_of<LeaseReply>(answer);
     }
     members_->throw_if_interrupted();
-    if (deadline.passed())
+    if (patience.is_over(answer.version))
       throw Error(ErrorKind::kTimeout,
                   fmt::format("the lanes of step {} that other workers compute do not come", step + 1));
   }
@@ -359,34 +370,38 @@ std::vector<std::size_t> ParameterServerStrategy::expected_lanes(const data::Ste
 std::optional<std::size_t> ParameterServerStrategy::claim() {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before claim()");
   members_->throw_if_interrupted();
-  const Deadline deadline = Deadline::after(kLeaseTimeout);
   // Lanes of a worker that was lost are anybody's.
   const bool own_only =
       synchronous() && options_.claims == Claims::kStatic && members_->members().generation <= kFirstGeneration;
-  const LeaseReply granted = lease(own_only ? Want::kOwnLane : Want::kLane, cursor_.step, deadline);
+  const LeaseReply granted = lease(own_only ? Want::kOwnLane : Want::kLane, cursor_.step, Deadline::after(kLaneTime));
   if (granted.grant != Grant::kLane) return std::nullopt;
   leased_version_ = granted.updates;
-  if (!synchronous() || pulled_ != cursor_.step) pull(synchronous(), deadline);
+  if (!synchronous() || pulled_ != cursor_.step) pull(synchronous());
   if (synchronous()) pulled_ = cursor_.step;
   return granted.lane;
 }
 
+void ParameterServerStrategy::finish_all(std::span<const Client::Ticket> tickets) {
+  for (const Client::Ticket ticket : tickets)
+    client_.finish(ticket, soon());
+}
+
 // All chunks and the buffers, as they are now; or, `exact`, with all steps before this one.
-void ParameterServerStrategy::pull(bool exact, const Deadline& deadline) {
+void ParameterServerStrategy::pull(bool exact) {
   const std::optional<std::uint64_t> settled = exact ? std::optional(cursor_.step) : std::nullopt;
   std::vector<Client::Ticket> tickets;
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk)
     tickets.push_back(client_.start(
         chunk, PullRequest{settled}, {},
-        std::as_writable_bytes(state_.parameters.subspan(chunks_[chunk].begin, chunks_[chunk].floats())), deadline));
-  tickets.push_back(client_.start(book(), PullBuffersRequest{settled}, {}, buffers_, deadline));
+        std::as_writable_bytes(state_.parameters.subspan(chunks_[chunk].begin, chunks_[chunk].floats())), soon()));
+  tickets.push_back(client_.start(book(), PullBuffersRequest{settled}, {}, buffers_, soon()));
   for (std::size_t i = 0; i < tickets.size(); ++i) {
-    const Reply reply = client_.finish(tickets[i], deadline);
+    const Reply reply = client_.finish(tickets[i], soon());
     if (i < versions_.size()) versions_[i] = reply.version;
   }
 }
 
-void ParameterServerStrategy::push_lane(std::size_t lane, double scale, bool kept, const Deadline& deadline) {
+void ParameterServerStrategy::push_lane(std::size_t lane, double scale, bool kept) {
   std::vector<Client::Ticket> tickets;
   std::vector<std::vector<std::byte>> marked;  // bodies with marks
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
@@ -407,49 +422,45 @@ void ParameterServerStrategy::push_lane(std::size_t lane, double scale, bool kep
       own.insert(own.end(), bytes.begin(), bytes.end());
       body = own;
     }
-    tickets.push_back(client_.start(chunk, push, body, {}, deadline));
+    tickets.push_back(client_.start(chunk, push, body, {}, soon()));
   }
-  for (const Client::Ticket ticket : tickets)
-    client_.finish(ticket, deadline);
+  finish_all(tickets);
 }
 
 // Of a lane without an update: chunks know of it, as of all others, or they would wait for it for ever.
-void ParameterServerStrategy::push_skip(std::size_t lane, const Deadline& deadline) {
+void ParameterServerStrategy::push_skip(std::size_t lane) {
   const PushLaneRequest skip{.step = cursor_.step,
                              .lane = static_cast<std::uint32_t>(lane),
                              .lanes = static_cast<std::uint32_t>(step_->lanes.size()),
                              .manner = LaneManner::kSkipped};
-  call_all(skip, static_cast<std::uint32_t>(chunks_.size()), deadline);
+  call_all(skip, static_cast<std::uint32_t>(chunks_.size()));
 }
 
 // The same request to all chunks below `end`.
-void ParameterServerStrategy::call_all(const Verb& verb, std::uint32_t end, const Deadline& deadline) {
+void ParameterServerStrategy::call_all(const Verb& verb, std::uint32_t end) {
   std::vector<Client::Ticket> tickets;
   for (std::uint32_t chunk = 0; chunk < end; ++chunk)
-    tickets.push_back(client_.start(chunk, verb, {}, {}, deadline));
-  for (const Client::Ticket ticket : tickets)
-    client_.finish(ticket, deadline);
+    tickets.push_back(client_.start(chunk, verb, {}, {}, soon()));
+  finish_all(tickets);
 }
 
 // The lane into the book: from now on it counts.
-void ParameterServerStrategy::push_entry(std::size_t lane, const LaneResult& result, LaneManner manner,
-                                         const Deadline& deadline) {
+void ParameterServerStrategy::push_entry(std::size_t lane, const LaneResult& result, LaneManner manner) {
   const PushEntryRequest push{.step = cursor_.step,
                               .lane = static_cast<std::uint32_t>(lane),
                               .lanes = static_cast<std::uint32_t>(step_->lanes.size()),
                               .leased_version = leased_version_,
                               .manner = manner,
                               .entry = LaneEntry::of(result, step_->lanes[lane].size())};
-  client_.call(book(), push, lane_.area.buffers, {}, deadline);
+  client_.call(book(), push, lane_.area.buffers, {}, soon());
 }
 
 void ParameterServerStrategy::finish(std::size_t lane, const LaneResult& result) {
-  const Deadline deadline = Deadline::after(kCallTimeout);
   MUSTER_FAILPOINT("parameter_server.push.before");
   if (synchronous()) {
-    push_lane(lane, 1, true, deadline);
+    push_lane(lane, 1, true);
     MUSTER_FAILPOINT("parameter_server.push.before_book");
-    push_entry(lane, result, LaneManner::kKept, deadline);
+    push_entry(lane, result, LaneManner::kKept);
     return;
   }
   const compute::LaneGradient own{lane_.area.gradient.data(), lane_.area.present.data()};
@@ -466,24 +477,23 @@ void ParameterServerStrategy::finish(std::size_t lane, const LaneResult& result)
   norm_ = verdict.gradient_norm / weight;
   skipped_ = skipped_ || !verdict.apply;
   if (verdict.apply)
-    push_lane(lane, verdict.gradient_scale, false, deadline);
+    push_lane(lane, verdict.gradient_scale, false);
   else
-    push_skip(lane, deadline);
+    push_skip(lane);
   MUSTER_FAILPOINT("parameter_server.push.before_book");
-  push_entry(lane, result, verdict.apply ? LaneManner::kAtOnce : LaneManner::kSkipped, deadline);
+  push_entry(lane, result, verdict.apply ? LaneManner::kAtOnce : LaneManner::kSkipped);
 }
 
 // All lanes that count are there: this worker sums them up, decides and has it applied, the book last.
-void ParameterServerStrategy::finish_step(const LeaseReply& granted, const Deadline& deadline) {
+void ParameterServerStrategy::finish_step(const LeaseReply& granted) {
   std::vector<Client::Ticket> tickets;
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     const compute::BlockRange blocks = chunks_[chunk].blocks;
     tickets.push_back(client_.start(
         chunk, RecordsRequest{cursor_.step, granted.mask}, {},
-        std::as_writable_bytes(std::span(records_).subspan(blocks.first, blocks.last - blocks.first)), deadline));
+        std::as_writable_bytes(std::span(records_).subspan(blocks.first, blocks.last - blocks.first)), soon()));
   }
-  for (const Client::Ticket ticket : tickets)
-    client_.finish(ticket, deadline);
+  finish_all(tickets);
   MUSTER_FAILPOINT("parameter_server.finish.before_apply");
 
   // Without its late lanes a step's gradient is the mean over the samples of those that came.
@@ -492,10 +502,10 @@ void ParameterServerStrategy::finish_step(const LeaseReply& granted, const Deadl
   const compute::Verdict verdict = compute::judge_step(records_, clip);
   const double scale = share == 1 ? verdict.gradient_scale : verdict.gradient_scale * share;
   call_all(ApplyRequest{cursor_.step, granted.mask, rate_, scale, !verdict.apply},
-           static_cast<std::uint32_t>(chunks_.size()), deadline);
+           static_cast<std::uint32_t>(chunks_.size()));
   MUSTER_FAILPOINT("parameter_server.finish.before_book");
   client_.call(book(), CloseRequest{cursor_.step, granted.mask, verdict.gradient_norm * share, !verdict.apply}, {}, {},
-               deadline);
+               soon());
 }
 
 StepOutcome ParameterServerStrategy::outcome_of(const StepResult& result) const {
@@ -520,7 +530,7 @@ StepOutcome ParameterServerStrategy::commit(const compute::UpdateRule& rule, Dea
       result = answer.result.value_or(StepResult{});
       break;
     }
-    finish_step(answer, deadline);
+    finish_step(answer);
   }
   if (!synchronous()) {
     // Totals: what is new since this worker last asked is its part of the story. Those of a book that was lost and
@@ -542,30 +552,31 @@ StepOutcome ParameterServerStrategy::commit(const compute::UpdateRule& rule, Dea
 }
 
 // Parameters, optimizer state and updates of all chunks.
-void ParameterServerStrategy::read_state(const Deadline& deadline) {
+void ParameterServerStrategy::read_state() {
   for (std::uint32_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-    const std::vector<std::byte> bytes = client_.read_chunk(chunk, most_body_, deadline);
+    const std::vector<std::byte> bytes = client_.read_chunk(chunk, most_body_, soon());
     unpack_chunk(chunks_[chunk], Shard::packed_part(bytes), state_, static_cast<std::size_t>(options_.slots));
   }
 }
 
 void ParameterServerStrategy::synchronize(Deadline deadline) {
   lease(Want::kSettled, cursor_.step, deadline);
-  pull(true, deadline);
+  pull(true);
   if (members_->members().leads()) {
-    read_state(deadline);
+    read_state();
     // From here on nobody goes back behind this step: what is validated now is not validated again.
-    if (plan_.snapshot_seconds > 0) call_all(KeepRequest{}, plan_.chunk_count(), deadline);
+    if (plan_.snapshot_seconds > 0) call_all(KeepRequest{}, plan_.chunk_count());
   }
-  // Nobody goes on before all have read.
+  // Nobody goes on before all have read, however large the state is: who hangs meanwhile is seen where somebody
+  // watches.
   comm::Group group = members_->members().group;
-  group.barrier(deadline);
+  group.barrier(watched_() ? Deadline::after(kGatherTimeout) : deadline);
 }
 
 // Of the server that has the book.
 std::string ParameterServerStrategy::counted() {
   std::vector<std::byte> text(4096);
-  const Reply reply = client_.call(book(), ReportRequest{}, {}, text, Deadline::after(kCallTimeout));
+  const Reply reply = client_.call(book(), ReportRequest{}, {}, text, soon());
   return {reinterpret_cast<const char*>(text.data()), std::min<std::size_t>(reply.bytes, text.size())};
 }
 

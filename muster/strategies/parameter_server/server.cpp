@@ -398,7 +398,10 @@ class Server::State {
         continue;
       }
       if (!client)
-        client.emplace(ClientOptions{plan_.workers + options_.number, options_.store, options_.connect, [] {}});
+        client.emplace(ClientOptions{.number = plan_.workers + options_.number,
+                                     .store = options_.store,
+                                     .connect = options_.connect,
+                                     .watched = options_.watched});
       client->find_servers(Deadline::after(options_.patience));
       client->call(chunks_.book_chunk(), ReopenRequest{}, body, {}, Deadline::after(options_.patience));
     }

@@ -39,8 +39,10 @@ struct ServerOptions {
       connect{};
   // Applied to a chunk by every gradient that is pushed, instead of the plan's optimizer; empty: that one.
   OwnUpdate update{};
-  // How long the job's first worker may take to leave the plan.
+  // How long the job's first worker may take to leave the plan, and the server of the book to answer; no limit while
+  // somebody watches them (patience.h).
   std::chrono::nanoseconds patience = std::chrono::seconds(120);
+  std::function<bool()> watched = [] { return false; };
   // What happened, for people.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };

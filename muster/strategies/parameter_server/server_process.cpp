@@ -62,6 +62,7 @@ void serve(const launch::World& world, OwnUpdate update) {
   options.attempt = static_cast<std::uint32_t>(world.attempt);
   options.store = comm::make_file_store(world.store);
   options.update = std::move(update);
+  options.watched = [store = world.store] { return comm::supervisor_lives(store); };
   options.tell = [](const std::string& message) { fmt::print(stderr, "muster: {}\n", message); };
   // The plan says how calls travel; the job's first worker leaves it, once it has opened its data.
   const ServerPlan plan = comm::wait_while_supervised(

@@ -15,14 +15,10 @@
 #include "muster/control/cluster_server.h"
 #include "muster/control/job_generation.h"
 #include "muster/control/leader_note.h"
-#include "muster/coordinator/agent.h"
-#include "muster/coordinator/heralds.h"
 #include "muster/coordinator/host_reporter.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/sandbox.h"
-
-#include <signal.h>
 
 namespace muster::coordinator {
 namespace {
@@ -78,9 +74,13 @@ class ClusterTest : public ::testing::Test {
       clock_.advance(400ms);
       for (const std::uint64_t host : heard)
         report(host, 1);
-      // sleeps: the cluster has to look in between, as it does when time passes by itself
-      std::this_thread::sleep_for(60ms);
+      look(*cluster_);  // as it does when time passes by itself
     }
+  }
+  // Once it has looked, and done what it had to do.
+  static void look(const Cluster& cluster) {
+    const std::uint64_t before = cluster.looks();
+    ASSERT_TRUE(testing::eventually([&] { return cluster.looks() > before; }));
   }
   std::vector<std::string> told() {
     const MutexLock lock(mutex_);
@@ -162,8 +162,7 @@ TEST_F(ClusterTest, ACoordinatorThatWasStoppedItselfGivesNobodyUp) {
   report(2, 1);
   generation(1);
   clock_.advance(60s);
-  // sleeps: it has to look, and to do nothing
-  std::this_thread::sleep_for(200ms);
+  look(*cluster_);
   EXPECT_EQ(cluster_->generation().number, 1U);
   report(2, 1);
 }
@@ -174,12 +173,11 @@ TEST_F(ClusterTest, AHostThatDoesNotBeginItsGenerationIsGivenUpHoweverOftenItIsH
   report(1, 1);
   report(2, 1);
   generation(1);
-  for (int look = 0; look < 60 && cluster_->generation().number == 1; ++look) {
+  for (int turn = 0; turn < 60 && cluster_->generation().number == 1; ++turn) {
     clock_.advance(400ms);
     cluster_->report({.host = 1, .sequence = ++sequence_, .wanted = 1, .begun = 1}, 0, 0ms);
     report(2, 1);
-    // sleeps: the cluster has to look in between
-    std::this_thread::sleep_for(60ms);
+    look(*cluster_);
   }
   EXPECT_THAT(generation(2).hosts, ElementsAre(JobHost{1, "a", 1, 0, 8}));
   EXPECT_THAT(told(), Contains(HasSubstr("host b (2) has not begun generation 1")));
@@ -247,8 +245,7 @@ TEST_F(ClusterTest, OrdersArriveWhenTheyChangeAndLateReportsChangeNothing) {
   report(2, 1);
   generation(1);
   cluster_->report({.host = 2, .sequence = 1, .wanted = 0b100}, 0, 0ms);
-  // sleeps: it has to look, and to do nothing
-  std::this_thread::sleep_for(200ms);
+  look(*cluster_);
   EXPECT_EQ(cluster_->generation().number, 1U);
 }
 
@@ -458,42 +455,6 @@ TEST_F(HostReporterTest, ACoordinatorThatTakesOverIsFollowedAndTheOneBeforeIsNot
   a.leave(0, "");
 }
 
-TEST_F(ClusterTest, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheirGeneration) {
-  ClusterOptions options{.least = 1, .most = 3, .lanes = 8};
-  options.welcome.cluster = "job";
-  options.welcome.term = 3;
-  Cluster third(options, clock_);
-  EXPECT_THAT(third.identity(), ::testing::StartsWith("job.3."));
-  const auto join_third = [&](const std::string& name, std::uint64_t begun) {
-    return third.join({.version = version(), .name = name, .begun = begun, .cluster = "job"}).host;
-  };
-  EXPECT_EQ(join_third("b", 41), 200'001U);
-  third.report({.host = 200'001, .sequence = 1, .wanted = 1}, 0, 0ms);
-  const std::uint64_t own = join_third("a", 0);
-  third.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 6}, {3, "c", 1, 6, 8}}});
-  third.report({.host = own, .sequence = 1, .wanted = 1}, 0, 0ms);
-  // sleeps: it has to look, and to do nothing
-  std::this_thread::sleep_for(200ms);
-  EXPECT_TRUE(third.generation().hosts.empty());
-  // The third does not come back.
-  ASSERT_TRUE(testing::eventually([&] {
-    clock_.advance(400ms);
-    for (const std::uint64_t host : {std::uint64_t{200'001}, own})
-      third.report({.host = host, .sequence = ++sequence_ + 1, .wanted = 1}, 0, 0ms);
-    return !third.generation().hosts.empty();
-  }));
-  EXPECT_EQ(third.generation().number, 43U);
-  EXPECT_THAT(third.generation().hosts, SizeIs(2));
-  // All come back.
-  Cluster fourth(options, clock_);
-  fourth.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 8}}});
-  for (const char* name : {"a", "b"}) {
-    const std::uint64_t host = fourth.join({.version = version(), .name = name, .begun = 42, .cluster = "job"}).host;
-    fourth.report({.host = host, .sequence = 1, .wanted = 1}, 0, 0ms);
-  }
-  EXPECT_TRUE(testing::eventually([&] { return fourth.generation().hosts.size() == 2; }));
-}
-
 TEST_F(ClusterTest, ACoordinatorThatHearsOfAHigherTermMakesNoGenerationAnyMoreAndAnswersNobody) {
   join("a");
   join("b");
@@ -511,16 +472,8 @@ TEST_F(ClusterTest, ACoordinatorThatHearsOfAHigherTermMakesNoGenerationAnyMoreAn
                                                              [&] { cluster_->store_get(1, "key", 0ms); }})
     expect_error(ErrorKind::kNotFound, "term 2", call);
   clock_.advance(60s);
-  // sleeps: it has to look, and to do nothing
-  std::this_thread::sleep_for(200ms);
+  look(*cluster_);
   EXPECT_EQ(cluster_->generation().number, made);
-}
-
-TEST_F(ClusterTest, HeraldsTellACoordinatorThatWasReplaced) {
-  const control::ClusterServer server(*cluster_, {.address = "127.0.0.1:0"});
-  const Heralds heralds({{.address = "127.0.0.1:1"}, {.address = server.address()}},
-                        control::life_of(cluster_->job_identity(), 4, "x"));
-  EXPECT_TRUE(testing::eventually([&] { return cluster_->superseded() == 4; }));
 }
 
 // Remembers what it was asked.
@@ -605,102 +558,6 @@ TEST(ClusterArrival, HostsThatDoNotComeInTimeEndTheJob) {
   EXPECT_EQ(missing.refusal()->kind(), ErrorKind::kTimeout);
   EXPECT_THAT(missing.refusal()->message(), HasSubstr("of 2"));
   EXPECT_FALSE(complete.refusal()) << "nobody is missing there";
-}
-
-TEST(AgentDecision, SaysWhatEndsTheWorkersAndWhen) {
-  const Clock::Instant now(100s);
-  const auto decide = [&](AgentView view) {
-    view.now = now;
-    view.grace = 10s;
-    const AgentDecision decision = decide_agent(view);
-    EXPECT_EQ(decision.reason.empty(), decision.signal == 0 && !decision.announce);
-    return std::pair(decision.announce, decision.signal);
-  };
-  EXPECT_EQ(decide({}), std::pair(false, 0));
-  // Ctrl-C here: the others are told first.
-  EXPECT_EQ(decide({.requested = SIGINT, .asked = now}), std::pair(true, 0));
-  EXPECT_EQ(decide({.requested = SIGINT, .asked = now, .gone = true}), std::pair(true, SIGKILL));
-  EXPECT_EQ(decide({.requested = SIGINT, .asked = now - 4s}), std::pair(true, SIGKILL))
-      << "nobody may be there to hear";
-  EXPECT_EQ(decide({.requested = SIGKILL, .asked = now}), std::pair(true, SIGKILL));
-  EXPECT_EQ(decide({.at_once = true}), std::pair(false, SIGKILL));
-  EXPECT_EQ(decide({.over = now - 5s}), std::pair(false, 0)) << "workers see themselves that all is done";
-  EXPECT_EQ(decide({.over = now - 31s}), std::pair(false, SIGKILL));
-  EXPECT_EQ(decide({.over = now - 5s, .failed = true}), std::pair(false, SIGTERM));
-  EXPECT_EQ(decide({.over = now - 11s, .failed = true}), std::pair(false, SIGKILL));
-  EXPECT_EQ(decide({.abandoned = now - 1s}), std::pair(false, SIGTERM));
-  EXPECT_EQ(decide({.abandoned = now - 11s}), std::pair(false, SIGKILL));
-}
-
-TEST(AgentDecision, ASignalToAllHostsStopsTheJobInsteadOfLeavingIt) {
-  const Clock::Instant now(100s);
-  const AgentView all{.now = now, .requested = SIGTERM, .asked = now, .together = true, .grace = 10s};
-  AgentDecision decision = decide_agent(all);
-  EXPECT_TRUE(decision.stop);
-  EXPECT_FALSE(decision.announce);
-  EXPECT_EQ(decision.signal, 0) << "the order to stop comes from the coordinator";
-  AgentView late = all;
-  late.asked = now - 14s;
-  EXPECT_EQ(decide_agent(late).signal, SIGKILL) << "it had its grace";
-  // Without a coordinator, and for a second signal, all is as it was.
-  AgentView alone = all;
-  alone.abandoned = now;
-  EXPECT_TRUE(decide_agent(alone).announce);
-  AgentView again = all;
-  again.requested = SIGKILL;
-  EXPECT_EQ(decide_agent(again).signal, SIGKILL);
-}
-
-TEST(AgentDecision, SaysHowAnAgentEndsWhateverCameFirst) {
-  const Error away(ErrorKind::kPeerLost, "away");
-  const auto end = [](const AgentEndView& view) {
-    const AgentEnd decided = decide_agent_end(view);
-    return decided.failure ? decided.failure->message() : std::to_string(decided.code);
-  };
-  // The job has finished, whether or not that was heard of, and somebody stopped it too late.
-  for (const Orders& orders : {Orders{}, Orders{.over = ""}, Orders{.stop = true}, Orders{.stop = true, .over = ""}})
-    EXPECT_EQ(end({.code = 0, .orders = orders}), "0");
-  // It was stopped: workers know it from each other before the order came, or from the order; or they were killed.
-  for (const Orders& orders : {Orders{}, Orders{.over = ""}, Orders{.stop = true}, Orders{.stop = true, .over = ""}})
-    EXPECT_EQ(end({.code = 143, .orders = orders}), "143");
-  for (const int code : {1, 130, 137})
-    EXPECT_EQ(end({.code = code, .orders = {.stop = true, .over = ""}}), "143");
-  EXPECT_EQ(end({.code = 137, .orders = {.at_once = true}}), "143");
-  EXPECT_EQ(end({.code = 1}), "1") << "as the workers";
-  EXPECT_EQ(end({.code = 143, .orders = {.stop = true, .over = "the disk is full"}}),
-            "the job has failed: the disk is full");
-  EXPECT_EQ(end({.code = 143, .abandoned = away}), "away");
-  EXPECT_EQ(end({.code = 137, .left = SIGINT, .abandoned = away, .orders = {.stop = true}}), "130");
-}
-
-TEST(HostSpeed, CountsLanesAgainstTheTimeInWhichWorkersCompute) {
-  HostSpeed speed;
-  HostSpeed::Moment moment{.now = Clock::Instant(0s), .generation = 1, .step = 0, .lanes = 4, .computing = 1};
-  EXPECT_EQ(speed.lanes_per_second(), 0);
-  const auto train = [&](int seconds, int computing) {
-    for (int tenth = 0; tenth < 10 * seconds; ++tenth) {
-      moment.now += 100ms;
-      moment.step += 1;  // 40 lanes a second
-      moment.computing = computing;
-      speed.see(moment);
-    }
-  };
-  train(1, 1);
-  EXPECT_EQ(speed.lanes_per_second(), 0) << "not enough to tell";
-  train(9, 1);
-  EXPECT_NEAR(speed.lanes_per_second(), 40, 1);
-  train(100, 2);
-  EXPECT_NEAR(speed.lanes_per_second(), 20, 1) << "of one worker; what was before is forgotten";
-  const double before = speed.lanes_per_second();
-  moment.now += 60s;
-  moment.step += 1000;
-  speed.see(moment);
-  EXPECT_EQ(speed.lanes_per_second(), before) << "nobody looked for a while";
-  moment.now += 100ms;
-  moment.generation = 2;
-  moment.step += 1000;
-  speed.see(moment);
-  EXPECT_EQ(speed.lanes_per_second(), before) << "in another generation it had other lanes";
 }
 
 }  // namespace

@@ -3,15 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <atomic>
+#include <cstdint>
 
 #include "muster/base/error.h"
 #include "muster/base/version.h"
 #include "muster/comm/store.h"
 #include "muster/control/any_coordinator.h"
+#include "muster/control/cluster_server.h"
 #include "muster/control/cluster_store.h"
 #include "muster/control/job_generation.h"
 #include "muster/coordinator/cluster.h"
+#include "muster/coordinator/heralds.h"
 #include "muster/coordinator/host_reporter.h"
 #include "support/errors.h"
 #include "support/eventually.h"
@@ -36,15 +39,23 @@ using ::testing::SizeIs;
 class Way final : public control::ClusterCalls {
  public:
   explicit Way(Cluster* cluster) : cluster_(cluster) {}
+  // How often somebody has asked to be let in, and how many reports were answered.
+  int joins() const { return joins_; }
+  int answers() const { return answers_; }
   // Null: nobody answers.
   void lead_to(Cluster* cluster) {
     const MutexLock lock(mutex_);
     cluster_ = cluster;
   }
 
-  control::Welcome join(const HostCard& card) override { return there().join(card); }
+  control::Welcome join(const HostCard& card) override {
+    ++joins_;
+    return there().join(card);
+  }
   Orders report(const HostReport& report, std::uint64_t known, std::chrono::milliseconds wait) override {
-    return there().report(report, known, wait);
+    Orders orders = there().report(report, known, wait);
+    ++answers_;
+    return orders;
   }
   void store_set(std::uint64_t host, std::string_view key, std::string_view value) override {
     there().store_set(host, key, value);
@@ -61,6 +72,8 @@ class Way final : public control::ClusterCalls {
     if (cluster_ == nullptr) throw Error(ErrorKind::kPeerLost, "nobody answers");
     return *cluster_;
   }
+  std::atomic<int> joins_ = 0;
+  std::atomic<int> answers_ = 0;
   Mutex mutex_;
   Cluster* cluster_ MUSTER_GUARDED_BY(mutex_);
 };
@@ -84,6 +97,11 @@ class TakeOver : public ::testing::Test {
   static HostCard card(const std::string& name, std::uint64_t begun = 0, const std::string& cluster = "") {
     return {.version = version(), .name = name, .begun = begun, .cluster = cluster};
   }
+  // Once it has looked, and done what it had to do.
+  static void look(const Cluster& cluster) {
+    const std::uint64_t before = cluster.looks();
+    ASSERT_TRUE(testing::eventually([&] { return cluster.looks() > before; }));
+  }
   Orders report(Cluster& cluster, std::uint64_t host) {
     return cluster.report({.host = host, .sequence = ++sequence_, .wanted = 1}, 0, 0ms);
   }
@@ -99,8 +117,7 @@ TEST_F(TakeOver, AnAgentOfAnotherLifeIsRefusedAndTheJobWaitsForItsHostsAllTheSam
   expect_error(ErrorKind::kMismatch, "started anew", [&] { anew.join(card("b", 7, "the life before")); });
   EXPECT_THAT(anew.hosts(), SizeIs(1));
   report(anew, first);
-  // sleeps: it has to look, and to do nothing
-  std::this_thread::sleep_for(200ms);
+  look(anew);
   EXPECT_EQ(anew.generation().number, 0U);
   const std::uint64_t second = anew.join(card("b")).host;
   report(anew, second);
@@ -122,6 +139,43 @@ TEST_F(TakeOver, ABrokenConnectionIsThatOfTheGenerationThatWasOrderedWhateverNum
     second.report({.host = b, .sequence = ++sequence_}, 0, 0ms);
     return second.generation().number == 10;
   }));
+}
+
+TEST_F(TakeOver, WhoTakesOverWaitsForTheHostsThatWereThereAndGoesOnAboveTheirGeneration) {
+  Cluster third(options(3), clock_);
+  EXPECT_THAT(third.identity(), ::testing::StartsWith("job.3."));
+  EXPECT_EQ(third.join(card("b", 41, "job")).host, 200'001U);
+  third.report({.host = 200'001, .sequence = 1, .wanted = 1}, 0, 0ms);
+  const std::uint64_t own = third.join(card("a", 0, "job")).host;
+  third.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 6}, {3, "c", 1, 6, 8}}});
+  third.report({.host = own, .sequence = 1, .wanted = 1}, 0, 0ms);
+  look(third);
+  EXPECT_TRUE(third.generation().hosts.empty());
+  // The third does not come back.
+  ASSERT_TRUE(testing::eventually([&] {
+    clock_.advance(400ms);
+    for (const std::uint64_t host : {std::uint64_t{200'001}, own})
+      third.report({.host = host, .sequence = ++sequence_ + 1, .wanted = 1}, 0, 0ms);
+    return !third.generation().hosts.empty();
+  }));
+  EXPECT_EQ(third.generation().number, 43U);
+  EXPECT_THAT(third.generation().hosts, SizeIs(2));
+  // All come back.
+  Cluster fourth(options(3), clock_);
+  fourth.expect({42, 8, {{1, "a", 1, 0, 4}, {2, "b", 1, 4, 8}}});
+  for (const char* name : {"a", "b"}) {
+    const std::uint64_t host = fourth.join(card(name, 42, "job")).host;
+    fourth.report({.host = host, .sequence = 1, .wanted = 1}, 0, 0ms);
+  }
+  EXPECT_TRUE(testing::eventually([&] { return fourth.generation().hosts.size() == 2; }));
+}
+
+TEST_F(TakeOver, HeraldsTellACoordinatorThatWasReplaced) {
+  Cluster first(options(1));
+  const control::ClusterServer server(first, {.address = "127.0.0.1:0"});
+  const Heralds heralds({{.address = "127.0.0.1:1"}, {.address = server.address()}},
+                        control::life_of(first.job_identity(), 4, "x"));
+  EXPECT_TRUE(testing::eventually([&] { return first.superseded() == 4; }));
 }
 
 TEST_F(TakeOver, WhatWorkersHaveAgreedOnIsComparedByTheNextCoordinatorToo) {
@@ -197,8 +251,8 @@ TEST_F(TakeOver, AnAgentThatKnowsNoOtherAddressWaitsForTheCoordinatorThatHasTake
   c.join();
   first.met(second.identity());
   ASSERT_TRUE(testing::eventually([&] { return c.gone(); }));
-  // sleeps: it has to try, and not to give up
-  std::this_thread::sleep_for(500ms);
+  const int before = way.joins();
+  ASSERT_TRUE(testing::eventually([&] { return way.joins() > before + 3; })) << "it does not try";
   EXPECT_FALSE(c.abandoned()) << c.abandoned()->what();
   way.lead_to(&second);
   EXPECT_TRUE(testing::eventually([&] { return c.host() > 100'000; }));
@@ -219,8 +273,9 @@ TEST_F(TakeOver, OneThatWasAwayForTooLongIsNotFollowedAgainWhileTheWorkersEnd) {
   const auto heard = [&] { return first.hosts().at(0).silent_seconds; };
   way.lead_to(&first);
   ASSERT_TRUE(testing::eventually([&] { return heard() < 0.1; }));
-  // sleeps: the answer has to arrive, and to change nothing
-  std::this_thread::sleep_for(500ms);
+  // Of two that ask at once: one of them has taken what it was answered before.
+  const int before = way.answers();
+  ASSERT_TRUE(testing::eventually([&] { return way.answers() > before + 2; }));
   ASSERT_TRUE(a.abandoned()) << "the workers were told to end";
   EXPECT_EQ(a.abandoned()->kind(), ErrorKind::kPeerLost);
 }

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/strategies/parameter_server/parameter_client.h"
+#include "muster/strategies/parameter_server/patience.h"
 #include "support/errors.h"
 
 namespace muster::strategies {
@@ -83,6 +84,99 @@ TEST_F(ClientOfServers, ARefusalIsToldWithItsReason) {
   servers_.answers = {{Status::kRefused, "it is late"}};
   expect_error(ErrorKind::kMismatch, "parameter server 0 refused \"pull\" of chunk 0: it is late",
                [&] { client_->call(0, PullRequest{}, {}, reply_, at_once()); });
+}
+
+// A server in the place of one that was lost may load for longer than any time that was thought of.
+TEST_F(ClientOfServers, ACallGoesOnBeyondItsDeadlineAsLongAsSomebodyWatches) {
+  int asked = 0;
+  int until = 3;
+  bool answers = true;
+  Client client({.store = store_,
+                 .connect = [this](const std::string&, std::uint32_t,
+                                   const Deadline&) { return std::make_unique<FakeConnection>(servers_); },
+                 .watched =
+                     [&] {
+                       if (++asked < until) return true;
+                       if (answers) servers_.answers = {{Status::kDone, "late"}};
+                       return answers;
+                     }});
+  client.find_servers(at_once());
+  EXPECT_EQ(client.call(0, PullRequest{}, {}, reply_, at_once()).bytes, 4U);
+  EXPECT_EQ(asked, until);
+  asked = 0;
+  answers = false;
+  expect_error(ErrorKind::kTimeout, "no answer", [&] { client.call(0, PullRequest{}, {}, reply_, at_once()); });
+  EXPECT_EQ(asked, until) << "nobody watches any more";
+  EXPECT_EQ(servers_.left, 0);
+}
+
+TEST(ClientOfALostServer, IsWaitedForAsLongAsSomebodyWatches) {
+  const auto store = comm::make_memory_store();
+  store->set(control::map_key(1), control::first_map(1, 1, {{"here", 0}}).to_text());
+  Servers servers;
+  servers.answers = {{Status::kDone, "back"}};
+  int asked = 0;
+  Client client({.store = store,
+                 .connect = [&](const std::string&, std::uint32_t, const Deadline&) -> std::unique_ptr<Connection> {
+                   if (asked < 2) throw Error(ErrorKind::kPeerLost, "it is loading");
+                   return std::make_unique<FakeConnection>(servers);
+                 },
+                 .watched = [&] { return ++asked < 10; }});
+  const Deadline deadline = Deadline::after(std::chrono::nanoseconds(0));
+  client.find_servers(deadline);
+  std::vector<std::byte> reply(100);
+  EXPECT_EQ(client.call(0, PullRequest{}, {}, reply, deadline).bytes, 4U);
+  EXPECT_EQ(asked, 2);
+}
+
+class PatienceTest : public ::testing::Test {
+ protected:
+  Patience patience(std::chrono::seconds time) { return {Deadline::after(time, clock_), watched_, clock_}; }
+
+  FakeClock clock_;
+  bool watches_ = false;
+  int asked_ = 0;
+  const std::function<bool()> watched_ = [this] {
+    ++asked_;
+    return watches_;
+  };
+};
+
+TEST_F(PatienceTest, EndsWithItsTimeWhereNobodyWatchesAndNothingChanges) {
+  Patience wait = patience(std::chrono::seconds(120));
+  EXPECT_FALSE(wait.is_over(5));
+  clock_.advance(std::chrono::seconds(120) - std::chrono::nanoseconds(1));
+  EXPECT_FALSE(wait.is_over(5));
+  EXPECT_EQ(asked_, 0) << "before its time is over nobody has to be asked";
+  clock_.advance(std::chrono::nanoseconds(1));
+  EXPECT_TRUE(wait.is_over(5));
+}
+
+TEST_F(PatienceTest, BeginsAnewWithWhateverChanges) {
+  Patience wait = patience(std::chrono::seconds(120));
+  std::uint64_t progress = 0;
+  for (int hour = 0; hour < 100; ++hour) {
+    EXPECT_FALSE(wait.is_over(progress++)) << hour;
+    clock_.advance(std::chrono::seconds(119));
+  }
+  EXPECT_FALSE(wait.is_over(progress));
+  clock_.advance(std::chrono::seconds(120));
+  EXPECT_TRUE(wait.is_over(progress)) << "it stands still";
+}
+
+TEST_F(PatienceTest, HasNoEndWhileSomebodyWatchesAndEndsSoonAfterwards) {
+  watches_ = true;
+  Patience wait = patience(std::chrono::seconds(120));
+  for (int hour = 0; hour < 100; ++hour) {
+    clock_.advance(std::chrono::hours(1));
+    EXPECT_FALSE(wait.is_over()) << hour;
+    EXPECT_GT(wait.remaining(), std::chrono::seconds(0));
+    EXPECT_FALSE(wait.is_over()) << "it is not asked all the time";
+  }
+  EXPECT_EQ(asked_, 100);
+  watches_ = false;
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(wait.is_over());
 }
 
 // Whoever waited may be gone, and the place for the answer with it.
