@@ -31,6 +31,10 @@ std::vector<std::string> names_of(const Entries& entries) {
   return names;
 }
 
+std::string or_unknown(const std::string& name) {
+  return name.empty() ? "unknown ones" : name;
+}
+
 void run_info(bool json) {
   const launch::Surroundings surroundings = launch::detect_surroundings();
   const Cores cores = usable_cores(surroundings.cores);
@@ -44,8 +48,9 @@ void run_info(bool json) {
   const Memory memory = usable_memory();
   if (json) {
     const Json row{{"muster", version()},
-                   {"torch", libraries.torch},
+                   {"torch", libraries.kernels.torch},
                    {"blas", libraries.blas},
+                   {"kernels", {{"aten", libraries.kernels.aten}, {"blas", libraries.kernels.blas}}},
                    {"cuda", libraries.cuda},
                    {"cores", cores.usable},
                    {"cores_reason", cores.reason},
@@ -67,9 +72,11 @@ void run_info(bool json) {
     return;
   }
   fmt::print("Muster      {}\n", version());
-  fmt::print("LibTorch    {}{}\n", libraries.torch,
+  fmt::print("LibTorch    {}{}\n", libraries.kernels.torch,
              libraries.cuda ? " (with CUDA; Muster was only ever run on CPUs)" : "");
   fmt::print("BLAS        {}\n", libraries.blas);
+  fmt::print("kernels     {} of LibTorch, {} of the BLAS: with others the bits are others\n",
+             or_unknown(libraries.kernels.aten), or_unknown(libraries.kernels.blas));
   fmt::print("cores       {} usable ({}; {})\n", cores.usable, cores.reason, cores.limits);
   fmt::print("threads     {} ATen, {} BLAS a lane, unless job.threads says otherwise\n", libraries.aten_threads,
              libraries.blas_threads == 0 ? "the same for" : fmt::format("{}", libraries.blas_threads));

@@ -174,7 +174,8 @@ void add_slurm(CLI::App& launch, Outcome& outcome) {
   auto flags = std::make_shared<SlurmFlags>();
   command
       ->add_option("job", flags->words,
-                   "The job file, and after -- more for muster train; or after --: run and the words of muster run")
+                   "The job file, with options before or after it; or after all options --, and then either the job "
+                   "file and more for muster train, or run and the words of muster run")
       ->required();
   command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
       ->allow_extra_args(false);
@@ -201,7 +202,8 @@ void add_slurm(CLI::App& launch, Outcome& outcome) {
       "see.\n"
       "\nExamples:\n"
       "  muster launch slurm job.toml --nodes 4 --time 4:00:00 --partition cpu\n"
-      "  muster launch slurm job.toml --nodes 4 --dry-run\n"
+      "  muster launch slurm job.toml --nodes 4 --set job.epochs=9 --dry-run\n"
+      "  muster launch slurm --nodes 4 -- job.toml --quiet\n"
       "  muster launch slurm --nodes 2 -- run -n 4 ./my_program --epochs 3");
   command->callback([flags, &outcome] {
     const std::string script = launch::slurm_script(slurm_job(*flags));

@@ -13,6 +13,7 @@
 #include "muster/cli/launched.h"
 #include "muster/cli/workers.h"
 #include "muster/control/trust_files.h"
+#include "muster/launch/environment.h"
 #include "muster/launch/own_address.h"
 #include "muster/launch/ssh_hosts.h"
 
@@ -90,6 +91,7 @@ void SshGathering::start(const std::string& address, const std::string& command)
     agent.folder = std::filesystem::current_path().string();
     agent.program = remote_program_;
     agent.programs = {own_program()};
+    agent.environment = launch::kernel_variables();
     agents_.start(host, std::move(agent), trust_ ? trust_->path() / "made" / "agent" : std::filesystem::path());
   }
 }

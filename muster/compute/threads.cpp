@@ -4,7 +4,10 @@
 
 #include <dlfcn.h>
 
+#include <string_view>
+
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <torch/torch.h>
 
 #include "muster/base/check.h"
@@ -18,6 +21,16 @@ Function* find_function(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
 }
 
+// LibTorch says it nowhere but in this text, in all its versions: "  - CPU capability usage: AVX2".
+std::string aten_kernels() {
+  constexpr std::string_view kLabel = "CPU capability usage: ";
+  const std::string config = at::show_config();
+  const std::size_t at = config.find(kLabel);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = at + kLabel.size();
+  return config.substr(begin, config.find('\n', begin) - begin);
+}
+
 }  // namespace
 
 void set_threads(int threads) {
@@ -28,7 +41,9 @@ void set_threads(int threads) {
 
 ComputeLibraries compute_libraries() {
   ComputeLibraries libraries;
-  libraries.torch = TORCH_VERSION;
+  libraries.kernels.torch = TORCH_VERSION;
+  libraries.kernels.aten = aten_kernels();
+  if (auto* core = find_function<char*()>("openblas_get_corename")) libraries.kernels.blas = core();
   libraries.aten_threads = at::get_num_threads();
   libraries.cuda = torch::cuda::is_available();
   if (auto* config = find_function<char*()>("openblas_get_config")) {

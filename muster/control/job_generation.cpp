@@ -140,6 +140,10 @@ Error refusal_of(const std::string& text) {
   }
 }
 
+std::string other_kernels_key(std::uint64_t host) {
+  return fmt::format("{}{}", kOtherKernels, host);
+}
+
 std::string broken_key(std::uint64_t number) {
   return fmt::format("broken/{}", number);
 }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -90,5 +91,10 @@ constexpr const char* kOtherDataKey = "other-data";
 std::string refusal_text(const Error& error);
 // A kMismatch again, whatever the text is.
 Error refusal_of(const std::string& text);
+
+// In the store of all hosts, left by a worker of that host, whose math kernels are others than those of the host that
+// came first (trainer/kernel_agreement.h): what people are told of it.
+constexpr std::string_view kOtherKernels = "other-kernels/";
+std::string other_kernels_key(std::uint64_t host);
 
 }  // namespace muster::control

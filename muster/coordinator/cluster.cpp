@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kLookGap{1000};
 constexpr std::uint64_t kNumbersOfATerm = 100'000;
 // More generations than a job could ever have; what is said by others is added to.
 constexpr std::uint64_t kMostBegun = std::uint64_t{1} << 40;
+constexpr std::size_t kMostTold = 1000;  // bytes of what a worker has to say to people
 
 // Numbers are never given twice, in any term.
 std::uint64_t first_number(std::uint64_t term) {
@@ -316,7 +317,13 @@ control::Orders Cluster::report(const control::HostReport& report, std::uint64_t
 void Cluster::store_set(std::uint64_t host, std::string_view key, std::string_view value) {
   const MutexLock lock(mutex_);
   find(host);
+  const bool warning = key.starts_with(control::kOtherKernels) && !values_.get(key, {});
   values_.set(key, value);
+  if (warning) {
+    unsaid_.told.push_back(excerpt(value, kMostTold));
+    look_now_ = true;
+    changed_.notify_all();
+  }
   const bool begun = present_.number != 0 || earlier_ != 0;
   if (key == control::kOtherDataKey && !begun) refusal_ = control::refusal_of(std::string(value));
   if (present_.number == 0 || key != control::broken_key(present_.number) || broken_) return;

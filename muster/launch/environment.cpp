@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -88,6 +89,14 @@ World detect_world(const Lookup& lookup) {
   World alone;
   alone.threads = threads;
   return alone;
+}
+
+Variables kernel_variables(const Lookup& lookup) {
+  Variables found;
+  for (const char* name : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_BLOCK_FACTOR", "ATEN_CPU_CAPABILITY",
+                           "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"})
+    if (auto value = lookup(name)) found.emplace_back(name, std::move(*value));
+  return found;
 }
 
 std::optional<int> granted_cores(const Lookup& lookup) {

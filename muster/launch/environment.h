@@ -7,6 +7,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace muster::launch {
 
@@ -50,6 +52,13 @@ Lookup process_environment();
 
 // Throws Error{kInvalidInput} naming a variable whose value makes no sense.
 World detect_world(const Lookup& lookup = process_environment());
+
+// Names and values: variables of a process.
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// Those that are set of which LibTorch and its BLAS choose their kernels by, and with them the bits: what is started on
+// other machines needs the same. Numbers of threads are not among them, because Muster sets them by the job.
+Variables kernel_variables(const Lookup& lookup = process_environment());
 
 // Cores granted to this task by Slurm (SLURM_CPUS_PER_TASK), if it was.
 std::optional<int> granted_cores(const Lookup& lookup = process_environment());

@@ -85,7 +85,10 @@ std::optional<Met> met_in(const FileDescriptor& folder, const std::filesystem::p
     std::error_code code;
     if (!address) return std::nullopt;
     if (!std::filesystem::exists(inside(folder) / kAgent, code)) return Met{*address, {}};
-    control::write_certificate_files(copy, control::read_certificate_files(inside(folder) / kAgent));
+    const control::CertificateFiles files = control::read_certificate_files(inside(folder) / kAgent);
+    // Those of a node 0 that did not answer may be there from the look before.
+    std::filesystem::remove_all(copy);
+    control::write_certificate_files(copy, files);
     return Met{*address, copy};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kNotFound) throw;

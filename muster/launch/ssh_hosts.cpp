@@ -93,6 +93,8 @@ std::string shell_word(const std::string& text) {
 
 std::string remote_script(const RemoteAgent& agent) {
   std::string script = "set -eu; umask 077; unset MUSTER_NODES MUSTER_NODE MUSTER_RANK MUSTER_SIZE || :\n";
+  for (const auto& [name, value] : agent.environment)
+    script += fmt::format("export {}={}\n", name, shell_word(value));
   if (agent.program.empty()) {
     script += "program=\nfor one in";
     for (const std::string& program : agent.programs)

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "muster/launch/environment.h"
+
 namespace muster::launch {
 
 // A machine as ssh knows it ("b", "me@b"), and how many workers it gets; nothing: as the job says.
@@ -34,6 +36,7 @@ struct RemoteAgent {
   std::optional<int> workers{};
   std::string interface {};  // there; empty: as the job says, or the way to the coordinator
   std::string folder{};      // in which it is started; empty: the login's
+  Variables environment{};   // that it has beside those of the login there
   // Where the program is there, in this order: this path alone, if it is given; else the first of `programs` that is
   // there, and what PATH has.
   std::string program{};

@@ -160,8 +160,9 @@ void RunLeader::open_log(const comm::Group& group) {
   logging_ = true;
   parts_.log.open_file(folder_->log_file(parts_.seat()));
   const compute::ComputeLibraries libraries = compute::compute_libraries();
-  parts_.log.debug(fmt::format("Muster {}, LibTorch {}, {}; {} ATen and {} BLAS threads", version(), libraries.torch,
-                               libraries.blas, libraries.aten_threads, libraries.blas_threads));
+  parts_.log.debug(fmt::format("Muster {}, LibTorch {} ({}), {} ({}); {} ATen and {} BLAS threads", version(),
+                               libraries.kernels.torch, libraries.kernels.aten, libraries.blas, libraries.kernels.blas,
+                               libraries.aten_threads, libraries.blas_threads));
   log_cores();
   if (!parts_.memory.empty()) parts_.log.debug("memory: " + parts_.memory);
   parts_.log.debug(

@@ -19,6 +19,7 @@
 #include "muster/strategies/registry.h"
 #include "muster/strategies/strategy_traits.h"
 #include "muster/trainer/compute_error.h"
+#include "muster/trainer/kernel_agreement.h"
 #include "muster/trainer/recovery.h"
 #include "muster/trainer/session_note.h"
 
@@ -178,6 +179,7 @@ std::unique_ptr<strategies::Strategy> SessionCore::make_agreed_strategy() const 
   for (const auto& [name, type] : binding_.converted())
     mine.emplace_back(fmt::format("parameter {}'s type", name), type);
   agree_on("session", mine);
+  if (parts_.supervised) tell_other_kernels(*parts_.supervised);
   return options_.strategy.make(strategy_options());
 }
 

@@ -15,6 +15,7 @@
 #include "muster/comm/network_backend.h"
 #include "muster/control/cluster_store.h"
 #include "muster/strategies/members/settled_members.h"
+#include "muster/trainer/kernel_agreement.h"
 
 namespace muster::trainer {
 
@@ -29,6 +30,7 @@ FixedWorkers connect_for_good(const strategies::Supervised& supervised) {
   // The supervisor looks for this when a worker is lost: it cannot be replaced.
   supervised.store->set(launch::kFixedKey, "1");
   if (supervised.host) {
+    tell_other_kernels(supervised);
     auto met = std::make_shared<strategies::SettledMembers>(supervised);
     return {met->members().group, met};
   }

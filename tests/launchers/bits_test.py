@@ -48,11 +48,13 @@ class SameBits(unittest.TestCase):
         self.assertEqual(self.files_of_program(), self.expected_files, done.stderr)
         return done
 
-    def by_variables(self, **variables):
-        """Two processes on this machine, as two nodes. Gives what both have printed."""
+    def by_variables(self, second=None, **variables):
+        """Two processes on this machine, as two nodes; `second`: more variables of node 1. Gives what both have
+        printed."""
         nodes = []
         for node in range(2):
-            env = {**os.environ, "MUSTER_NODES": "2", "MUSTER_NODE": str(node), "MUSTER_INTERFACE": "lo", **variables}
+            env = {**os.environ, "MUSTER_NODES": "2", "MUSTER_NODE": str(node), "MUSTER_INTERFACE": "lo", **variables,
+                   **(second or {} if node == 1 else {})}
             nodes.append(subprocess.Popen(TRAIN, cwd=self.folder, env=env, stdout=subprocess.PIPE,
                                           stderr=subprocess.PIPE, text=True))
         try:
@@ -79,6 +81,17 @@ class SameBits(unittest.TestCase):
         codes, ends = self.by_variables(MUSTER_SHARED=self.folder, MUSTER_MEETING="by-hand")
         self.assertEqual(codes, [0, 0], ends)
         self.expect_same(ends[0][0])
+
+    def test_other_kernels_on_a_node_are_warned_of(self):
+        env = {**os.environ, "OPENBLAS_CORETYPE": "Nehalem"}
+        info = launchers.json.loads(launchers.finish([MUSTER, "info", "--json"], self.folder, env).stdout)
+        if info["kernels"]["blas"] != "Nehalem":
+            self.skipTest("the BLAS is not an OpenBLAS that can be told its kernels")
+        codes, ends = self.by_variables({"OPENBLAS_CORETYPE": "Prescott"}, MUSTER_SHARED=self.folder,
+                                        MUSTER_MEETING="kernels", OPENBLAS_CORETYPE="Nehalem")
+        self.assertEqual(codes, [0, 0], ends)
+        self.assertIn("the hosts do not compute with the same kernels", ends[0][1])
+        self.assertIn("OPENBLAS_CORETYPE=Prescott on all hosts", ends[0][1])
 
     def test_by_hand_with_an_address_and_certificates(self):
         launchers.finish([MUSTER, "certs", "create", "certs"], self.folder)

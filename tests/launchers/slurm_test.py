@@ -116,8 +116,8 @@ class Slurm(unittest.TestCase):
         self.assertIn("--time 2 is 120 s", done.stderr)
 
     def test_values_over_the_file_go_with_the_job(self):
-        for words in (["job.toml", "--set", "job.epochs=3"], ["--", "job.toml", "--set", "job.epochs=3"],
-                      ["job.toml", "--", "--set", "job.epochs=3"]):
+        for words in (["job.toml", "--set", "job.epochs=3"], ["--set", "job.epochs=3", "job.toml"],
+                      ["--", "job.toml", "--set", "job.epochs=3"]):
             done = self.run_here([MUSTER, "launch", "slurm", "--dry-run", *words])
             self.assertIn("'train' 'job.toml' '--set' 'job.epochs=3'", done.stdout)
 

@@ -104,7 +104,7 @@ MachineFacts collect_facts(const FactsOptions& options) {
   MachineFacts facts;
   facts.host = options.host.empty() ? host_name() : options.host;
   facts.muster = version();
-  facts.torch = compute::compute_libraries().torch;
+  facts.kernels = compute::compute_libraries().kernels;
   facts.c_library = fmt::format("glibc {}", ::gnu_get_libc_version());
   utsname names{};
   if (::uname(&names) == 0) facts.kernel = fmt::format("{} {} {}", names.sysname, names.release, names.machine);
@@ -135,7 +135,9 @@ MachineFacts collect_facts(const FactsOptions& options) {
 Json to_json(const MachineFacts& f) {
   return {{"host", f.host},
           {"muster", f.muster},
-          {"torch", f.torch},
+          {"torch", f.kernels.torch},
+          {"blas_kernels", f.kernels.blas},
+          {"aten_kernels", f.kernels.aten},
           {"kernel", f.kernel},
           {"c_library", f.c_library},
           {"cores", f.cores},
@@ -176,7 +178,9 @@ MachineFacts facts_from(const Json& json, const std::string& where) {
   };
   get("host", f.host);
   get("muster", f.muster);
-  get("torch", f.torch);
+  get("torch", f.kernels.torch);
+  get("blas_kernels", f.kernels.blas);
+  get("aten_kernels", f.kernels.aten);
   get("kernel", f.kernel);
   get("c_library", f.c_library);
   get("cores", f.cores);

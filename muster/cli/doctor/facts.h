@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "muster/base/json.h"
+#include "muster/compute/math_kernels.h"
 
 namespace muster::cli {
 
@@ -17,8 +18,8 @@ struct MachineFacts {
   std::string host{};  // as it is called
   // versions
   std::string muster{};
-  std::string torch{};
-  std::string kernel{};  // "Linux 6.1.0 x86_64"
+  compute::MathKernels kernels{};  // and LibTorch's version
+  std::string kernel{};            // "Linux 6.1.0 x86_64"
   std::string c_library{};
   // cores and limits
   int cores = 1;

@@ -110,7 +110,7 @@ void judge_job(const MachineFacts& facts, Findings& findings) {
 
 // Whether all say the same of `what`.
 template <typename Get>
-void judge_same(const std::vector<MachineFacts>& hosts, const char* what, Health otherwise, const char* remedy,
+void judge_same(const std::vector<MachineFacts>& hosts, const char* what, Health otherwise, const std::string& remedy,
                 const Get& get, Findings& findings) {
   std::map<std::string, std::vector<std::string>> said;
   for (const MachineFacts& host : hosts)
@@ -123,6 +123,23 @@ void judge_same(const std::vector<MachineFacts>& hosts, const char* what, Health
   for (const auto& [value, names] : said)
     words.push_back(fmt::format("{} on {}", value, join_words(names)));
   findings.add(otherwise, what, fmt::format("{}", fmt::join(words, "; ")), remedy);
+}
+
+// Bits are those of one host where both are the same.
+void judge_kernels(const std::vector<MachineFacts>& hosts, Findings& findings) {
+  std::vector<std::string> blas;
+  std::vector<std::string> aten;
+  for (const MachineFacts& host : hosts) {
+    blas.push_back(host.kernels.blas);
+    aten.push_back(host.kernels.aten);
+  }
+  const auto known = [](const std::string& name) { return name.empty() ? std::string("not known") : name; };
+  judge_same(
+      hosts, "BLAS kernels", Health::kWarning, compute::remedy_for_blas(blas),
+      [&](const MachineFacts& host) { return known(host.kernels.blas); }, findings);
+  judge_same(
+      hosts, "ATen kernels", Health::kWarning, compute::remedy_for_aten(aten),
+      [&](const MachineFacts& host) { return known(host.kernels.aten); }, findings);
 }
 
 double median_of(std::vector<double> values) {
@@ -153,8 +170,9 @@ void judge_clocks(const std::vector<MachineFacts>& hosts, const std::vector<Link
 
 std::vector<Diagnosis> judge_machine(const MachineFacts& facts) {
   Findings findings(facts.host);
-  findings.add(Health::kOk, "versions",
-               fmt::format("Muster {}, LibTorch {}, {}, {}", facts.muster, facts.torch, facts.c_library, facts.kernel));
+  findings.add(
+      Health::kOk, "versions",
+      fmt::format("Muster {}, LibTorch {}, {}, {}", facts.muster, facts.kernels.torch, facts.c_library, facts.kernel));
   judge_limits(facts, findings);
   judge_memory(facts, findings);
   judge_names(facts, findings);
@@ -177,9 +195,9 @@ std::vector<Diagnosis> judge_together(const std::vector<MachineFacts>& hosts) {
       "Use the same version on all hosts (muster bundle makes a copy that runs elsewhere).",
       [](const MachineFacts& host) { return host.muster; }, findings);
   judge_same(
-      hosts, "LibTorch", Health::kWarning,
-      "Bits are promised for one LibTorch only: use the same on all hosts (muster bundle).",
-      [](const MachineFacts& host) { return host.torch; }, findings);
+      hosts, "LibTorch", Health::kWarning, compute::remedy_for_torch(),
+      [](const MachineFacts& host) { return host.kernels.torch; }, findings);
+  judge_kernels(hosts, findings);
   std::set<std::string> names;
   for (const MachineFacts& host : hosts)
     if (!names.insert(host.host).second)

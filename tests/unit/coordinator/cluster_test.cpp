@@ -155,6 +155,17 @@ TEST_F(ClusterTest, OtherDataOnAHostEndsTheJobBeforeItHasBegunAndThatHostAloneLa
   EXPECT_FALSE(cluster_->refusal());
 }
 
+TEST_F(ClusterTest, PeopleAreToldOnceOfAHostWithOtherKernels) {
+  join("a");
+  join("b");
+  for (int worker = 0; worker < 2; ++worker)
+    cluster_->store_set(2, control::other_kernels_key(2), "warning: other kernels");
+  cluster_->store_set(2, "other", "not for people");
+  EXPECT_TRUE(testing::eventually([&] { return ::testing::Value(told(), Contains("warning: other kernels")); }));
+  EXPECT_THAT(told(), Contains("warning: other kernels").Times(1));
+  EXPECT_FALSE(cluster_->refusal());
+}
+
 TEST_F(ClusterTest, ACoordinatorThatWasStoppedItselfGivesNobodyUp) {
   join("a");
   join("b");

@@ -95,6 +95,12 @@ TEST(Environment, SlurmGrantsCores) {
   EXPECT_THROW(granted_cores(environment({{"SLURM_CPUS_PER_TASK", "0"}})), Error);
 }
 
+TEST(Environment, WhatKernelsAreChosenByIsKnown) {
+  EXPECT_TRUE(kernel_variables(environment({{"HOME", "/root"}, {"OMP_NUM_THREADS", "3"}})).empty());
+  EXPECT_EQ(kernel_variables(environment({{"ATEN_CPU_CAPABILITY", "avx2"}, {"OPENBLAS_CORETYPE", "Haswell"}})),
+            (Variables{{"OPENBLAS_CORETYPE", "Haswell"}, {"ATEN_CPU_CAPABILITY", "avx2"}}));
+}
+
 TEST(Environment, ASupervisedWorkerIsToldOfItsArenaAndItsPredecessors) {
   const World world = detect_world(environment(
       {{"MUSTER_RANK", "1"}, {"MUSTER_SIZE", "2"}, {"MUSTER_ARENA", "muster-0a:0b"}, {"MUSTER_ATTEMPT", "3"}}));

@@ -70,6 +70,19 @@ TEST(RemoteScript, GivesTheAgentItsCertificatesAndItsWords) {
   EXPECT_THAT(out, HasSubstr("AA\nBBB\nCCCC\n700\n"));
 }
 
+TEST(RemoteScript, TheAgentHasTheVariablesThatItIsGiven) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path program = folder / "muster";
+  testing::spill(program, "#!/bin/sh\nprintf '%s|' \"$OPENBLAS_CORETYPE\" \"$ATEN_CPU_CAPABILITY\"\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  RemoteAgent agent;
+  agent.program = program.string();
+  agent.environment = {{"OPENBLAS_CORETYPE", "it's $HOME"}, {"ATEN_CPU_CAPABILITY", "avx2"}};
+  int code = 0;
+  EXPECT_THAT(shell(remote_script(agent), "", folder.path(), code, kInputStaysOpen), HasSubstr("it's $HOME|avx2|"));
+  EXPECT_EQ(code, 0);
+}
+
 TEST(RemoteScript, SaysThatThereIsNoMuster) {
   const testing::TemporaryFolder folder;
   RemoteAgent agent;

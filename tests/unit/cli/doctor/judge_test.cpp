@@ -23,7 +23,7 @@ MachineFacts healthy(const std::string& host = "a") {
   MachineFacts facts;
   facts.host = host;
   facts.muster = "1";
-  facts.torch = "2.6";
+  facts.kernels = {"2.6", "Haswell", "AVX2"};
   facts.cores = facts.machine_cores = 4;
   facts.open_files = 4096;
   facts.processes = 10'000;
@@ -128,8 +128,16 @@ TEST(Doctor, HostsHaveToHaveTheSame) {
   EXPECT_THAT(worst_of(judge_together({a, b, c}), "training set")->words, HasSubstr("not there on b"));
   c.muster = "2";
   EXPECT_EQ(worst_of(judge_together({a, b, c}), "Muster")->health, Health::kWrong);
-  c.torch = "1.13";
+  c.kernels.torch = "1.13";
   EXPECT_EQ(worst_of(judge_together({a, b, c}), "LibTorch")->health, Health::kWarning);
+  EXPECT_EQ(worst_of(judge_together({a, b, c}), "BLAS kernels")->health, Health::kOk);
+  b.kernels.blas = "SkylakeX";
+  b.kernels.aten = "AVX512";
+  const auto blas = worst_of(judge_together({a, b, c}), "BLAS kernels");
+  EXPECT_EQ(blas->health, Health::kWarning);
+  EXPECT_THAT(blas->words, AllOf(HasSubstr("Haswell on a and c"), HasSubstr("SkylakeX on b")));
+  EXPECT_THAT(blas->remedy, HasSubstr("OPENBLAS_CORETYPE=Haswell"));
+  EXPECT_THAT(worst_of(judge_together({a, b, c}), "ATen kernels")->remedy, HasSubstr("ATEN_CPU_CAPABILITY=avx2"));
   EXPECT_EQ(worst_of(judge_together({a, a}), "names")->health, Health::kWarning);
 }
 
