@@ -55,16 +55,23 @@ Json probabilities_json(const zoo::LatencyTable& table, const trainer::BlockSear
 
 void run_search(const SearchFlags& flags) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  if (!std::filesystem::exists(flags.latency))
+    throw Error(
+        ErrorKind::kNotFound, "there is no such table of times", flags.latency,
+        fmt::format("Measure it while nothing else runs: muster bench blocks {} --out {}", flags.job, flags.latency));
   const zoo::LatencyTable table =
       zoo::LatencyTable::from_json(parse_json(read_text(flags.latency, kLargestTable), flags.latency), flags.latency);
   const std::filesystem::path folder =
       flags.out.empty() ? std::filesystem::path("searches") / resolved.job.name : std::filesystem::path(flags.out);
   const trainer::Worker worker = trainer::join(0, nullptr);
-  agree_on_folder(folder, {{"job", resolved.json},
-                           {"latency", table.json()},
-                           {"pressure", flags.options.pressure},
-                           {"rate", flags.options.rate},
-                           {"warmup", flags.options.warmup}});
+  // After the job was found to be one: a folder of a search that was refused would refuse the next one.
+  const auto begins = [&] {
+    agree_on_folder(folder, {{"job", resolved.json},
+                             {"latency", table.json()},
+                             {"pressure", flags.options.pressure},
+                             {"rate", flags.options.rate},
+                             {"warmup", flags.options.warmup}});
+  };
   const auto tell = [&](const trainer::BlockSearchState& state) {
     const std::string name = zoo::to_string(zoo::filled(table.net, state.chosen));
     if (flags.json) {
@@ -82,7 +89,7 @@ void run_search(const SearchFlags& flags) {
     std::fflush(stdout);
   };
   const trainer::BlockSearchState end =
-      trainer::search_blocks(resolved, table, flags.options, worker, folder / "checkpoints", tell);
+      trainer::search_blocks(resolved, table, flags.options, worker, folder / "checkpoints", begins, tell);
   if (!worker.is_first()) return;
   const std::string name = zoo::to_string(zoo::filled(table.net, end.chosen));
   std::vector<std::string> assignments = flags.assignments;

@@ -138,7 +138,7 @@ class Statement {
   StatementHandle handle_;
 };
 
-class SqliteStore final : public Store {
+class SqliteStore final : public WriteAheadStore {
  public:
   SqliteStore(const std::filesystem::path& path, const SqliteOptions& options, bool write_ahead = false) : path_(path) {
     create_private(options);
@@ -182,13 +182,38 @@ class SqliteStore final : public Store {
   }
 
   std::optional<std::uint64_t> commit(const Transaction& transaction) override {
+    require_stored(transaction);
+    const MutexLock lock(mutex_);
+    return commit_locked(transaction);
+  }
+
+  std::optional<std::uint64_t> commit_soon(const Transaction& transaction) override {
+    require_stored(transaction);
+    const MutexLock lock(mutex_);
+    if (!has_log_) return commit_locked(transaction);
+    // The log is synced before it is copied into the file, and whole with the next commit that waits.
+    run("PRAGMA synchronous = NORMAL");
+    try {
+      const std::optional<std::uint64_t> revision = commit_locked(transaction);
+      run("PRAGMA synchronous = EXTRA");
+      return revision;
+    } catch (...) {
+      sqlite3_exec(database_.get(), "PRAGMA synchronous = EXTRA", nullptr, nullptr, nullptr);
+      throw;
+    }
+  }
+
+ private:
+  static void require_stored(const Transaction& transaction) {
     for (const Transaction::Condition& condition : transaction.conditions)
       require_store_key(condition.key);
     for (const Transaction::Write& write : transaction.writes) {
       require_store_key(write.key);
       if (write.value) require_store_value(write.key, *write.value, kMostValueBytes);
     }
-    const MutexLock lock(mutex_);
+  }
+
+  std::optional<std::uint64_t> commit_locked(const Transaction& transaction) MUSTER_REQUIRES(mutex_) {
     // The write lock first: a transaction that has read and then wants to write may have to be refused.
     run("BEGIN IMMEDIATE");
     try {
@@ -213,7 +238,6 @@ class SqliteStore final : public Store {
     }
   }
 
- private:
   // SQLite would make the file readable for everybody. Only a file that was not there is opened here: closing a second
   // descriptor of a file drops the locks that SQLite holds on it.
   void create_private(const SqliteOptions& options) const {
@@ -258,6 +282,8 @@ class SqliteStore final : public Store {
     if (verdict != "ok")
       throw Error(ErrorKind::kDamaged, fmt::format("is not a whole store ({})", excerpt(verdict, 200)), path_.string(),
                   "Resume the run from its checkpoint; the store is then made anew if you move this file away.");
+    Statement mode(database_.get(), "PRAGMA journal_mode", path_);
+    has_log_ = mode.step() && mode.bytes(0) == "wal";
   }
 
   // The log of another machine's processes is in memory that this one does not see.
@@ -326,7 +352,8 @@ class SqliteStore final : public Store {
   }
 
   const std::filesystem::path path_;
-  Mutex mutex_;  // one transaction of this process at a time
+  bool has_log_ = false;  // constant after construction
+  Mutex mutex_;           // one transaction of this process at a time
   DatabaseHandle database_;
 };
 
@@ -336,7 +363,8 @@ std::unique_ptr<Store> make_sqlite_store(const std::filesystem::path& path, cons
   return std::make_unique<SqliteStore>(path, options);
 }
 
-std::unique_ptr<Store> make_write_ahead_store(const std::filesystem::path& path, const SqliteOptions& options) {
+std::unique_ptr<WriteAheadStore> make_write_ahead_store(const std::filesystem::path& path,
+                                                        const SqliteOptions& options) {
   return std::make_unique<SqliteStore>(path, options, true);
 }
 

@@ -103,7 +103,7 @@ double temperature_at(std::uint64_t step, std::uint64_t total) {
 
 BlockSearchState search_blocks(const ResolvedJob& resolved, const zoo::LatencyTable& table,
                                const BlockSearchOptions& options, const Worker& worker,
-                               const std::filesystem::path& checkpoints,
+                               const std::filesystem::path& checkpoints, const std::function<void()>& begins,
                                const std::function<void(const BlockSearchState&)>& tell) {
   const Datasets sets = open_data(resolved.job);
   const data::SampleSpec& spec = sets.train->spec();
@@ -112,6 +112,7 @@ BlockSearchState search_blocks(const ResolvedJob& resolved, const zoo::LatencyTa
   Turns turns{sets.train->size(), resolved.batch, static_cast<std::uint64_t>(resolved.job.seed), 0, options.warmup};
   if (turns.held_out() == 0)
     throw resolved.invalid("data.source", fmt::format("{} samples are too few to search with", turns.samples));
+  begins();
   const data::BatchShape shape{turns.samples, resolved.batch, resolved.lanes};
   turns.total = total_steps(resolved.job, shape);
   const std::shared_ptr<const Task> task = build_task(resolved.job, spec);

@@ -41,13 +41,14 @@ struct BlockSearchState {
 bool trains_shares(std::uint64_t step, std::uint64_t total, double warmup);
 double temperature_at(std::uint64_t step, std::uint64_t total);
 
-// All workers call it with the same job, table and options. `tell` is called by the worker that leads, after each
-// epoch. Checkpoints go to the folder `checkpoints`, and a search that has some there goes on. Throws kMismatch for a
+// All workers call it with the same job, table and options. `begins` is called once these are known to make a search
+// and before anything is written; `tell` by the worker that leads, after each epoch. Checkpoints go to the folder
+// `checkpoints`, and a search that has some there goes on. Throws kMismatch for a
 // table of another net or of other images than the job's, kInvalidInput for a job that cannot be searched, and as
 // Session.
 BlockSearchState search_blocks(const ResolvedJob& resolved, const zoo::LatencyTable& table,
                                const BlockSearchOptions& options, const Worker& worker,
-                               const std::filesystem::path& checkpoints,
+                               const std::filesystem::path& checkpoints, const std::function<void()>& begins,
                                const std::function<void(const BlockSearchState&)>& tell);
 
 }  // namespace muster::trainer

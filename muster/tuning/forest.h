@@ -1,7 +1,7 @@
 // A random forest of regression trees over unit numbers, deterministic for a seed: what importance.h looks into.
 //
-// Each tree is grown on a bootstrap sample to leaves of at least three points; at each node a random half of the keys
-// is tried at every place where the value changes. A choice is cut by the order of its unit numbers. NaN (a key that is
+// Each tree is grown on a bootstrap sample to leaves of at least three points; at each node every key is tried at every
+// place where the value changes. A choice is cut by the order of its unit numbers. NaN (a key that is
 // not active) lies below everything. Thread safety: constant after construction.
 #pragma once
 

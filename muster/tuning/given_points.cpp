@@ -1,5 +1,6 @@
-// Trial n of the first ones is given point n; all others are the inner searcher's, which knows the history as it is.
-// Points are brought into the types of the space once, at the start, where a bad one is refused.
+// Trial n of the first ones, copies of others not counted, is given point n; all others are the inner searcher's, which
+// knows the history as it is. Points are brought into the types of the space once, at the start, where a bad one is
+// refused.
 #include "muster/tuning/given_points.h"
 
 #include <fmt/format.h>
@@ -13,9 +14,11 @@ class GivenPoints final : public Searcher {
       : points_(std::move(points)), inner_(std::move(inner)) {}
 
   Proposal ask(const History& history, std::uint64_t number) override {
-    if (number >= points_.size()) return inner_->ask(history, number);
-    return {.values = points_[number], .reason = fmt::format("given point {} of {}", number + 1, points_.size())};
+    const std::uint64_t place = history.place_of_next(number);
+    if (place >= points_.size()) return inner_->ask(history, number);
+    return {.values = points_[place], .reason = fmt::format("given point {} of {}", place + 1, points_.size())};
   }
+  std::optional<std::uint64_t> most() const override { return inner_->most(); }
 
  private:
   std::vector<Assignment> points_;

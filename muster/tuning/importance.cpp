@@ -15,6 +15,7 @@ namespace muster::tuning {
 namespace {
 
 constexpr double kInactive = -1.0;
+constexpr std::size_t kFewest = 10;  // trials
 
 // How much of a key's values lie in [low, high): the unit interval evenly, and what is not active at kInactive.
 struct AxisMeasure {
@@ -127,7 +128,8 @@ std::vector<Importance> importance(const Space& space, const History& history, s
     rows.push_back(encode(space, trial.values));
     losses.push_back(loss((*outcome)[objective], goal));
   }
-  if (rows.size() < 4 || std::all_of(losses.begin(), losses.end(), [&](double l) { return l == losses[0]; })) return {};
+  if (rows.size() < kFewest || std::all_of(losses.begin(), losses.end(), [&](double l) { return l == losses[0]; }))
+    return {};
   const std::vector<AxisMeasure> axes = measures(space, rows);
   std::vector<double> shares(space.size());
   double counted = 0.0;

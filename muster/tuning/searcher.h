@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Searcher {
   // For trial `number`, which is not in `history` yet. REQUIRES: number >= history.size().
   // Never throws but for memory: what cannot be searched was refused when it was made.
   virtual Proposal ask(const History& history, std::uint64_t number) = 0;
+  // How many it has to propose; empty: as many as one asks for.
+  virtual std::optional<std::uint64_t> most() const { return std::nullopt; }
 };
 
 }  // namespace muster::tuning

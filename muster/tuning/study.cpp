@@ -81,6 +81,7 @@ class Study::Body {
     wake_.notify_all();
     if (beats_.joinable()) beats_.join();
     try {
+      if (beats_began_) log_.beat(system_clock().now() - begun_at_);
       log_.leave();
     } catch (const Error&) {
       // The process ends some day, and then it is seen to be gone.
@@ -95,7 +96,8 @@ class Study::Body {
         log_.catch_up();
         const std::string owner = person ? std::string(kPerson) : member();
         Asked asked = ask_once(owner);
-        if (!log_.commit()) continue;
+        // Who asks dies in a power cut, and then nobody needs the question; a person lives.
+        if (!(person ? log_.commit() : log_.commit_soon())) continue;
         if (asked.given) return suggestion(*asked.given);
         if (asked.over) return std::nullopt;
       }
@@ -198,6 +200,7 @@ class Study::Body {
     const std::string& id = log_.join();
     if (!beats_.joinable()) {
       begun_at_ = system_clock().now();
+      beats_began_ = true;
       beats_ = std::thread([this] { keep_beating(); });
     }
     return id;
@@ -224,9 +227,11 @@ class Study::Body {
       event.resource = log_.history().at(number).resource();
       log_.stage(std::move(event));
     }
-    Spent spent;
-    spent.trials = log_.history().originals();
-    if (log_.plan().budget.seconds > 0) spent.seconds = log_.worked_seconds();
+    Spent spent = log_.spent();
+    if (log_.plan().budget.seconds > 0) {
+      spent.seconds = log_.others_seconds();
+      if (beats_began_) spent.seconds += std::chrono::duration<double>(system_clock().now() - begun_at_).count();
+    }
     for (;;) {
       const Next next = scheduler_->next(log_.history());
       if (next.turn == Turn::kDone) return {{}, true};
@@ -319,6 +324,7 @@ class Study::Body {
   std::unique_ptr<Searcher> searcher_;
   std::unique_ptr<Scheduler> scheduler_;
   bool ends_ = false;
+  bool beats_began_ = false;  // and so this process is a member since begun_at_
   Clock::Instant begun_at_;
   std::thread beats_;
 };

@@ -6,7 +6,8 @@
 //     study.tell(*trial, branin(trial->real("x"), trial->real("y")));
 //   std::cout << study.best()->values.text();
 //
-// The file survives kill -9: a trial that was asked for and not told is given out again, and told ones are never lost.
+// The file survives kill -9: a trial that was asked for and not told is given out again, and told ones are never lost,
+// not in a power cut either.
 // Any number of processes may use one file at once. Thread safety: every method from any thread.
 #pragma once
 

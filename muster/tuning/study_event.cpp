@@ -62,6 +62,7 @@ Json StudyEvent::json() const {
   if (died) json["died"] = true;
   if (seconds != 0) json["seconds"] = seconds;
   if (processor_seconds != 0) json["processor_seconds"] = processor_seconds;
+  if (start_seconds != 0) json["start_seconds"] = start_seconds;
   if (at != 0) json["at"] = at;
   return json;
 }
@@ -85,6 +86,7 @@ StudyEvent StudyEvent::from_json(const Json& json, const std::string& where) {
   if (json.contains("died")) event.died = json_get<bool>(json, "died", where);
   if (json.contains("seconds")) event.seconds = json_get<double>(json, "seconds", where);
   if (json.contains("processor_seconds")) event.processor_seconds = json_get<double>(json, "processor_seconds", where);
+  if (json.contains("start_seconds")) event.start_seconds = json_get<double>(json, "start_seconds", where);
   if (json.contains("at")) event.at = json_get<std::int64_t>(json, "at", where);
   return event;
 }
@@ -108,6 +110,7 @@ void add_trial(const StudyEvent& event, History& history, std::vector<TrialNotes
 void note(const StudyEvent& event, TrialNotes& notes) {
   notes.seconds += event.seconds;
   notes.processor_seconds += event.processor_seconds;
+  notes.start_seconds += event.start_seconds;
   if (event.kind == EventKind::kRun) {
     notes.owner = event.owner;
     if (notes.begun == 0) notes.begun = event.at;

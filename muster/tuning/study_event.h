@@ -30,6 +30,7 @@ struct StudyEvent {
   bool died = false;                 // kLose: the trial itself died, not who ran it
   double seconds = 0;                // kLose, kPause, kFinish, kStop, kFail: that it ran since kRun
   double processor_seconds = 0;      // likewise, of all its processes
+  double start_seconds = 0;          // likewise, until its processes had told something
   std::int64_t at = 0;               // seconds since 1970, for people
 
   Json json() const;
@@ -43,7 +44,8 @@ struct TrialNotes {
   std::uint64_t deaths = 0;  // of the trial itself
   double seconds = 0;        // that it has run, in all
   double processor_seconds = 0;
-  std::int64_t begun = 0;  // seconds since 1970; 0: not yet
+  double start_seconds = 0;  // that its processes needed until they told something, in all
+  std::int64_t begun = 0;    // seconds since 1970; 0: not yet
   std::int64_t ended = 0;
 };
 

@@ -243,13 +243,13 @@ void check_whole(const Schema& schema, const StudyFile& file) {
   if (file.space.size() == 0)
     throw Error(ErrorKind::kInvalidInput, "[space] names no key: there is nothing to search", file.path,
                 "For example: [space], and below it optimizer.lr = { log = [1e-4, 1.0] }.");
-  const bool bounded =
-      file.budget.trials > 0 || file.budget.epochs > 0 || file.budget.processor_minutes > 0 || file.budget.minutes > 0;
-  const bool countable = std::ranges::all_of(file.space.parameters(),
-                                             [](const Parameter& parameter) { return parameter.count().has_value(); });
-  if (!bounded && !countable)
-    throw Error(ErrorKind::kInvalidInput, "the study has no budget and would never end", file.path,
-                "For example: [budget], and below it trials = 50.");
+}
+
+// Only a searcher that has nothing left to propose ends a study by itself.
+void require_end(const StudyPlan& plan, const std::string& path) {
+  if (plan.budget != Budget{} || plan.searcher.make(plan.search_problem())->most()) return;
+  throw Error(ErrorKind::kInvalidInput, "the study has no budget and would never end", path,
+              "For example: [budget], and below it trials = 50.");
 }
 
 }  // namespace
@@ -285,6 +285,7 @@ StudyPlan StudyFile::plan() const {
                  60 * budget.processor_minutes, 60 * budget.minutes};
   plan.points = points;
   plan.retries = static_cast<std::uint64_t>(retries);
+  require_end(plan, path);
   return plan;
 }
 

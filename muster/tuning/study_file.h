@@ -59,7 +59,8 @@ struct StudyFile {
 
   // "study.toml:12" of a key in [space].
   std::string where(std::string_view key) const;
-  // The plan, without what only the job knows: max_resource and subject.
+  // The plan, without what only the job knows: max_resource and subject. Throws Error{kInvalidInput} for a study that
+  // would never end, and as SearcherChoice::make.
   StudyPlan plan() const;
 };
 

@@ -2,6 +2,7 @@
 // Who comes second reads and decides again. A commit that failed half-way is settled by what is on disk.
 #include "muster/tuning/study_log.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -16,6 +17,8 @@ namespace muster::tuning {
 namespace {
 
 constexpr const char* kPlanKey = "plan";
+constexpr const char* kKnownPrefix = "known/";
+constexpr std::size_t kKnownInOne = 500;  // an entry of a store has its limit
 constexpr const char* kLogPrefix = "log/";
 constexpr const char* kMemberPrefix = "members/";
 constexpr const char* kSpentPrefix = "spent/";
@@ -23,6 +26,22 @@ constexpr const char* kWhere = "the study's store";
 
 std::string log_key(std::uint64_t number) {
   return fmt::format("{}{:08}", kLogPrefix, number);
+}
+
+// A plan that is to be written if there is none yet.
+control::Transaction first_entries(const StudyPlan& plan) {
+  Json head = plan.json();
+  const Json known = std::exchange(head["known"], Json::array());
+  control::Transaction transaction;
+  transaction.conditions.push_back({kPlanKey, 0});
+  transaction.writes.push_back({kPlanKey, head.dump()});
+  for (std::size_t i = 0; i < known.size(); i += kKnownInOne) {
+    const auto from = known.begin() + static_cast<std::ptrdiff_t>(i);
+    const std::size_t count = std::min(kKnownInOne, known.size() - i);
+    transaction.writes.push_back({fmt::format("{}{:08}", kKnownPrefix, i / kKnownInOne),
+                                  Json(Json::array_t(from, from + static_cast<std::ptrdiff_t>(count))).dump()});
+  }
+  return transaction;
 }
 
 std::string random_id() {
@@ -52,7 +71,7 @@ std::string trial_name(std::uint64_t number) {
 StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyPlan& plan, const StudyLogOptions& options)
     : store_(std::move(store)), options_(options) {
   // Another process may begin the same study at this moment: one of them writes the plan, and both read it.
-  store_->compare_and_put(kPlanKey, 0, plan.json().dump());
+  store_->commit(first_entries(plan));
   open();
   if (const std::optional<Error> obstacle = resume_obstacle(plan_, plan)) throw Error(*obstacle);
   plan_.budget = plan.budget;
@@ -65,9 +84,15 @@ StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyLogOptions&
 }
 
 void StudyLog::open() {
+  ahead_ = dynamic_cast<control::WriteAheadStore*>(store_.get());
   const std::optional<control::Entry> entry = store_->get(kPlanKey);
   if (!entry) throw Error(ErrorKind::kNotFound, "there is no study in it", kWhere, "Begin one: muster tune STUDY.toml");
-  plan_ = StudyPlan::from_json(parse_json(entry->value, kWhere), kWhere);
+  Json plan = parse_json(entry->value, kWhere);
+  for (const control::Entry& part : store_->list(kKnownPrefix)) {
+    for (Json& one : parse_json(part.value, kWhere))
+      plan["known"].push_back(std::move(one));
+  }
+  plan_ = StudyPlan::from_json(plan, kWhere);
   reload();
 }
 
@@ -100,11 +125,12 @@ bool StudyLog::catch_up() {
   MUSTER_CHECK(staged_.empty(), "a study is read while something is staged");
   if (stale_) {
     reload();
+    unseen_ = false;
     return true;
   }
+  bool news = std::exchange(unseen_, false);
   const std::uint64_t now = store_->revision();
-  if (now == revision_) return false;
-  bool news = false;
+  if (now == revision_) return news;
   while (const std::optional<control::Entry> entry = store_->get(log_key(next_))) {
     replay(*entry);
     news = true;
@@ -125,7 +151,7 @@ void StudyLog::forget() {
   staged_.clear();
 }
 
-bool StudyLog::commit() {
+bool StudyLog::commit(bool waits) {
   if (staged_.empty()) return true;
   Json events = Json::array();
   for (const StudyEvent& event : staged_)
@@ -136,7 +162,7 @@ bool StudyLog::commit() {
   transaction.writes.push_back({key, events.dump()});
   std::optional<std::uint64_t> revision;
   try {
-    revision = store_->commit(transaction);
+    revision = waits || ahead_ == nullptr ? store_->commit(transaction) : ahead_->commit_soon(transaction);
   } catch (...) {
     // Whether it is on disk nobody knows: what is there counts, and is read before anything else is decided.
     forget();
@@ -144,6 +170,7 @@ bool StudyLog::commit() {
   }
   if (!revision) {
     reload();
+    unseen_ = true;
     return false;
   }
   staged_.clear();
@@ -203,11 +230,24 @@ bool StudyLog::is_lost(const std::string& owner) {
   return options_.clock->now() - place->second.at > options_.lease;
 }
 
-double StudyLog::worked_seconds() {
+double StudyLog::others_seconds() {
   double sum = 0;
-  for (const control::Entry& entry : store_->list(kSpentPrefix))
-    sum += json_get<double>(parse_json(entry.value, kWhere), "seconds", kWhere);
+  for (const control::Entry& entry : store_->list(kSpentPrefix)) {
+    if (entry.key != kSpentPrefix + member_)
+      sum += json_get<double>(parse_json(entry.value, kWhere), "seconds", kWhere);
+  }
   return sum;
+}
+
+Spent StudyLog::spent() const {
+  Spent spent;
+  spent.trials = history_.originals();
+  if (plan_.budget.epochs == 0 && plan_.budget.processor_seconds == 0) return spent;  // nobody asks for the rest
+  for (const Trial& trial : history_.trials()) {
+    spent.epochs += trial.resource() - (trial.lineage ? trial.lineage->resource : 0);
+    spent.processor_seconds += notes_[trial.number].processor_seconds;
+  }
+  return spent;
 }
 
 }  // namespace muster::tuning

@@ -1,6 +1,7 @@
 // A study on disk: its plan and the log of all that happened, in a Store; and what it comes to, in memory.
 //
-//   plan              the StudyPlan
+//   plan              the StudyPlan, without its results of earlier studies
+//   known/00000000    these results, some hundreds in each, as a JSON array
 //   log/00000042      the events of one commit, as a JSON array; numbered without gaps
 //   members/ID        who works on the study: process, host and a count that grows while it lives
 //   spent/ID          seconds that this member has worked
@@ -25,6 +26,8 @@
 
 #include "muster/base/clock.h"
 #include "muster/control/store.h"
+#include "muster/control/write_ahead.h"
+#include "muster/tuning/budget.h"
 #include "muster/tuning/study_event.h"
 #include "muster/tuning/study_plan.h"
 
@@ -50,14 +53,18 @@ class StudyLog {
   const History& history() const { return history_; }
   const TrialNotes& notes(std::uint64_t number) const { return notes_.at(number); }
 
-  // Reads what others have committed. Whether there was anything. REQUIRES: nothing is staged.
+  // Reads what others have committed. Whether there was anything, also in what a refused commit() has read since the
+  // last call. REQUIRES: nothing is staged.
   bool catch_up();
   // Takes the event into history() at once; on disk with commit().
   void stage(StudyEvent event);
   // All that was staged, durable when this returns. False if another process has committed since catch_up(): then what
   // was staged is dropped, history() is what is on disk, and one has to decide again. References into history() end.
   // After a throw what was staged is dropped, and the next catch_up() reads what is on disk.
-  bool commit();
+  bool commit() { return commit(true); }
+  // The same without waiting for the disk, where the store can do that: it survives all processes but no power cut of
+  // this machine. For what is of no use after one.
+  bool commit_soon() { return commit(false); }
   bool staged() const { return !staged_.empty(); }
   // Drops what was staged since the last commit.
   void forget();
@@ -71,8 +78,10 @@ class StudyLog {
   std::chrono::nanoseconds lease() const { return options_.lease; }
   // Numbers of running trials whose member is lost.
   std::vector<std::uint64_t> orphans();
-  // What all members have worked, in seconds, as of their last beats.
-  double worked_seconds();
+  // What the other members have worked, in seconds, as of their last beats.
+  double others_seconds();
+  // All but the seconds.
+  Spent spent() const;
 
  private:
   struct Seen {
@@ -84,8 +93,10 @@ class StudyLog {
   void replay(const control::Entry& entry);
   void reload();
   bool is_lost(const std::string& owner);
+  bool commit(bool waits);
 
   std::unique_ptr<control::Store> store_;
+  control::WriteAheadStore* ahead_ = nullptr;  // the same, if it can commit without waiting
   StudyLogOptions options_;
   StudyPlan plan_;
   History history_;
@@ -93,6 +104,7 @@ class StudyLog {
   std::uint64_t next_ = 0;      // number of the next commit
   std::uint64_t revision_ = 0;  // of the store, up to which everything was read
   bool stale_ = false;          // history_ may have what is not on disk: to be read anew
+  bool unseen_ = false;         // a refused commit has read what others did, and catch_up() has not told it yet
   std::vector<StudyEvent> staged_;
   std::string member_;
   std::map<std::string, Seen> seen_;  // members of other machines

@@ -66,7 +66,10 @@ ScheduleProblem StudyPlan::schedule_problem() const {
   problem.goals = goals();
   problem.seed = seed;
   problem.max_resource = max_resource;
+  // A bracket that waits for more trials than there will be would never be judged.
   problem.trials = budget.trials;
+  const std::optional<std::uint64_t> most = searcher.make(search_problem())->most();
+  if (most && (problem.trials == 0 || *most < problem.trials)) problem.trials = *most;
   return problem;
 }
 
@@ -148,7 +151,7 @@ std::optional<Error> resume_obstacle(const StudyPlan& stored, const StudyPlan& n
   const Json was = stored.json();
   const Json is = now.json();
   for (const auto& [part, value] : was.items()) {
-    if (part == "budget" || part == "retries") continue;
+    if (part == "budget" || part == "retries" || part == "known") continue;
     if (value == is.at(part)) continue;
     const std::string what = part == "subject" ? "the job file or the program" : fmt::format("\"{}\"", part);
     return Error(ErrorKind::kMismatch,

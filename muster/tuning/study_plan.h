@@ -50,6 +50,7 @@ struct StudyPlan {
 
   std::vector<Goal> goals() const;
   SearchProblem search_problem() const;
+  // Throws as SearcherChoice::make.
   ScheduleProblem schedule_problem() const;
 
   Json json() const;
@@ -64,7 +65,7 @@ SearcherChoice searcher_from(const std::string& name, const std::string& options
 SchedulerChoice scheduler_from(const std::string& name, const std::string& options);
 
 // The first thing in which a study that is resumed with `now` differs from `stored`, as an Error; nothing when it can
-// go on. Budget and retries may differ.
+// go on. Budget and retries may differ, and so may what is known of earlier studies: that is read once, at the start.
 std::optional<Error> resume_obstacle(const StudyPlan& stored, const StudyPlan& now);
 
 }  // namespace muster::tuning

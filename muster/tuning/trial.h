@@ -88,6 +88,8 @@ class History {
   const std::vector<std::uint64_t>& ended() const { return ended_; }
   // Trials that were begun for themselves: those that go on from another one (Trial::lineage) are not counted.
   std::uint64_t originals() const { return originals_; }
+  // The place of trial `number`, which is not in here yet, among these.
+  std::uint64_t place_of_next(std::uint64_t number) const { return number - (size() - originals_); }
   // Numbers of the trials that are waiting, and that run, in their order.
   const std::set<std::uint64_t>& waiting() const { return waiting_; }
   const std::set<std::uint64_t>& running() const { return running_; }

@@ -28,6 +28,7 @@ struct TrialNews {
   std::string reason{};          // kDied, kFailed
   double seconds = 0;            // not of kReport: since it was started
   double processor_seconds = 0;  // likewise
+  double start_seconds = 0;      // likewise: until it had told something
 };
 
 class TrialExecutor {

@@ -19,6 +19,12 @@ constexpr std::chrono::milliseconds kLook{100};          // longest wait for new
 constexpr std::chrono::milliseconds kInterval{1000};     // between looks for orphans, and what watchers are told
 constexpr std::chrono::milliseconds kLookAtOthers{250};  // longest wait while others work and this process has nothing
 
+// Of one objective there is a best; of two there is a front, and all of it stays.
+std::optional<std::uint64_t> best_of(const StudyLog& log) {
+  if (log.plan().objectives.size() != 1) return std::nullopt;
+  return best_trial(log.history(), 0, log.plan().objectives.front().goal);
+}
+
 }  // namespace
 
 // What follows from one round once it is on disk.
@@ -47,8 +53,8 @@ Tuner::Tuner(StudyLog& log, TrialExecutor& executor, TunerObserver& observer, Tu
       member_(log.join()),
       searcher_(log.plan().searcher.make(log.plan().search_problem())),
       scheduler_(log.plan().scheduler.make(log.plan().schedule_problem())),
-      best_(best_trial(log.history(), 0, log.plan().objectives.front().goal)),
-      earlier_seconds_(log.worked_seconds()),
+      best_(best_of(log)),
+      others_seconds_(log.others_seconds()),
       begun_at_(options_.clock->now()),
       beaten_at_(begun_at_),
       looked_at_(begun_at_ - kInterval),
@@ -56,6 +62,8 @@ Tuner::Tuner(StudyLog& log, TrialExecutor& executor, TunerObserver& observer, Tu
 }
 
 TunerResult Tuner::run() {
+  // A tuner that was killed may have written down an end that it did not act on.
+  keep_best(log_.history().ended());
   for (;;) {
     if (options_.stop_requested() && !interrupted_) {
       interrupted_ = true;
@@ -73,14 +81,38 @@ TunerResult Tuner::run() {
     for (TrialNews& news : executor_.wait(longest))
       news_.push_back(std::move(news));
   }
-  log_.beat(options_.clock->now() - begun_at_);
+  finish();
   observer_.looked(log_, spent());
   return {interrupted_, over_};
 }
 
+// The last words. All of the study is on disk: that somebody holds the store now takes nothing from it.
+void Tuner::finish() {
+  try {
+    log_.beat(options_.clock->now() - begun_at_);
+    // Where two processes end at once, the one that links last has read what the other one has found.
+    do {
+      link_best();
+      read_others();
+    } while (best_ != linked_);
+    keep_best(log_.history().ended());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+    observer_.waits(error.what());
+  }
+}
+
+void Tuner::read_others() {
+  if (log_.catch_up()) best_ = best_of(log_);
+}
+
 // What is read, decided and written in a round; it is done again when another process was first.
 bool Tuner::decide_round(Round& round) {
-  if (log_.catch_up()) best_ = best_trial(log_.history(), 0, log_.plan().objectives.front().goal);
+  read_others();
+  // What others took from this process runs here for nothing.
+  for (const auto& [number, until] : running_) {
+    if (!is_mine(number)) round.stops.push_back(number);
+  }
   round.running = running();
   for (const TrialNews& news : news_)
     take_in(news, round);
@@ -118,6 +150,7 @@ bool Tuner::play_round() {
   act(round);
   if (now - looked_at_ >= kInterval) {
     looked_at_ = now;
+    if (log_.plan().budget.seconds > 0) others_seconds_ = log_.others_seconds();
     observer_.looked(log_, spent());
   }
   return true;
@@ -159,10 +192,11 @@ StudyEvent Tuner::event_of(EventKind kind, std::uint64_t number) const {
 
 // What it took since it was begun, with the parts between which the scheduler let it go on.
 void Tuner::add_time(StudyEvent& event, const TrialNews& news) const {
-  const auto carried = carried_.find(event.number);
-  event.seconds = news.seconds + (carried != carried_.end() ? carried->second.seconds : 0);
-  event.processor_seconds =
-      news.processor_seconds + (carried != carried_.end() ? carried->second.processor_seconds : 0);
+  const auto found = carried_.find(event.number);
+  const TrialNews carried = found != carried_.end() ? found->second : TrialNews{};
+  event.seconds = news.seconds + carried.seconds;
+  event.processor_seconds = news.processor_seconds + carried.processor_seconds;
+  event.start_seconds = news.start_seconds + carried.start_seconds;
 }
 
 void Tuner::take_report(const TrialNews& news, Round& round) {
@@ -191,7 +225,8 @@ void Tuner::decide(std::uint64_t number, const TrialNews& news, Round& round) {
   const Decision decision = scheduler_->after_report(log_.history(), number);
   if (decision.action == Action::kContinue) {
     if (stopping_)
-      return take_death({number, TrialNews::What::kStopped, {}, {}, news.seconds, news.processor_seconds}, round);
+      return take_death(
+          {number, TrialNews::What::kStopped, {}, {}, news.seconds, news.processor_seconds, news.start_seconds}, round);
     round.starts.push_back({number, until_of(log_.history().at(number))});
     round.carried.push_back(news);
     return;
@@ -318,6 +353,8 @@ void Tuner::run_trial(std::uint64_t number, Round& round) {
   StudyEvent event = event_of(EventKind::kRun, number);
   event.owner = member_;
   log_.stage(std::move(event));
+  // Others took it for lost and gave it back: it never stopped here.
+  if (running_.contains(number) && std::ranges::find(round.gone, number) == round.gone.end()) return;
   round.starts.push_back({number, until_of(log_.history().at(number))});
   round.told.push_back({Round::Told::What::kBegun, number});
   ++round.running;
@@ -336,11 +373,13 @@ void Tuner::act(const Round& round) {
   for (const std::uint64_t number : round.gone) {
     running_.erase(number);
     carried_.erase(number);
+    unwanted_.erase(number);
   }
   for (const TrialNews& part : round.carried) {
     TrialNews& sum = carried_[part.number];
     sum.seconds += part.seconds;
     sum.processor_seconds += part.processor_seconds;
+    sum.start_seconds += part.start_seconds;
   }
   for (const Round::Told& told : round.told) {
     const Trial& trial = log_.history().at(told.number);
@@ -349,8 +388,9 @@ void Tuner::act(const Round& round) {
     if (told.what == Round::Told::What::kRested) observer_.rested(trial);
     if (told.what == Round::Told::What::kLost) observer_.lost(trial, told.reason);
   }
-  for (const std::uint64_t number : round.stops)
-    executor_.stop(number);
+  for (const std::uint64_t number : round.stops) {
+    if (unwanted_.insert(number).second) executor_.stop(number);
+  }
   keep_best(round.ended);
   for (const Start& start : round.starts) {
     if (stopping_) continue;
@@ -365,22 +405,30 @@ void Tuner::act(const Round& round) {
   }
 }
 
-// Of one objective there is a best; of two there is a front, and all of it stays.
 void Tuner::keep_best(const std::vector<std::uint64_t>& ended) {
   if (log_.plan().objectives.size() != 1) return;
   const Goal goal = log_.plan().objectives.front().goal;
+  std::vector<std::uint64_t> not_needed;
   for (const std::uint64_t number : ended) {
+    if (number == best_) continue;
     const Trial& trial = log_.history().at(number);
     const std::vector<double>* outcome = trial.outcome();
     const std::vector<double>* before = best_ ? log_.history().at(*best_).outcome() : nullptr;
-    if (outcome != nullptr && (before == nullptr || loss(outcome->front(), goal) < loss(before->front(), goal))) {
-      const std::optional<std::uint64_t> replaced = std::exchange(best_, number);
-      executor_.best(trial);
-      if (replaced) executor_.ended(log_.history().at(*replaced));
-    } else {
-      executor_.ended(trial);
-    }
+    const bool better =
+        outcome != nullptr && (before == nullptr || loss(outcome->front(), goal) < loss(before->front(), goal));
+    const std::optional<std::uint64_t> worse = better ? std::exchange(best_, number) : number;
+    if (worse) not_needed.push_back(*worse);
   }
+  link_best();
+  for (const std::uint64_t number : not_needed)
+    executor_.ended(log_.history().at(number));
+}
+
+// Whoever found it: where two processes link, the one that comes late with a worse one reads so and links again.
+void Tuner::link_best() {
+  if (best_ == linked_) return;
+  executor_.best(log_.history().at(*best_));
+  linked_ = best_;
 }
 
 void Tuner::beat() {
@@ -395,15 +443,8 @@ void Tuner::beat() {
 }
 
 Spent Tuner::spent() {
-  Spent spent;
-  spent.trials = log_.history().originals();
-  spent.seconds = earlier_seconds_ + std::chrono::duration<double>(options_.clock->now() - begun_at_).count();
-  const Budget& budget = log_.plan().budget;
-  if (budget.epochs == 0 && budget.processor_seconds == 0) return spent;
-  for (const Trial& trial : log_.history().trials()) {
-    spent.epochs += trial.resource() - (trial.lineage ? trial.lineage->resource : 0);
-    spent.processor_seconds += log_.notes(trial.number).processor_seconds;
-  }
+  Spent spent = log_.spent();
+  spent.seconds = others_seconds_ + std::chrono::duration<double>(options_.clock->now() - begun_at_).count();
   return spent;
 }
 

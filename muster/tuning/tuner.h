@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,9 @@ class Tuner {
   void run_trial(std::uint64_t number, Round& round);
   void act(const Round& round);
   void keep_best(const std::vector<std::uint64_t>& ended);
+  void link_best();
+  void read_others();
+  void finish();
   bool is_mine(std::uint64_t number) const;
   std::uint64_t until_of(const Trial& trial) const;
   std::size_t running() const { return running_.size(); }
@@ -103,11 +107,13 @@ class Tuner {
   std::map<std::uint64_t, std::uint64_t> running_;  // of this process -> until
   std::map<std::uint64_t, TrialNews> carried_;      // time of trials that were let go on, since they were begun
   std::vector<TrialNews> news_;                     // not yet on disk
+  std::set<std::uint64_t> unwanted_;                // of running_: they were told to stop
   std::optional<std::uint64_t> best_;
-  std::string over_;  // why no trial is begun any more; empty: they are
+  std::optional<std::uint64_t> linked_;  // that the executor was told of as the best
+  std::string over_;                     // why no trial is begun any more; empty: they are
   bool stopping_ = false;
   bool interrupted_ = false;
-  double earlier_seconds_ = 0;                // that others have worked
+  double others_seconds_ = 0;                 // that they have worked
   std::optional<Clock::Instant> held_since_;  // that the store cannot be used
   Clock::Instant begun_at_;
   Clock::Instant beaten_at_;

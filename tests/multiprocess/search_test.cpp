@@ -77,9 +77,11 @@ TEST_F(SearchTest, AnOpenNetIsNotTrainedAndAClosedOneNotSearched) {
   EXPECT_EQ(closed.exit_code, 2);
   EXPECT_THAT(closed.err, HasSubstr("nothing to search"));
   const Finished other = muster(
-      {"search", "job.toml", "--latency", "times.json", "--set", "model.name=\"fbnet-4-8s2-16-16\"", "--out", "no2"});
+      {"search", "job.toml", "--latency", "times.json", "--set", "model.name=\"fbnet-4-8s2-16-16\"", "--out", "no"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("muster bench blocks"));
+  // What was refused leaves no folder that refuses the search that was meant.
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "no"));
 }
 
 TEST_F(SearchTest, TheExampleHasPlacesToFill) {

@@ -1,5 +1,6 @@
 // muster tune as users run it: trials are runs with the bits of muster train, through pauses and promotions; what fails
 // says why; a program of any kind can be searched; the study can be looked at.
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -118,6 +119,122 @@ TEST_F(TuneTest, ALossThatIsNoNumberFailsATrialAndNotTheStudy) {
   EXPECT_EQ(states.size(), 2U);
 }
 
+// The truth of a copy: a run with the values of the parent up to where it was copied, and with the changes after it.
+TEST_F(TuneTest, ACopyOfAPopulationHasTheBitsOfARunWhoseValuesWereChanged) {
+  write_job({"job.epochs=4", "optimizer.schedule=\"constant\""});
+  write_study("optimizer.lr = { log = [1e-4, 0.1] }",
+              "[budget]\ntrials = 3\n[trials]\nparallel = 2\n[schedule]\nname = \"population\"\npopulation = 3\n"
+              "interval = 1\nshare = 0.34");
+  const Finished tuned = muster({"tune", "study.toml", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << tuned.out;
+  const std::vector<Json> trials = shown();
+  std::uint64_t finished = 0;
+  std::uint64_t compared = 0;
+  for (const Json& trial : trials) {
+    EXPECT_NE(trial.at("state"), "failed") << trial;
+    if (trial.at("state") != "finished") continue;
+    ++finished;
+    if (!trial.contains("from")) continue;
+    const Json& parent = trials.at(trial.at("from").at("trial").get<std::size_t>());
+    if (parent.contains("from") || compared > 0) continue;
+    ++compared;
+    const auto epoch = trial.at("from").at("epoch").get<int>();
+    const auto lr = [](const Json& of) { return of.at("values").at("optimizer.lr").dump(); };
+    const std::vector<std::string> truth{
+        "train", "job.toml", "--json", "--run", "truth", "--set", "optimizer.lr=" + lr(parent)};
+    std::vector<std::string> first = truth;
+    first.insert(first.end(), {"--until-epoch", std::to_string(epoch)});
+    ASSERT_EQ(muster(first).exit_code, 0);
+    spill(folder_ / "truth/changes.jsonl",
+          Json{{"number", 1}, {"assignment", "optimizer.lr=" + lr(trial)}, {"step", 8 * epoch + 1}}.dump() + "\n");
+    const Finished rest = muster(truth);
+    ASSERT_EQ(rest.exit_code, 0) << rest.err;
+    EXPECT_EQ(end_of(trial.at("trial").get<std::uint64_t>()).at("weights"), rows(rest.out).back().at("weights"));
+  }
+  EXPECT_EQ(finished, 3U);
+  EXPECT_EQ(compared, 1U);
+  // Nothing is left of who is not the best.
+  const auto best = rows(tuned.out).back().at("best").at("trial").get<std::uint64_t>();
+  for (const Json& trial : trials) {
+    const auto number = trial.at("trial").get<std::uint64_t>();
+    EXPECT_EQ(std::filesystem::exists(folder_ / fmt::format("studies/study/trials/{:04}/checkpoints", number)),
+              number == best)
+        << number;
+  }
+}
+
+TEST_F(TuneTest, TwoObjectivesOfAJobHaveAFrontAndKeepTheirCheckpoints) {
+  write_job({"job.epochs=1"});
+  spill(folder_ / "study.toml",
+        "[study]\njob = \"job.toml\"\nobjective = [\"accuracy\", \"loss\"]\n[budget]\ntrials = 3\n[trials]\n"
+        "parallel = 2\n[space]\noptimizer.lr = { log = [1e-4, 0.1] }\n");
+  const Finished tuned = muster({"tune", "study.toml", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const Json over = rows(tuned.out).back();
+  EXPECT_FALSE(over.contains("best"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "studies/study/best"));
+  // The front by its definition.
+  const std::vector<Json> trials = shown();
+  std::set<std::uint64_t> front;
+  for (const Json& one : trials) {
+    const bool beaten = std::ranges::any_of(trials, [&](const Json& other) {
+      const double more = other.at("accuracy").get<double>() - one.at("accuracy").get<double>();
+      const double less = one.at("loss").get<double>() - other.at("loss").get<double>();
+      return more >= 0 && less >= 0 && more + less > 0;
+    });
+    const auto number = one.at("trial").get<std::uint64_t>();
+    if (!beaten) front.insert(number);
+    EXPECT_TRUE(std::filesystem::exists(folder_ / fmt::format("studies/study/trials/{:04}/checkpoints", number)));
+  }
+  EXPECT_EQ(over.at("front").get<std::set<std::uint64_t>>(), front);
+  EXPECT_THAT(muster({"tune", "show", "study"}).out, HasSubstr(fmt::format("is first: {} trials", front.size())));
+  ASSERT_EQ(muster({"tune", "show", "study", "--html", "report.html", "--svg", "plots"}).exit_code, 0);
+  const std::string page = slurp(folder_ / "report.html");
+  EXPECT_THAT(page, HasSubstr("On the front"));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("Best:")));
+  EXPECT_THAT(slurp(folder_ / "plots/front.svg"), ::testing::StartsWith("<svg"));
+}
+
+// What earlier studies told is read once: a study goes on when they have grown or are gone.
+TEST_F(TuneTest, AWarmStartIsReadAtTheStartAlone) {
+  const auto study = [&](const std::string& name, const std::string& more) {
+    spill(folder_ / (name + ".toml"), fmt::format("[study]\nprogram = [\"/bin/echo\", '{{\"cost\": {{x}}}}']\n"
+                                                  "objective = \"cost\"\n{}\n[budget]\ntrials = 12\n"
+                                                  "[space]\nx = {{ uniform = [0.0, 1.0] }}\n",
+                                                  more));
+    return muster({"tune", name + ".toml", "-q", "--resume"});
+  };
+  ASSERT_EQ(study("earlier", "").exit_code, 0);
+  const std::string warm = "warm_start = [\"studies/earlier\"]";
+  const Finished later = study("study", warm);
+  ASSERT_EQ(later.exit_code, 0) << later.err;
+  // The model knows where to look from the first trial on; a study that knows nothing spreads its first ten.
+  EXPECT_THAT(shown().at(0).at("reason").get<std::string>(), HasSubstr("times as likely"));
+  std::filesystem::remove_all(folder_ / "studies/earlier");
+  const Finished again = muster({"tune", "study.toml", "-q", "--resume", "--trials", "13"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(shown().size(), 13U);
+  const Finished cold = study("study", "");
+  EXPECT_EQ(cold.exit_code, 2);
+  EXPECT_THAT(cold.err, HasSubstr("warm_start"));
+}
+
+TEST_F(TuneTest, AKeyWithAConditionMustNotStandInTheJob) {
+  write_job();
+  write_study(
+      "optimizer.name = { choice = [\"sgd\", \"adam\"] }\n"
+      "optimizer.momentum = { uniform = [0.0, 0.9], when = { optimizer.name = \"sgd\" } }",
+      "[budget]\ntrials = 2");
+  const Finished result = muster({"tune", "study.toml"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("study.toml:8"));
+  EXPECT_THAT(result.err, HasSubstr("job.toml:"));
+  EXPECT_THAT(result.err, HasSubstr("Remove it from the job file"));
+  const Finished none = muster({"tune", "study.toml", "--trials", "0"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--trials"));
+}
+
 TEST_F(TuneTest, MistakesAreNamedWithFileAndLineBeforeAnythingIsWritten) {
   write_job();
   write_study("optimizer.lr = { log = [1e-3, 0.1] }\noptimizer.momentun = { uniform = [0.0, 0.9] }",
@@ -187,7 +304,7 @@ TEST_F(TuneTest, AShellAsksAndTells) {
   const Finished both = muster({"tune", "tell", "study.toml", "0", "0.5", "0.7", "--epoch", "1"});
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("2 value(s) for 1 objective(s)"));
-  EXPECT_EQ(muster({"tune", "tell", "study.toml", "1", "0.5"}).exit_code, 0);
+  EXPECT_EQ(muster({"tune", "tell", "study.toml", "1", "-0.5"}).exit_code, 0);
   EXPECT_EQ(muster({"tune", "tell", "study", "0", "--failed", "no luck"}).exit_code, 0);
   const Finished twice = muster({"tune", "tell", "study", "1", "0.25"});
   EXPECT_EQ(twice.exit_code, 2);
@@ -197,7 +314,7 @@ TEST_F(TuneTest, AShellAsksAndTells) {
   EXPECT_EQ(over[0], Json({{"over", true}}));
   const std::vector<Json> trials = shown();
   EXPECT_EQ(trials.at(0).at("reason"), "no luck");
-  EXPECT_EQ(trials.at(1).at("cost"), 0.5);
+  EXPECT_EQ(trials.at(1).at("cost"), -0.5);
 }
 
 TEST_F(TuneTest, AStudyOfWhichNothingCameHasFailed) {

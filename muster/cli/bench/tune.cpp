@@ -36,6 +36,7 @@ struct TuneBench {
   std::string searcher = tuning::all_searchers().front().name();
   std::uint64_t calls = 50;
   std::string folder;
+  bool bare = false;
   bool json = false;
 };
 
@@ -137,6 +138,26 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
+std::chrono::nanoseconds time_of_trial(const TuneBench& bench) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double, std::milli>(bench.milliseconds));
+}
+
+// The same waits on threads that share nothing: what the machine makes of them without a study.
+double bare_seconds(const TuneBench& bench) {
+  const Clock::Instant begin = system_clock().now();
+  std::vector<std::thread> threads;
+  for (std::size_t slot = 0; slot < bench.slots; ++slot) {
+    threads.emplace_back([&bench, slot] {
+      for (std::uint64_t trial = slot; trial < bench.trials; trial += bench.slots)
+        system_clock().sleep_for(time_of_trial(bench));
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  return elapsed_ms(begin) / 1e3;
+}
+
 void run_bench(const TuneBench& bench) {
   std::optional<TemporaryFolder> temporary;
   if (bench.folder.empty()) temporary.emplace("muster-bench-tune-");
@@ -147,12 +168,11 @@ void run_bench(const TuneBench& bench) {
   plan.space = bench_space();
   plan.searcher = tuning::searcher_named(bench.searcher);
   plan.budget.trials = bench.trials;
+  const double bare = bench.bare ? bare_seconds(bench) : 0;
   double seconds = 0;
   {
     tuning::StudyLog log(control::make_write_ahead_store(file), plan);
-    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double, std::milli>(bench.milliseconds));
-    WaitingTrials trials(bench.slots, time);
+    WaitingTrials trials(bench.slots, time_of_trial(bench));
     tuning::TunerObserver nobody;
     tuning::TunerOptions options;
     options.slots = bench.slots;
@@ -179,24 +199,29 @@ void run_bench(const TuneBench& bench) {
   }
   const double ideal = static_cast<double>(bench.trials) * bench.milliseconds / 1e3 / static_cast<double>(bench.slots);
   if (bench.json) {
-    fmt::print("{}\n", Json{{"bench", "tune"},
-                            {"searcher", bench.searcher},
-                            {"trials", bench.trials},
-                            {"slots", bench.slots},
-                            {"trial_ms", bench.milliseconds},
-                            {"seconds", seconds},
-                            {"ideal_seconds", ideal},
-                            {"ratio", seconds / ideal},
-                            {"open_ms", open_ms},
-                            {"ask_ms", quantile(asks, 0.5)},
-                            {"ask_p95_ms", quantile(asks, 0.95)},
-                            {"tell_ms", quantile(tells, 0.5)},
-                            {"tell_p95_ms", quantile(tells, 0.95)}}
-                           .dump());
+    Json row{{"bench", "tune"},
+             {"searcher", bench.searcher},
+             {"trials", bench.trials},
+             {"slots", bench.slots},
+             {"trial_ms", bench.milliseconds},
+             {"seconds", seconds},
+             {"ideal_seconds", ideal},
+             {"ratio", seconds / ideal},
+             {"open_ms", open_ms},
+             {"ask_ms", quantile(asks, 0.5)},
+             {"ask_p95_ms", quantile(asks, 0.95)},
+             {"tell_ms", quantile(tells, 0.5)},
+             {"tell_p95_ms", quantile(tells, 0.95)}};
+    if (bench.bare) {
+      row["bare_seconds"] = bare;
+      row["ratio_to_bare"] = seconds / bare;
+    }
+    fmt::print("{}\n", row.dump());
     return;
   }
   fmt::print("{} trials of {} ms on {} slots, searcher {}: {:.2f} s, ideal {:.2f} s, ratio {:.3f}\n", bench.trials,
              bench.milliseconds, bench.slots, bench.searcher, seconds, ideal, seconds / ideal);
+  if (bench.bare) fmt::print("the same waits without a study: {:.2f} s; ratio to them {:.3f}\n", bare, seconds / bare);
   fmt::print("with {} finished: ask {:.2f} ms (95 %: {:.2f}), tell {:.2f} ms (95 %: {:.2f}), opening {:.0f} ms\n",
              bench.trials, quantile(asks, 0.5), quantile(asks, 0.95), quantile(tells, 0.5), quantile(tells, 0.95),
              open_ms);
@@ -223,13 +248,12 @@ void add_tune_bench(CLI::App& bench) {
       ->check(CLI::Range(1, 100000));
   command->add_option("--folder", flags->folder,
                       "Where the study's file goes: the disk to measure. Default: temporary");
+  command->add_flag("--bare", flags->bare, "First the same waits without a study: what this machine makes of them");
   command->add_flag("--json", flags->json, "One JSON object a line");
   command->footer(
-      "ratio is the time of the study by the ideal one, trials * time / slots. The next trials are proposed ahead, "
-      "four\n"
-      "for each slot, so that no slot waits for the disk. ask and tell are durable when they return: their time is "
-      "the\n"
-      "searcher's and the disk's.");
+      "ratio is the time of the study by the ideal one, trials * time / slots. The next trials are proposed ahead,\n"
+      "four for each slot, so that no slot waits for the disk. The time of ask is the searcher's; that of tell, which\n"
+      "is durable when it returns, the disk's.");
   command->callback([flags] { run_bench(*flags); });
 }
 

@@ -46,7 +46,7 @@ void ask(const AskFlags& flags) {
   tuning::Study study = open_study(flags.study);
   const std::optional<tuning::Suggestion> trial = study.ask_for_person();
   if (!trial) {
-    if (!flags.text) fmt::print("{}\n", Json{{"over", true}}.dump());
+    fmt::print("{}\n", flags.text ? "over" : Json{{"over", true}}.dump());
     return;
   }
   if (flags.text) {
@@ -81,9 +81,9 @@ void add_ask_tell(CLI::App& tune) {
   command->add_option("study", a->study, "The study file, the study's folder or its name")->required();
   command->add_flag("--text", a->text, "Lines \"KEY VALUE\" for a shell, instead of JSON");
   command->footer(
-      "Prints {\"trial\": 3, \"values\": {\"lr\": 0.1}, \"epoch\": 0}, or {\"over\": true}. The study file needs no "
-      "job "
-      "then.");
+      "Prints {\"trial\": 3, \"values\": {\"lr\": 0.1}, \"epoch\": 0}, or {\"over\": true}; with --text \"trial 3\" "
+      "and a\n"
+      "line a key, or \"over\". The study file needs no job then.");
   command->callback([a] { ask(*a); });
 
   CLI::App* told = tune.add_subcommand("tell", "What came of a trial.");

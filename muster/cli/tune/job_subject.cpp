@@ -94,7 +94,15 @@ void check_space(const tuning::StudyFile& study, const std::filesystem::path& jo
       }
     }
   }
-  trainer::load_job(job);  // what is wrong with the job itself is said of the job
+  const trainer::ResolvedJob alone = trainer::load_job(job);  // what is wrong with the job itself is said of the job
+  for (const Parameter& parameter : study.space.parameters()) {
+    const auto place = alone.places.find(parameter.name);
+    if (parameter.when.empty() || place == alone.places.end() || place->second == job.string()) continue;
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("{} has a condition, and stands in {} too: a trial without it would get it from there",
+                            parameter.name, place->second),
+                study.where(parameter.name), "Remove it from the job file.");
+  }
   for (const double unit : {0.5, 0.0, 1.0}) {
     const Assignment values = study.space.from_units(std::vector<double>(study.space.size(), unit));
     const std::vector<std::string> words = assignments_of(values);

@@ -54,7 +54,12 @@ void take_output(const std::string& file) {
 
 ProcessTrials::ProcessTrials(TrialSubject& subject, const tuning::StudyLog& log, RunCommand run, bool keep_all,
                              const std::filesystem::path& study)
-    : subject_(subject), log_(log), run_(std::move(run)), keep_all_(keep_all), study_(study) {
+    : subject_(subject),
+      log_(log),
+      run_(std::move(run)),
+      keep_all_(keep_all),
+      copies_(log.plan().scheduler.make(log.plan().schedule_problem())->changes_values()),
+      study_(study) {
 }
 
 std::vector<Trial> ProcessTrials::ancestors_of(const Trial& trial) const {
@@ -114,7 +119,7 @@ void ProcessTrials::stop(std::uint64_t number) {
 void ProcessTrials::look_at_rows(std::uint64_t number, Running& running, std::vector<TrialNews>& news) {
   for (const Json& row : running.rows.read()) {
     if (!std::exchange(running.has_rows, true) && running.process)
-      start_seconds_.push_back(std::chrono::duration<double>(system_clock().now() - running.begun).count());
+      running.start_seconds = std::chrono::duration<double>(system_clock().now() - running.begun).count();
     RowMeaning meaning = subject_.meaning(row);
     if (meaning.good_step) running.lost_steps = 0;
     if (meaning.lost_step) ++running.lost_steps;
@@ -180,6 +185,7 @@ TrialNews ProcessTrials::judge_end(std::uint64_t number, const Running& running,
   TrialNews news;
   news.number = number;
   news.seconds = std::chrono::duration<double>(system_clock().now() - running.begun).count();
+  news.start_seconds = running.start_seconds;
   const bool silent = ending.good() && subject_.ends_silently();
   if (!running.hopeless.empty()) {
     news.what = kFailed;
@@ -218,12 +224,19 @@ std::string ProcessTrials::last_words(std::uint64_t number) const {
 
 void ProcessTrials::ended(const Trial& trial) {
   if (keep_all_) return;
-  // A copy that has not begun yet will take its checkpoint from here.
-  const auto& trials = log_.history().trials();
-  const bool needed = std::ranges::any_of(trials, [&](const Trial& other) {
-    return other.lineage && other.lineage->parent == trial.number && other.state == tuning::State::kWaiting;
+  not_needed_.insert(trial.number);
+  std::erase_if(not_needed_, [&](std::uint64_t number) {
+    if (copies_ && may_be_copied(log_.history().at(number))) return false;
+    subject_.drop_state(number);
+    return true;
   });
-  if (!needed) subject_.drop_state(trial.number);
+}
+
+// Whoever has not come further than it may be told to go on from one of its checkpoints, or was told so already.
+bool ProcessTrials::may_be_copied(const Trial& trial) const {
+  return std::ranges::any_of(log_.history().trials(), [&](const Trial& other) {
+    return !tuning::ended(other.state) && other.resource() <= trial.resource();
+  });
 }
 
 void ProcessTrials::best(const Trial& trial) {

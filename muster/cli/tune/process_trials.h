@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,6 @@ class ProcessTrials final : public tuning::TrialExecutor {
   void ended(const tuning::Trial& trial) override;
   void best(const tuning::Trial& trial) override;
 
-  // Seconds from the start of a trial's process to its first row, of those there were so far.
-  const std::vector<double>& start_seconds() const { return start_seconds_; }
-
  private:
   struct Running {
     std::uint64_t until = 0;
@@ -45,6 +43,7 @@ class ProcessTrials final : public tuning::TrialExecutor {
     std::unique_ptr<launch::ChildProcess> process{};  // none: it was done before
     Clock::Instant begun{};
     bool has_rows = false;
+    double start_seconds = 0;              // from its start to its first row
     std::optional<tuning::Report> held{};  // at `until`: told when the process has ended
     std::optional<std::uint64_t> paused_at{};
     bool finished = false;
@@ -59,15 +58,17 @@ class ProcessTrials final : public tuning::TrialExecutor {
   std::vector<tuning::Trial> ancestors_of(const tuning::Trial& trial) const;
   std::string last_words(std::uint64_t number) const;
   void link_best(std::uint64_t number) const;
+  bool may_be_copied(const tuning::Trial& trial) const;
 
   TrialSubject& subject_;
   const tuning::StudyLog& log_;
   const RunCommand run_;
   const bool keep_all_;
+  const bool copies_;  // trials may begin with the state of others
   const std::filesystem::path study_;
   std::map<std::uint64_t, Running> running_;
   std::vector<tuning::TrialNews> at_once_;  // of trials that could not even be started
-  std::vector<double> start_seconds_;
+  std::set<std::uint64_t> not_needed_;      // ended, and their state is still there
 };
 
 }  // namespace muster::cli

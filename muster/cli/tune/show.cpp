@@ -44,16 +44,23 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   file.commit();
 }
 
-// The best first; those without a result last.
-std::vector<const Trial*> by_outcome(const tuning::StudyLog& log) {
+// The best first; of two objectives those on the front. Those without a result last.
+std::vector<const Trial*> by_outcome(const tuning::StudyLog& log, const std::vector<std::uint64_t>& front) {
   std::vector<const Trial*> trials;
   for (const Trial& trial : log.history().trials())
     trials.push_back(&trial);
   const tuning::Goal goal = log.plan().objectives.front().goal;
   std::ranges::stable_sort(trials, {}, [&](const Trial* trial) {
-    return trial->outcome() == nullptr ? HUGE_VAL : tuning::loss(trial->outcome()->front(), goal);
+    const bool behind = std::ranges::find(front, trial->number) == front.end();
+    return std::pair(behind, trial->outcome() == nullptr ? HUGE_VAL : tuning::loss(trial->outcome()->front(), goal));
   });
   return trials;
+}
+
+// Of two objectives; of one there is none.
+std::vector<std::uint64_t> front_of(const tuning::StudyLog& log) {
+  if (log.plan().objectives.size() != 2) return {};
+  return tuning::pareto_front(log.history(), log.plan().goals());
 }
 
 void print_csv(const tuning::StudyLog& log) {
@@ -87,7 +94,7 @@ void print_json(const tuning::StudyLog& log) {
     shares[one.name] = one.share;
   Json head{{"study", plan.name}, {"plan", plan.json()}, {"importance", shares}};
   if (plan.objectives.size() == 2)
-    head["front"] = tuning::pareto_front(log.history(), plan.goals());
+    head["front"] = front_of(log);
   else if (const auto best = tuning::best_trial(log.history(), 0, plan.objectives.front().goal))
     head["best"] = *best;
   fmt::print("{}\n", head.dump());
@@ -109,11 +116,13 @@ void print_table(const tuning::StudyLog& log, std::size_t top) {
   if (shares.empty()) fmt::print("  results are too few, or too much alike, to tell which keys matter\n");
   for (const tuning::Importance& one : shares)
     fmt::print("  {:<28} explains {:4.1f} % of the variance\n", one.name, 100 * one.share);
+  const std::vector<std::uint64_t> front = front_of(log);
+  if (!front.empty()) fmt::print("  the front, of which none is worse in both, is first: {} trials\n", front.size());
   std::string figures;
   for (const tuning::Objective& objective : plan.objectives)
     figures += fmt::format("{:>12}  ", excerpt(objective.metric, 12));
   fmt::print("{:>6}  {:<9} {}{:>6}  {}\n", "trial", "state", figures, "epochs", "values");
-  const std::vector<const Trial*> trials = by_outcome(log);
+  const std::vector<const Trial*> trials = by_outcome(log, front);
   for (std::size_t i = 0; i < std::min(top, trials.size()); ++i) {
     const Trial& trial = *trials[i];
     std::string values;

@@ -15,7 +15,7 @@ Slots decide_slots(const TrialNeeds& needs, int cores, std::uint64_t usable_byte
   const std::int64_t by_cores = std::max<std::int64_t>(1, cores / of_trial);
   Slots slots;
   slots.count = static_cast<std::size_t>(asked.value_or(by_cores));
-  slots.reason = asked ? "as the study file says" : fmt::format("{} cores, {} for each trial", cores, of_trial);
+  slots.reason = asked ? "as asked for" : fmt::format("{} cores, {} for each trial", cores, of_trial);
   if (!needs.bytes || *needs.bytes == 0) return slots;
   const auto by_memory = static_cast<std::size_t>(std::max<std::uint64_t>(1, usable_bytes / *needs.bytes));
   if (by_memory >= slots.count) return slots;

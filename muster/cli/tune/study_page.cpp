@@ -9,6 +9,7 @@
 
 #include "muster/cli/tune/study_plots.h"
 #include "muster/tuning/importance.h"
+#include "muster/tuning/pareto.h"
 
 namespace muster::cli {
 namespace {
@@ -21,6 +22,14 @@ constexpr const char* kStyle =
     "text-align:left}th{background:#f2f4f7}td.n{text-align:right;font-variant-numeric:tabular-nums}"
     "tr.best td{background:#eaf3ea}figure{margin:1.5em 0;overflow-x:auto}.quiet{color:#666}";
 
+// The best trial, if there is one; of two objectives those on the front.
+std::vector<std::uint64_t> best_ones(const tuning::StudyLog& log) {
+  const tuning::StudyPlan& plan = log.plan();
+  if (plan.objectives.size() == 2) return tuning::pareto_front(log.history(), plan.goals());
+  const auto best = tuning::best_trial(log.history(), 0, plan.objectives.front().goal);
+  return best ? std::vector{*best} : std::vector<std::uint64_t>{};
+}
+
 std::string study_summary(const tuning::StudyLog& log) {
   const tuning::StudyPlan& plan = log.plan();
   const tuning::History& history = log.history();
@@ -31,11 +40,15 @@ std::string study_summary(const tuning::StudyLog& log) {
       escaped(plan.searcher.name()), escaped(plan.scheduler.name()), plan.seed, history.size(),
       count(tuning::State::kFinished), count(tuning::State::kStopped), count(tuning::State::kFailed),
       history.size() - history.ended().size());
-  const auto best = tuning::best_trial(history, 0, plan.objectives.front().goal);
-  if (best)
-    text += fmt::format("<p>Best: <b>{} {:.6g}</b>, trial {}: <code>{}</code></p>\n",
-                        escaped(plan.objectives.front().metric), history.at(*best).outcome()->front(), *best,
-                        escaped(history.at(*best).values.text()));
+  for (const std::uint64_t best : best_ones(log)) {
+    std::string figures;
+    for (std::size_t i = 0; i < plan.objectives.size(); ++i)
+      figures += fmt::format("{}{} {:.6g}", i == 0 ? "" : ", ", escaped(plan.objectives[i].metric),
+                             history.at(best).outcome()->at(i));
+    text += fmt::format("<p>{}: <b>{}</b>, trial {}: <code>{}</code></p>\n",
+                        plan.objectives.size() == 2 ? "On the front" : "Best", figures, best,
+                        escaped(history.at(best).values.text()));
+  }
   return text;
 }
 
@@ -48,10 +61,11 @@ std::string trials_table(const tuning::StudyLog& log) {
   for (const tuning::Parameter& parameter : plan.space.parameters())
     text += fmt::format("<th>{}</th>", escaped(parameter.name));
   text += "<th>why</th></tr>\n";
-  const auto best = tuning::best_trial(log.history(), 0, plan.objectives.front().goal);
+  const std::vector<std::uint64_t> best = best_ones(log);
   for (const Trial& trial : log.history().trials()) {
-    text += fmt::format("<tr{}><td class=\"n\">{}</td><td>{}</td>", best == trial.number ? " class=\"best\"" : "",
-                        trial.number, tuning::to_string(trial.state));
+    const bool is_best = std::ranges::find(best, trial.number) != best.end();
+    text += fmt::format("<tr{}><td class=\"n\">{}</td><td>{}</td>", is_best ? " class=\"best\"" : "", trial.number,
+                        tuning::to_string(trial.state));
     const std::vector<double>* outcome = trial.outcome();
     for (std::size_t i = 0; i < plan.objectives.size(); ++i)
       text += fmt::format("<td class=\"n\">{}</td>", outcome != nullptr ? fmt::format("{:.6g}", outcome->at(i)) : "");

@@ -39,6 +39,18 @@ std::vector<tuning::Known> known_of(const tuning::StudyFile& file, const tuning:
   return known;
 }
 
+// What is known of earlier studies was read when this one was begun, and stays what it was: they may have grown since,
+// or be gone. Which ones they are must not change.
+void require_same_warm_start(const tuning::StudyFile& file, const std::filesystem::path& folder) {
+  const std::filesystem::path begun_with = folder / "study.toml";
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(begun_with, code)) return;
+  if (tuning::read_study_file(begun_with).warm_start == file.warm_start) return;
+  throw Error(ErrorKind::kMismatch,
+              "\"warm_start\" is not what the study was begun with; it is read once, at the start", file.path,
+              "Change it back, or begin a study of another name.");
+}
+
 // What a job says of its trials.
 void add_job_part(const tuning::StudyFile& file, tuning::StudyPlan& plan) {
   const std::filesystem::path job = job_of(file);
@@ -102,7 +114,11 @@ tuning::StudyPlan plan_of(const tuning::StudyFile& file) {
     plan.max_resource = static_cast<std::uint64_t>(file.trials.epochs);
     if (!file.program.empty()) plan.subject = {{"program", file.program}};
   }
-  plan.known = known_of(file, plan);
+  const std::filesystem::path folder = folder_of(file);
+  if (is_study(folder))
+    require_same_warm_start(file, folder);
+  else
+    plan.known = known_of(file, plan);
   // What they cannot work with is said before anything is written.
   plan.searcher.make(plan.search_problem());
   plan.scheduler.make(plan.schedule_problem());

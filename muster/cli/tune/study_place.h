@@ -23,8 +23,8 @@ std::filesystem::path folder_of(const tuning::StudyFile& file);
 // The job file of a study, as an absolute path.
 std::filesystem::path job_of(const tuning::StudyFile& file);
 
-// The whole plan: with what the job says, and with the results of earlier studies. Throws Error{kInvalidInput} with the
-// line for keys that are none of the job's.
+// The whole plan: with what the job says, and with the results of earlier studies (not of a study that was begun
+// already, which has them). Throws Error{kInvalidInput} with the line for keys that are none of the job's.
 tuning::StudyPlan plan_of(const tuning::StudyFile& file);
 
 // Makes the folder, with the file in it. REQUIRES: it is not there, or is a study.

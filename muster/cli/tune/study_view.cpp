@@ -35,6 +35,7 @@ Json trial_row(const Trial& trial, const tuning::TrialNotes& notes, const tuning
   row["epochs"] = trial.resource();
   row["seconds"] = notes.seconds;
   row["processor_seconds"] = notes.processor_seconds;
+  row["start_seconds"] = notes.start_seconds;
   if (trial.lineage) row["from"] = {{"trial", trial.lineage->parent}, {"epoch", trial.lineage->resource}};
   row["reason"] = trial.reason;
   return row;

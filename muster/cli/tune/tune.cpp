@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,7 +88,8 @@ void warn_of_test_set(const tuning::StudyFile& file) {
              "0.1, for example\n");
 }
 
-TrialNeeds needs_of(const tuning::StudyFile& file, std::vector<std::string>& settings, const RunCommand& run) {
+TrialNeeds needs_of(const tuning::StudyFile& file, const tuning::StudyPlan& plan, std::vector<std::string>& settings,
+                    const RunCommand& run) {
   TrialNeeds needs;
   if (file.job.empty()) {
     needs.workers = file.trials.workers.value_or(1);
@@ -101,6 +103,9 @@ TrialNeeds needs_of(const tuning::StudyFile& file, std::vector<std::string>& set
   const trainer::ResolvedJob resolved = trainer::load_job(job_of(file), largest);
   needs.workers = resolved.job.parallel.workers.most;
   needs.threads = resolved.job.threads;
+  // Who is copied may have gone on since: its checkpoints stay until nobody can ask for them any more.
+  if (plan.scheduler.make(plan.schedule_problem())->changes_values())
+    settings.push_back(fmt::format("checkpoint.keep={}", std::max(resolved.job.checkpoint.keep, resolved.job.epochs)));
   needs.bytes = memory_of(job_of(file), largest, run);
   return needs;
 }
@@ -122,6 +127,29 @@ std::unique_ptr<TrialSubject> subject_of(const tuning::StudyFile& file, const tu
   return subject;
 }
 
+// Results of earlier studies that are no values of this one's space are of no use, and who named them is told.
+void tell_of_strangers(const tuning::StudyPlan& plan) {
+  const auto strangers = std::ranges::count_if(
+      plan.known, [&](const tuning::Known& known) { return !plan.space.fit(known.values).has_value(); });
+  if (strangers > 0)
+    fmt::print(stderr,
+               "muster: {} of the {} results in study.warm_start have values outside of [space] and are left out\n",
+               strangers, plan.known.size());
+}
+
+// Somebody else may hold the store: the tuner waits as long as it would later on.
+tuning::StudyLog open_log(const std::filesystem::path& folder, const tuning::StudyPlan& plan) {
+  const Deadline deadline = Deadline::after(tuning::TunerOptions{}.patience);
+  for (bool told = false;; told = true) {
+    try {
+      return tuning::StudyLog(control::make_write_ahead_store(store_of(folder)), plan);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout || deadline.passed()) throw;
+      if (!told) fmt::print(stderr, "muster: waits for the study's store: {}\n", error.what());
+    }
+  }
+}
+
 void refuse_nested(const launch::World& world) {
   if (world.launcher.empty()) return;
   throw Error(ErrorKind::kUnsupported, fmt::format("{} started muster tune", world.launcher), {},
@@ -137,6 +165,9 @@ bool nothing_came_of(const tuning::History& history) {
 
 void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
   refuse_nested(launch::detect_world());
+  if (!std::filesystem::is_regular_file(flags.study))
+    throw Error(ErrorKind::kNotFound, "there is no such study file", flags.study,
+                "A study is begun, and gone on with, by its file: muster tune STUDY.toml --resume.");
   tuning::StudyFile file = tuning::read_study_file(flags.study);
   if (flags.trials) file.budget.trials = static_cast<std::int64_t>(*flags.trials);
   if (file.job.empty() && file.program.empty())
@@ -149,15 +180,16 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
     throw Error(ErrorKind::kInvalidInput, "this study has been begun already", folder.string(),
                 "--resume goes on with it, beside others that work on it too; or give study.name another value.");
   if (!file.job.empty() && !flags.quiet) warn_of_test_set(file);
+  if (!flags.quiet) tell_of_strangers(plan);
   std::vector<std::string> settings;
-  const TrialNeeds needs = needs_of(file, settings, run);
+  const TrialNeeds needs = needs_of(file, plan, settings, run);
   const auto subject = subject_of(file, plan, folder, settings);
   std::optional<std::int64_t> asked = flags.parallel;
   if (!asked && file.trials.parallel && !file.trials.parallel->automatic) asked = file.trials.parallel->value;
   const Slots slots =
       decide_slots(needs, usable_cores(launch::granted_cores()).usable, usable_memory().usable_bytes, asked);
   if (!there) make_study(folder, file);
-  tuning::StudyLog log(control::make_write_ahead_store(store_of(folder)), plan);
+  tuning::StudyLog log = open_log(folder, plan);
   ProcessTrials executor(*subject, log, run, file.keep == "all", folder);
   StudyView view(style_for_output(flags.quiet, flags.json), log, slots.count, stdout, terminal_width);
   SignalWatch signals(kTrialsGrace, [](const std::string& what) {
@@ -188,7 +220,8 @@ void add_tune(CLI::App& app, const RunCommand& run, Outcome& outcome) {
   command->add_flag("--resume", flags->resume, "Go on with the study, after a stop or beside other processes");
   command->add_option("--parallel", flags->parallel, "Trials at once, over what the file says")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--trials", flags->trials, "budget.trials, over what the file says");
+  command->add_option("--trials", flags->trials, "budget.trials, over what the file says")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000'000}));
   command->add_flag("--quiet,-q", flags->quiet, "No progress; warnings and errors only");
   command->add_flag("--json", flags->json, "One JSON object a line instead of text");
   command->add_flag("--reference", flags->reference, "Print every key of a study file, as Markdown");

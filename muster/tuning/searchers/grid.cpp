@@ -33,14 +33,16 @@ class GridSearcher final : public Searcher {
     count_ = below(0, none);
   }
 
-  Proposal ask(const History&, std::uint64_t number) override {
-    const std::uint64_t index = number - std::min(number, given_);
+  Proposal ask(const History& history, std::uint64_t number) override {
+    const std::uint64_t place = history.place_of_next(number);
+    const std::uint64_t index = place - std::min(place, given_);
     if (index >= count_)
       return {.exhausted = true, .reason = fmt::format("all {} points of the grid were tried", count_)};
     Assignment by_order;
     find(0, index, by_order);
     return {.values = *space_.fit(by_order), .reason = fmt::format("point {} of {}", index + 1, count_)};
   }
+  std::optional<std::uint64_t> most() const override { return given_ + count_; }
 
  private:
   static Error too_many() {

@@ -55,7 +55,9 @@ TEST(ImportanceTest, AChoiceCounts) {
 
 TEST(ImportanceTest, SaysNothingOfTooLittle) {
   const Space space({Parameter::uniform("a", 0, 1)});
-  EXPECT_TRUE(importance(space, tried(space, 3, [](const Assignment&) { return 1.0; }), 0, Goal::kMinimise).empty());
+  const auto slope = [](const Assignment& values) { return std::get<double>(*values.find("a")); };
+  EXPECT_TRUE(importance(space, tried(space, 9, slope), 0, Goal::kMinimise).empty());
+  EXPECT_GT(importance(space, tried(space, 10, slope), 0, Goal::kMinimise).at(0).share, 0.99);
   EXPECT_TRUE(importance(space, tried(space, 30, [](const Assignment&) { return 1.0; }), 0, Goal::kMinimise).empty());
 }
 

@@ -114,9 +114,19 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StudyFileTest, NoSpaceAndNoBudgetAreSaid) {
   EXPECT_THAT(error_of([] { parse_study_file("[study]\njob = \"a\"\n", "s.toml"); }).what(), HasSubstr("[space]"));
   EXPECT_THAT(error_of([] {
-                parse_study_file("[study]\njob = \"a\"\n[space]\nx = { uniform = [0.0, 1.0] }\n", "s.toml");
+                parse_study_file("[study]\njob = \"a\"\n[space]\nx = { uniform = [0.0, 1.0] }\n", "s.toml").plan();
               }).what(),
               HasSubstr("no budget"));
+}
+
+// Choices that can be counted end no study of a searcher that draws them again and again; a grid ends.
+TEST(StudyFileTest, WithoutABudgetOnlyAGridIsTaken) {
+  const std::string choices = "[study]\njob = \"a\"\n[space]\nx = { choice = [1, 2] }\n";
+  EXPECT_THAT(error_of([&] { parse_study_file(choices, "s.toml").plan(); }).what(), HasSubstr("no budget"));
+  EXPECT_NO_THROW(parse_study_file(choices + "[search]\nname = \"grid\"\n", "s.toml").plan());
+  const std::string real = "[study]\njob = \"a\"\n[space]\nx = { uniform = [0.0, 1.0] }\n";
+  const StudyPlan grid = parse_study_file(real + "[search]\nname = \"grid\"\nlevels = 7\n", "s.toml").plan();
+  EXPECT_EQ(grid.schedule_problem().trials, 7U);
 }
 
 }  // namespace

@@ -95,6 +95,9 @@ TEST_F(StudyLogTest, OfTwoWhoCommitAtOnceTheSecondReadsAndDecidesAgain) {
   EXPECT_FALSE(second.staged());
   ASSERT_EQ(second.history().size(), 1U);
   EXPECT_EQ(second.history().at(0).values, (Assignment{{"x", 0.25}}));
+  // What the refused commit has read is news to whoever decides.
+  EXPECT_TRUE(second.catch_up());
+  EXPECT_FALSE(second.catch_up());
   second.stage(add(1, 0.75));
   EXPECT_TRUE(second.commit());
   EXPECT_TRUE(first.catch_up());
@@ -161,6 +164,10 @@ TEST_F(StudyLogTest, AStudyIsResumedWithWhatItWasBegunWith) {
   StudyPlan longer = small_plan();
   longer.budget.trials = 20;
   EXPECT_EQ(open(longer).plan().budget.trials, 20U);
+  // An earlier study that was read at the start may have grown since, or be gone.
+  StudyPlan warmer = small_plan();
+  warmer.known.push_back({{{"x", 0.5}}, {1.0}});
+  EXPECT_TRUE(open(warmer).plan().known.empty());
 }
 
 TEST_F(StudyLogTest, ALogThatCannotHaveHappenedIsDamaged) {
@@ -184,7 +191,8 @@ TEST_F(StudyLogTest, WhatMembersWorkedIsAddedUp) {
   log.beat(std::chrono::milliseconds(1500));
   other.beat(std::chrono::milliseconds(500));
   log.beat(std::chrono::milliseconds(2500));
-  EXPECT_DOUBLE_EQ(log.worked_seconds(), 3.0);
+  EXPECT_DOUBLE_EQ(log.others_seconds(), 0.5);
+  EXPECT_DOUBLE_EQ(open().others_seconds(), 3.0);
 }
 
 }  // namespace

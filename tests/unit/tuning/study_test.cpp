@@ -1,6 +1,7 @@
 // The face for programs: ask and tell, again after a crash, beside other processes, and with a scheduler.
 #include "muster/tuning/study.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <set>
 
+#include "muster/base/clock.h"
 #include "muster/tuning/schedulers/population.h"
 #include "support/errors.h"
 #include "support/sandbox.h"
@@ -176,6 +178,124 @@ TEST_F(StudyTest, OfTwoObjectivesThereIsAFrontAndNoBest) {
   ASSERT_EQ(front.size(), 2U);
   EXPECT_EQ(front[0].number, 0U);
   EXPECT_EQ(front[1].number, 1U);
+}
+
+// A grid has fewer points than a bracket would like, or than the budget: who is paused then is judged all the same.
+TEST_F(StudyTest, AGridUnderASchedulerBringsSomebodyToTheEndAndLeavesNobodyPaused) {
+  for (const char* scheduler : {"asha", "halving", "hyperband"}) {
+    for (const std::uint64_t budget : {0, 5, 100}) {
+      StudyPlan plan;
+      plan.space = Space({Parameter::integer("n", 1, 8)});
+      plan.searcher = searcher_named("grid");
+      plan.scheduler = scheduler_named(scheduler);
+      plan.max_resource = 9;
+      plan.budget.trials = budget;
+      Study study(folder_ / fmt::format("{}-{}.study", scheduler, budget), plan);
+      while (const auto trial = study.ask(std::chrono::seconds(1))) {
+        const auto cost = static_cast<double>(trial->integer("n"));
+        bool goes_on = true;
+        for (std::uint64_t epoch = trial->resource + 1; epoch <= 9 && goes_on; ++epoch)
+          goes_on = study.report(*trial, epoch, cost);
+        if (goes_on) study.tell(*trial, cost);
+      }
+      std::uint64_t finished = 0;
+      for (const Trial& trial : study.trials()) {
+        EXPECT_TRUE(ended(trial.state)) << scheduler << " " << budget << ": trial " << trial.number;
+        finished += trial.state == State::kFinished ? 1 : 0;
+      }
+      EXPECT_GE(finished, 1U) << scheduler << " " << budget;
+      EXPECT_EQ(study.trials().size(), budget == 5 ? 5U : 8U) << scheduler;
+    }
+  }
+}
+
+// Copies have numbers, too; they take no given point from the members that begin later.
+TEST_F(StudyTest, EveryGivenPointIsTriedBesideCopies) {
+  StudyPlan plan;
+  plan.space = Space({Parameter::uniform("x", 0, 1)});
+  plan.searcher = searcher_named("random");
+  plan.max_resource = 4;
+  plan.scheduler = PopulationBased{.population = 4, .interval = 1};
+  plan.budget.trials = 4;
+  for (const double x : {0.9, 0.1, 0.5, 0.7})
+    plan.points.push_back({{"x", x}});
+  Study study(file(), plan);
+  // Two at a time, so that copies are made before all have begun.
+  const auto asked = [&]() -> std::optional<Suggestion> {
+    try {
+      return study.ask(std::chrono::seconds(0));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kTimeout) << error.what();  // what is left depends on the one that runs
+      return std::nullopt;
+    }
+  };
+  std::vector<Suggestion> running;
+  for (;;) {
+    while (running.size() < 2) {
+      const auto trial = asked();
+      if (!trial) break;
+      running.push_back(*trial);
+    }
+    if (running.empty()) break;
+    const Suggestion trial = running.front();
+    running.erase(running.begin());
+    bool goes_on = true;
+    for (std::uint64_t epoch = trial.resource + 1; epoch <= 4 && goes_on; ++epoch)
+      goes_on = study.report(trial, epoch, trial.real("x"));
+    if (goes_on) study.tell(trial, trial.real("x"));
+  }
+  std::vector<double> begun;
+  for (const Trial& trial : study.trials()) {
+    if (!trial.lineage) begun.push_back(std::get<double>(*trial.values.find("x")));
+  }
+  EXPECT_EQ(begun, (std::vector<double>{0.9, 0.1, 0.5, 0.7}));
+  EXPECT_GT(study.trials().size(), 4U);
+}
+
+TEST_F(StudyTest, ABudgetOfEpochsEndsALoopToo) {
+  StudyPlan plan = two_dimensions(0);
+  plan.max_resource = 3;
+  plan.budget.epochs = 12;
+  Study study(file(), plan);
+  std::uint64_t trials = 0;
+  while (const auto trial = study.ask()) {
+    ASSERT_LT(++trials, 9U);
+    for (std::uint64_t epoch = 1; epoch <= 3; ++epoch)
+      study.report(*trial, epoch, 1.0);
+    study.tell(*trial, 1.0);
+  }
+  EXPECT_EQ(trials, 4U);
+}
+
+TEST_F(StudyTest, ABudgetOfTimeEndsALoopOfShortProcesses) {
+  StudyPlan plan = two_dimensions(0);
+  plan.budget.seconds = 0.2;
+  bool over = false;
+  for (int turn = 0; turn < 200 && !over; ++turn) {
+    Study study(file(), plan);
+    const auto trial = study.ask();
+    over = !trial.has_value();
+    // sleeps: the time of a trial is what is spent
+    system_clock().sleep_for(std::chrono::milliseconds(2));
+    if (trial) study.tell(*trial, 1.0);
+  }
+  EXPECT_TRUE(over);
+}
+
+// More results of earlier studies than an entry of a store holds.
+TEST_F(StudyTest, AWarmStartMayBeLarge) {
+  StudyPlan plan = two_dimensions(2, "tpe");
+  for (int i = 0; i < 12000; ++i) {
+    const double x = -5 + 10 * (i / 12000.0);
+    plan.known.push_back({{{"x", x}, {"n", std::int64_t{3}}, {"kind", "a"}}, {std::abs(x - 2)}});
+  }
+  const StudyPlan wanted = plan;
+  { Study study(file(), plan); }
+  Study study(file());
+  EXPECT_EQ(study.plan().json(), wanted.json());
+  // The model is there from the first trial on.
+  study.ask();
+  EXPECT_THAT(study.trials().at(0).reason, ::testing::HasSubstr("times as likely"));
 }
 
 // As many members as trials: all come to their end, and copies take nobody's place.

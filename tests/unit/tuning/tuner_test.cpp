@@ -219,6 +219,120 @@ TEST_F(TunerTest, ATrialOfThisProcessThatOthersTookIsNotTold) {
   EXPECT_EQ(log.history().at(0).result, std::vector<double>{42.0});
 }
 
+// Where others took a trial of this process, and nobody tells anything of it here, it is stopped all the same.
+TEST_F(TunerTest, ATrialThatOthersTookIsStoppedHere) {
+  StudyLog log = open(plan_of(1));
+  StudyLog other = open(plan_of(1));
+  trials_.fates = [](const Trial&, int) { return PlayedTrials::Fate::kRefusesToEnd; };
+  bool taken = false;
+  int looks = 0;
+  const TunerResult result = tune(log, 1, [&] {
+    if (trials_.waiting.empty() || taken) return ++looks > 100;
+    taken = true;
+    other.catch_up();
+    StudyEvent event;
+    event.kind = EventKind::kLose;
+    other.stage(event);
+    event = {};
+    event.kind = EventKind::kRun;
+    event.owner = other.join();
+    other.stage(event);
+    event = {};
+    event.kind = EventKind::kFail;
+    event.reason = "elsewhere";
+    other.stage(event);
+    EXPECT_TRUE(other.commit());
+    return false;
+  });
+  EXPECT_TRUE(taken);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_TRUE(trials_.stopped.contains(0));
+}
+
+// Whoever found it: the best is linked, and what was the best here before is dropped here.
+TEST_F(TunerTest, TheBestOfAnotherProcessIsTheBestHere) {
+  StudyLog log = open(plan_of(6));
+  StudyLog other = open(plan_of(6));
+  std::optional<std::uint64_t> theirs;
+  int looks = 0;
+  tune(log, 1, [&] {
+    if (++looks != 3) return false;
+    other.catch_up();
+    theirs = other.history().size();
+    StudyEvent event;
+    event.number = *theirs;
+    event.values = {{"x", 0.5}};
+    other.stage(event);
+    event = {};
+    event.number = *theirs;
+    event.kind = EventKind::kRun;
+    event.owner = other.join();
+    other.stage(event);
+    event = {};
+    event.number = *theirs;
+    event.kind = EventKind::kFinish;
+    event.objectives = {-100.0};
+    other.stage(event);
+    EXPECT_TRUE(other.commit());
+    return false;
+  });
+  ASSERT_TRUE(theirs);
+  EXPECT_EQ(trials_.kept, *theirs);
+  EXPECT_EQ(trials_.dropped.size(), 5U);
+  EXPECT_FALSE(trials_.dropped.contains(*theirs));
+}
+
+// Killed between the commit and what follows from it: the next one links the best and drops the others.
+TEST_F(TunerTest, WhatATunerThatWasKilledDidNotDoIsDone) {
+  const StudyPlan plan = plan_of(3);
+  {
+    StudyLog log = open(plan);
+    for (std::uint64_t number = 0; number < 3; ++number) {
+      StudyEvent event;
+      event.number = number;
+      event.values = {{"x", 0.5}};
+      log.stage(event);
+      event = {};
+      event.number = number;
+      event.kind = EventKind::kRun;
+      event.owner = log.join();
+      log.stage(event);
+      event = {};
+      event.number = number;
+      event.kind = EventKind::kFinish;
+      event.objectives = {number == 1 ? 0.0 : 1.0};
+      log.stage(event);
+    }
+    ASSERT_TRUE(log.commit());
+  }
+  StudyLog log = open(plan);
+  tune(log, 1);
+  EXPECT_EQ(trials_.kept, 1U);
+  EXPECT_EQ(trials_.dropped, (std::set<std::uint64_t>{0, 2}));
+}
+
+TEST_F(TunerTest, TimeThatOthersWorkMeanwhileCounts) {
+  StudyPlan plan = plan_of(0);
+  plan.budget.seconds = 60;
+  StudyLog log = open(plan);
+  StudyLog other = open(plan);
+  other.join();
+  FakeClock clock;
+  int looks = 0;
+  TunerOptions options;
+  options.clock = &clock;
+  options.stop_requested = [&] {
+    clock.advance(std::chrono::seconds(2));
+    if (++looks == 5) other.beat(std::chrono::seconds(40));
+    return looks > 100;
+  };
+  Tuner tuner(log, trials_, nobody_, options);
+  const TunerResult result = tuner.run();
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_THAT(result.reason, HasSubstr("60 s"));
+  EXPECT_LT(looks, 20);  // of 2 s each, and 40 s of the other one
+}
+
 TEST_F(TunerTest, AHalvingStudyPausesAndPromotesAndComputesNoEpochTwice) {
   StudyLog log = open(plan_of(9, "asha", 9));
   tune(log, 2);
