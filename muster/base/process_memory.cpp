@@ -26,6 +26,10 @@ ProcessMemory process_memory(const std::filesystem::path& status) {
   return {.anonymous_bytes = read_field(status, "RssAnon:"), .file_bytes = read_field(status, "RssFile:")};
 }
 
+std::uint64_t peak_bytes(std::int32_t pid) {
+  return read_field(fmt::format("/proc/{}/status", pid), "VmHWM:");
+}
+
 std::uint64_t proportional_bytes(std::int32_t pid) {
   return read_field(fmt::format("/proc/{}/smaps_rollup", pid), "Pss:");
 }

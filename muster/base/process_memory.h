@@ -14,6 +14,9 @@ struct ProcessMemory {
 // `status` is a /proc/PID/status.
 ProcessMemory process_memory(const std::filesystem::path& status = "/proc/self/status");
 
+// The most that the process has held at a time, pages that it shares with others included.
+std::uint64_t peak_bytes(std::int32_t pid);
+
 // What the process has for itself and its part of what it shares with others (PSS).
 std::uint64_t proportional_bytes(std::int32_t pid);
 

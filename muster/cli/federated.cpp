@@ -21,6 +21,7 @@
 #include "muster/cli/command.h"
 #include "muster/cli/federated_run.h"
 #include "muster/federated/accountant.h"
+#include "muster/federated/round_change.h"
 #include "muster/federated/run_state.h"
 #include "muster/federated/simulation.h"
 #include "muster/launch/stop_signal.h"
@@ -83,6 +84,7 @@ class SimulatedRun {
       }
     }
     observe::MetricsLog metrics(folder.metrics_file());
+    write_federated_card(folder.path(), resolved_, sets, simulation.parameter_count(), nullptr);
     tell_start(simulation, folder, log);
     try {
       go_through_rounds(simulation, state, metrics, log);
@@ -93,11 +95,14 @@ class SimulatedRun {
       }
     }
     if (signal_.number() != 0) return stopped(simulation, folder);
-    if (last_.round == 0) {
+    if (last_.round == 0 && has_ended(folder.metrics_file(), simulation.rounds())) {
       tell(fmt::format("all {} rounds were done before; nothing has changed", simulation.rounds()), log);
       return 0;
     }
+    if (last_.round == 0) last_ = report_of_before(simulation);  // it was killed between its last round and its end
     simulation.save(folder.path() / "model.safetensors", [] { return true; });
+    write_federated_card(folder.path(), resolved_, sets, simulation.parameter_count(), &last_);
+    MUSTER_FAILPOINT("federated.simulate.before_end");
     tell_end(simulation, folder, metrics);
     return 0;
   }
@@ -142,6 +147,13 @@ class SimulatedRun {
       else if (!flags_.quiet)
         print_line(line);
       if (signal_.number() != 0) return;
+      if (last_.spent > 0 && last_.plan.counts.empty()) {
+        tell(fmt::format("the privacy budget of the clients' samples is spent: epsilon {} at delta {}",
+                         *options_.sample_epsilon, options_.delta),
+             log);
+        spent_ = true;
+        return;
+      }
     }
   }
 
@@ -169,6 +181,7 @@ class SimulatedRun {
              {"virtual_seconds", last_.virtual_seconds},
              {"budget_spent", spent_},
              {"run", folder.path().string()}};
+    row["peak_memory_mb"] = std::round(static_cast<double>(last_.peak_memory) / 1e5) / 10;
     if (last_.epsilon) row["epsilon"] = *last_.epsilon;
     if (last_.test) {
       row["test_loss"] = last_.test->loss;
@@ -183,6 +196,14 @@ class SimulatedRun {
                              row["client_rounds_per_second"].get<double>(),
                              (folder.path() / "model.safetensors").string()));
     }
+  }
+
+  // Figures of a run whose last round was done by a process before this one.
+  federated::RoundReport report_of_before(federated::Simulation& simulation) const {
+    return {.round = simulation.rounds(),
+            .test = simulation.evaluate([] { return true; }),
+            .epsilon = federated::epsilon_after(options_, simulation.rounds()),
+            .virtual_seconds = simulation.state().virtual_seconds};
   }
 
   int stopped(const federated::Simulation& simulation, const trainer::RunFolder& folder) const {

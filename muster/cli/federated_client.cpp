@@ -283,6 +283,8 @@ class ClientProgram {
     options.states = std::filesystem::path(flags_.state) / folder_of_run(enrolled.run) / name_;
     options.keep = resolved.job.federated.keep;
     options.error_feedback = resolved.job.federated.error_feedback;
+    options.privacy = resolved.job.federated.sample_privacy();
+    options.ledger = std::filesystem::path(flags_.state) / (name_ + ".privacy.json");
     member.client = std::make_unique<federated::FederatedClient>(*member.server, options);
     member.client->begin(enrolled, *member.training, member.own.samples.train, member.own.samples.test);
     return member;

@@ -2,6 +2,7 @@
 // servers write the same rows.
 #include "muster/cli/federated_run.h"
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <optional>
@@ -11,12 +12,19 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/files.h"
+#include "muster/base/hash.h"
+#include "muster/base/version.h"
 #include "muster/data/partition/partition.h"
+#include "muster/model/manifest.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/model_card.h"
 
 namespace muster::cli {
 namespace {
+
+constexpr std::uint64_t kMostModelBytes = std::uint64_t{1} << 40;
 
 std::uint64_t counted_in(const federated::RoundReport& report) {
   const std::uint64_t answered = report.plan.counts.size();
@@ -87,6 +95,7 @@ Json row_of_round(const federated::RoundReport& report) {
            {"seconds", report.seconds},
            {"virtual_seconds", report.virtual_seconds}};
   if (report.repeated > 0) row["repeated"] = report.repeated;
+  if (report.spent > 0) row["spent"] = report.spent;
   if (report.unmask_seconds > 0) row["unmask_seconds"] = report.unmask_seconds;
   if (report.late_updates > 0) row["late_updates"] = report.late_updates;
   if (report.update_bytes > 0) row["update_bytes"] = report.update_bytes;
@@ -95,6 +104,8 @@ Json row_of_round(const federated::RoundReport& report) {
     for (const auto& [name, value] : report.on_clients->metrics)
       row["clients_" + name] = value;
   }
+  if (report.plan.counts.empty()) row["reason"] = report.plan.reason;
+  if (report.peak_memory > 0) row["peak_memory_mb"] = std::round(static_cast<double>(report.peak_memory) / 1e5) / 10;
   if (report.epsilon) row["epsilon"] = *report.epsilon;
   if (report.test) {
     row["test_loss"] = report.test->loss;
@@ -131,6 +142,41 @@ void mend_rows(const std::filesystem::path& metrics, const federated::State& sta
     if (line == state.row) return;
   }
   observe::MetricsLog(metrics).write(parse_json(state.row, "the state of the run"));
+}
+
+void write_federated_card(const std::filesystem::path& run, const trainer::ResolvedJob& resolved,
+                          const trainer::Datasets& sets, std::uint64_t parameters, const federated::RoundReport* last) {
+  const trainer::Job& job = resolved.job;
+  trainer::ModelCard card{.name = job.name,
+                          .muster_version = version(),
+                          .job = resolved.text,
+                          .data = sets.description,
+                          .train_samples = sets.train->size(),
+                          .form = sets.form,
+                          .model = job.model.name.value_or(job.model.script),
+                          .parameters = parameters,
+                          .task = job.loss.task};
+  if (last != nullptr) {
+    const std::string weights = read_text(run / model::kModelFile, kMostModelBytes);
+    card.result =
+        trainer::ModelCard::Result{.rounds = last->round, .weights_hash = sha256(std::as_bytes(std::span(weights)))};
+    if (last->test) {
+      card.result->test = {.loss = last->test->loss, .samples = last->test->samples};
+      for (const auto& [name, value] : last->test->metrics)
+        card.result->test.metrics.push_back({name, value});
+    }
+  }
+  card.write(run);
+}
+
+bool has_ended(const std::filesystem::path& metrics, std::uint64_t rounds) {
+  std::ifstream lines(metrics);
+  std::string last;
+  for (std::string line; std::getline(lines, line);)
+    last = std::move(line);
+  if (last.empty()) return false;
+  const Json row = parse_json(last, metrics.string());
+  return row.value("event", "") == "finished" && row.value("rounds", std::uint64_t{0}) == rounds;
 }
 
 void print_line(const std::string& line) {

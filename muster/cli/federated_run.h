@@ -13,6 +13,7 @@
 #include "muster/data/dataset.h"
 #include "muster/federated/client_split.h"
 #include "muster/federated/simulation.h"
+#include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/run_folder.h"
 
@@ -44,6 +45,12 @@ trainer::RunFolder open_federated_run(bool resume, const std::string& folder, co
 
 Json row_of_round(const federated::RoundReport& report);
 std::string line_of_round(const federated::RoundReport& report, std::int64_t rounds);
+// The run's model card, from its start on; with `last` the round that it ended with. `weights`: its file, which is
+// there then.
+void write_federated_card(const std::filesystem::path& run, const trainer::ResolvedJob& resolved,
+                          const trainer::Datasets& sets, std::uint64_t parameters, const federated::RoundReport* last);
+// Whether the last row says that the run ended after so many rounds: nothing is left to do.
+bool has_ended(const std::filesystem::path& metrics, std::uint64_t rounds);
 // Adds the last round's row, which the state has, where a run was killed before it stood in the file. To be called
 // before anybody else writes there.
 void mend_rows(const std::filesystem::path& metrics, const federated::State& state);

@@ -184,6 +184,8 @@ class ServedRun {
       mend_rows(folder.metrics_file(), *kept);
     }
     observe::MetricsLog metrics(folder.metrics_file());
+    const std::uint64_t parameters = federated::trained_numbers(training->tensors(), training->parameters());
+    write_federated_card(folder.path(), resolved_, sets, parameters, nullptr);
     const InDoor in(door_, {{.name = resolved_.job.name,
                              .model_floats = training->size(),
                              .source = resolved_.job.data.source,
@@ -206,9 +208,13 @@ class ServedRun {
     }
     if (signal_.number() != 0) return stopped(server, in.address(), folder);
     if (!door_.going_on()) return 1;  // another model has said why
+    const bool ended = last_.round == 0 && has_ended(folder.metrics_file(), server.rounds());
+    if (last_.round == 0)
+      last_ = {.round = server.rounds(), .test = server.evaluate()};  // of a process before this one
     server.save(folder.path() / "model.safetensors");
+    write_federated_card(folder.path(), resolved_, sets, parameters, &last_);
     server.finish(ending_, kFarewell);
-    tell_end(server, folder, metrics);
+    tell_end(server, folder, metrics, !ended);
     return 0;
   }
 
@@ -267,14 +273,15 @@ class ServedRun {
     ending_ = fmt::format("all {} rounds are done", server.rounds());
   }
 
-  void tell_end(const federated::RoundServer& server, const trainer::RunFolder& folder, observe::MetricsLog& metrics) {
+  void tell_end(const federated::RoundServer& server, const trainer::RunFolder& folder, observe::MetricsLog& metrics,
+                bool with_row) {
     Json row{{"event", "finished"}, {"rounds", server.rounds()}, {"reason", ending_}, {"run", folder.path().string()}};
     if (last_.test) {
       row["test_loss"] = last_.test->loss;
       for (const auto& [name, value] : last_.test->metrics)
         row[name] = value;
     }
-    if (last_.round > 0) metrics.write(row);
+    if (with_row) metrics.write(row);
     if (flags_.json)
       print_row(row);
     else if (!flags_.quiet)

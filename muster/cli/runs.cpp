@@ -48,7 +48,9 @@ bool is_run_of(const std::string& job, const std::string& folder) {
 }
 
 bool has_checkpoint(const std::filesystem::path& run) {
-  return !model::CheckpointStore(run / "checkpoints").list().empty();
+  // A federated run has its model at its end, and no checkpoints.
+  return std::filesystem::exists(run / model::kModelFile) ||
+         !model::CheckpointStore(run / "checkpoints").list().empty();
 }
 
 // The newest run of the job that can be used; the newest if none can.

@@ -102,6 +102,10 @@ Spent spent_after(const Mechanism& mechanism, std::uint64_t rounds, double delta
   return best;
 }
 
+std::uint64_t steps_of_epoch(std::uint64_t samples, std::uint64_t batch) {
+  return (samples + batch - 1) / batch;
+}
+
 std::uint64_t rounds_within(const Mechanism& mechanism, double epsilon, double delta) {
   // For every order what is left of epsilon, in rounds; the best order wins. The same as searching spent_after().
   double most = 0;

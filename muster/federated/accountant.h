@@ -26,6 +26,10 @@ struct Spent {
 // After `rounds` rounds. REQUIRES: 0 < delta < 1.
 Spent spent_after(const Mechanism& mechanism, std::uint64_t rounds, double delta);
 
+// How many steps DP-SGD takes of a client: of `samples`, with a batch of `batch` on average, each sample is in a step
+// by itself with probability 1 / steps_of_epoch().
+std::uint64_t steps_of_epoch(std::uint64_t samples, std::uint64_t batch);
+
 // How many rounds stay within `epsilon`: the largest number whose spent_after() is not above it.
 std::uint64_t rounds_within(const Mechanism& mechanism, double epsilon, double delta);
 

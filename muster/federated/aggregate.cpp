@@ -60,8 +60,13 @@ void coordinate_median(Updates updates, std::span<float> out, int threads) {
   });
 }
 
+std::size_t trimmed_at_an_end(double trim, std::size_t n) {
+  constexpr double kRounding = 1e-9;  // 0.29 * 100 is a little less than 29
+  return static_cast<std::size_t>(std::floor(trim * static_cast<double>(n) + kRounding));
+}
+
 void trimmed_mean(Updates updates, double trim, std::span<float> out, int threads) {
-  const auto cut = static_cast<std::size_t>(std::floor(trim * static_cast<double>(updates.size())));
+  const std::size_t cut = trimmed_at_an_end(trim, updates.size());
   by_coordinate(updates, out, threads, [cut](std::span<float> values) {
     std::ranges::sort(values);
     double sum = 0;
@@ -110,6 +115,10 @@ void mean_of(Updates updates, std::span<const std::size_t> chosen, std::span<flo
       sum += updates[u][i];
     out[i] = static_cast<float>(sum / count);
   }
+}
+
+bool all_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
 double norm(std::span<const float> update) {

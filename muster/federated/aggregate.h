@@ -18,7 +18,9 @@ using Updates = std::span<const std::span<const float>>;
 // all finite and as long as `out`; threads > 0.
 void coordinate_median(Updates updates, std::span<float> out, int threads = 1);
 
-// The mean of each number without the floor(trim * n) smallest and as many largest. REQUIRES: 0 <= trim < 0.5.
+// How many of n updates a trimmed mean leaves out at each end: floor(trim * n).
+std::size_t trimmed_at_an_end(double trim, std::size_t n);
+// The mean of each number without so many of the smallest and as many of the largest. REQUIRES: 0 <= trim < 0.5.
 void trimmed_mean(Updates updates, double trim, std::span<float> out, int threads = 1);
 
 // Numbers of the `keep` updates with the smallest sums of squared distances to their n - f - 2 nearest, in rising order
@@ -28,6 +30,7 @@ std::vector<std::size_t> choose_by_krum(Updates updates, std::size_t false_ones,
 // The mean of the chosen ones, in their order.
 void mean_of(Updates updates, std::span<const std::size_t> chosen, std::span<float> out);
 
+bool all_finite(std::span<const float> values);
 // The square root of the sum of squares, summed in double from left to right; not finite if an element is not.
 double norm(std::span<const float> update);
 // Shortens an update that is longer than `most`; gives the factor.

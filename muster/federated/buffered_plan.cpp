@@ -33,11 +33,20 @@ void BufferedPlan::restart() {
   begun_ = 0;
   flights_.clear();
   busy_.clear();
-  for (std::uint64_t i = 0; i < options_.in_flight(); ++i)
-    begin_one(0);
+  begin(0);
 }
 
-void BufferedPlan::begin_one(std::uint64_t version) {
+void BufferedPlan::begin(std::uint64_t version) {
+  while (flights_.size() < options_.in_flight() && begin_one(version)) {
+  }
+  // A place that stays empty is filled when the next one ends.
+  if (flights_.empty())
+    throw Error(ErrorKind::kInvalidInput, "there is no client that could be asked", "federated.availability",
+                "Raise it, lower federated.concurrency, or give more clients samples.");
+}
+
+bool BufferedPlan::begin_one(std::uint64_t version) {
+  if (busy_.size() >= split_.clients()) return false;
   const std::uint64_t number = begun_++;
   const Chances chances(options_, seed_, number);
   RandomStream draws = chances.stream(Draw::kBegins, 0);
@@ -48,12 +57,9 @@ void BufferedPlan::begin_one(std::uint64_t version) {
     busy_.insert(client);
     const double seconds = chances.seconds(client, static_cast<double>(samples - options_.held_out(samples)));
     flights_.insert({now_ + seconds, number, client, version, now_});
-    return;
+    return true;
   }
-  // All that could be asked are busy: one place stays empty, as long as others are there.
-  if (flights_.empty())
-    throw Error(ErrorKind::kInvalidInput, "there is no client that could be asked", "federated.availability",
-                "Raise it, lower federated.concurrency, or give more clients samples.");
+  return false;
 }
 
 void BufferedPlan::fill_buffer() {
@@ -89,7 +95,7 @@ void BufferedPlan::fill_buffer() {
         busy_.erase(client);
     }
     // Whoever begins when a buffer is full has the model that is made of it.
-    begin_one(full ? next_ + 1 : next_);
+    begin(full ? next_ + 1 : next_);
     if (full) break;
   }
   plan_.seconds = now_ - began;

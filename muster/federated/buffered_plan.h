@@ -37,7 +37,9 @@ class BufferedPlan {
   };
   void restart();
   void fill_buffer();
-  void begin_one(std::uint64_t version);
+  // So many that concurrency clients train, or as many as can be asked now.
+  void begin(std::uint64_t version);
+  bool begin_one(std::uint64_t version);
 
   const Options& options_;
   const ClientSplit& split_;

@@ -15,7 +15,10 @@
 #include "muster/base/deadline.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/files.h"
 #include "muster/base/hash.h"
+#include "muster/base/json.h"
+#include "muster/federated/accountant.h"
 #include "muster/federated/aggregate.h"
 #include "muster/federated/noise.h"
 #include "muster/federated/secure/fixed_point.h"
@@ -28,6 +31,7 @@ constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 constexpr std::chrono::milliseconds kLook{50};
 constexpr int kMostDamagedSends = 3;
+constexpr std::uint64_t kMostPrivacyBytes = 64 << 10;
 
 }  // namespace
 
@@ -124,6 +128,7 @@ bool FederatedClient::step(const std::function<bool()>& keep_on, std::chrono::mi
   }
   if (answer.kind == TaskAnswer::Kind::kTask) {
     carry_out(answer.task, keep_on);
+    return !spent_;
   } else {
     for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
       clock_.sleep_for(kLook);
@@ -160,12 +165,15 @@ void FederatedClient::carry_out(const RoundTask& task, const std::function<bool(
   if (!read(task, ModelPart::kModel, model_, keep_on)) return;
   if (task.controls && !read(task, ModelPart::kControl, control_, keep_on)) return;
   update_.assign(training_->size() + controls, 0.0F);
+  if (!spend(task)) return;
   LocalTask local{.round = task.round,
                   .client = enrolled_.number,
                   .samples = samples_,
                   .epochs = task.local_epochs,
                   .rate = task.rate,
-                  .prox = task.prox};
+                  .prox = task.prox,
+                  .privacy = options_.privacy};
+  if (options_.privacy.noise > 0) local.key = random_key();
   std::vector<float> correction(controls);
   open_state(task);
   if (task.controls) {
@@ -186,8 +194,10 @@ void FederatedClient::carry_out(const RoundTask& task, const std::function<bool(
     result = training_->train(local, model_, std::span(update_).first(training_->size()));
   }
   ++summary_.trained;
-  kept_.leave(update_, own_->kept());
-  if (task.controls) add_control_change(task, result);
+  // What has gone astray is told to the server, which refuses and counts it; what the client has stays as it was.
+  const bool finite = all_finite(update_);
+  if (finite) kept_.leave(update_, own_->kept());
+  if (finite && task.controls) add_control_change(result);
   const std::vector<std::byte> encoded = encode_update(compression_, update_, own_->residual());
   own_->save(enrolled_.number, task.round);
   if (task.secure) {
@@ -209,6 +219,35 @@ void FederatedClient::open_state(const RoundTask& task) {
   }
   own_->forget_from(enrolled_.number, task.kept_before);
   own_->load(enrolled_.number, task.round);
+}
+
+bool FederatedClient::spend(const RoundTask& task) {
+  const SamplePrivacy& privacy = options_.privacy;
+  if (!(privacy.noise > 0)) return true;
+  const std::uint64_t of_epoch = steps_of_epoch(samples_.size(), training_->batch());
+  Mechanism mechanism{.noise = privacy.noise, .part = 1 / static_cast<double>(of_epoch)};
+  std::uint64_t steps = of_epoch * static_cast<std::uint64_t>(std::max<std::int64_t>(task.local_epochs, 1));
+  // Steps of before may have been with less noise or of fewer samples: all count as the worst of them.
+  const std::filesystem::path& path = options_.ledger;
+  if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
+    const Json before = parse_json(read_text(path, kMostPrivacyBytes), path.string());
+    steps += json_get<std::uint64_t>(before, "steps", path.string());
+    mechanism.noise = std::min(mechanism.noise, json_get<double>(before, "noise", path.string()));
+    mechanism.part = std::max(mechanism.part, json_get<double>(before, "part", path.string()));
+  }
+  const double epsilon = spent_after(mechanism, steps, privacy.delta).epsilon;
+  if (privacy.epsilon && epsilon > *privacy.epsilon) {
+    spent_ = true;
+    summary_.ending =
+        fmt::format("the privacy budget of its samples is spent: another round would exceed epsilon {} at delta {}",
+                    *privacy.epsilon, privacy.delta);
+    return false;
+  }
+  make_folder(std::filesystem::absolute(path).parent_path());
+  write_atomically(path, Json{{"steps", steps}, {"noise", mechanism.noise}, {"part", mechanism.part}}.dump());
+  options_.tell(
+      fmt::format("round {}: epsilon of its samples {:.3f} at delta {}", task.round + 1, epsilon, privacy.delta));
+  return true;
 }
 
 std::optional<SecureAnswer> FederatedClient::step(SecureMessage message, const std::function<bool()>& keep_on) {
@@ -238,9 +277,12 @@ std::vector<std::uint32_t> FederatedClient::words_of_update(const RoundTask& tas
     throw Error(ErrorKind::kMismatch, "the server says no range for sums", "secure aggregation", "Do not trust it.");
   if (!std::isfinite(norm(update_)))
     throw Error(ErrorKind::kMismatch, "the update is not finite", "secure aggregation", "Lower optimizer.lr.");
+  const std::span<float> parameters = std::span(update_).first(training_->parameters());
+  // All weigh alike where there is noise, and then nothing is taken of buffers (round_change.h).
+  if (secure.most_samples == 0) std::ranges::fill(std::span(update_).subspan(parameters.size()), 0.0F);
   clip_to(update_, task.clip);
   if (secure.noise > 0) {
-    add_noise(random_key(), secure.noise, update_);
+    add_noise(random_key(), secure.noise, parameters);
     loss = 0;  // no noise is on it
   }
   const double weight = secure.most_samples == 0
@@ -309,15 +351,13 @@ void FederatedClient::send_securely(const RoundTask& task, double loss, const st
   }
 }
 
-// Option II of the paper, as simulation.cpp has it: of the update as the server will shorten it.
-void FederatedClient::add_control_change(const RoundTask& task, const LocalResult& result) {
+// Option II of the paper, as simulation.cpp has it: how far the client has moved, before the server shortens that.
+void FederatedClient::add_control_change(const LocalResult& result) {
   const float scale = -1.0F / static_cast<float>(static_cast<double>(result.steps) * result.lr);
   if (!std::isfinite(scale)) return;
-  std::vector<float> shortened(update_.begin(), update_.begin() + static_cast<std::ptrdiff_t>(training_->size()));
-  if (task.clip > 0) clip_to(shortened, task.clip);
   const std::span<float> change = std::span(update_).subspan(training_->size());
   for (std::size_t i = 0; i < change.size(); ++i) {
-    const float difference = scale * shortened[i] - control_[i];
+    const float difference = scale * update_[i] - control_[i];
     own_->control()[i] += difference;
     change[i] = difference;
   }

@@ -34,6 +34,10 @@ struct ClientOptions {
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
   ClientIdentity identity{};    // secure aggregation: what its keys are signed with, and others' checked by
   bool require_secure = false;  // sends nothing but masked updates
+  // DP-SGD. What was spent of the budget is kept in the file `ledger`, before anything of it leaves: it ends before the
+  // round that would exceed it. Runs add up: it is the client's and not a run's.
+  SamplePrivacy privacy{};
+  std::filesystem::path ledger{};
 };
 
 struct ClientSummary {
@@ -72,7 +76,9 @@ class FederatedClient {
   bool read(const RoundTask& task, ModelPart part, std::span<float> floats, const std::function<bool()>& keep_on);
   void carry_out(const RoundTask& task, const std::function<bool()>& keep_on);
   void open_state(const RoundTask& task);
-  void add_control_change(const RoundTask& task, const LocalResult& result);
+  // False when the budget does not allow the task; else it is spent.
+  bool spend(const RoundTask& task);
+  void add_control_change(const LocalResult& result);
   // True when it was taken.
   bool send(const RoundTask& task, std::span<const std::byte> bytes, std::uint64_t samples, double loss,
             const std::function<bool()>& keep_on, const UpdateTest& test = {});
@@ -98,6 +104,7 @@ class FederatedClient {
   std::vector<float> update_;              // and behind it, with controls, what the client's has changed by
   std::optional<std::uint64_t> unmasked_;  // the last round in which it told shares
   ClientSummary summary_;
+  bool spent_ = false;  // the budget: it takes part in nothing more
 };
 
 }  // namespace muster::federated

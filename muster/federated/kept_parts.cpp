@@ -81,6 +81,11 @@ void KeptParts::enter(std::span<const float> own, std::span<float> model) const 
   }
 }
 
+void KeptParts::clear(std::span<float> update) const {
+  for (const Range& range : ranges_)
+    std::ranges::fill(update.subspan(range.offset, range.count), 0.0F);
+}
+
 void KeptParts::leave(std::span<float> update, std::span<float> own) const {
   for (std::size_t at = 0; const Range& range : ranges_) {
     for (std::size_t i = 0; i < range.count; ++i) {

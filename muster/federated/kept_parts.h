@@ -26,6 +26,8 @@ class KeptParts {
   std::size_t floats() const { return floats_; }
   // The client's own numbers onto those of the round's model. REQUIRES, here and below: own.size() == floats().
   void enter(std::span<const float> own, std::span<float> model) const;
+  // Nothing of these parts in what was sent: whoever sends something there would change them for all.
+  void clear(std::span<float> update) const;
   // What changed of the client's own numbers goes from the update to them.
   void leave(std::span<float> update, std::span<float> own) const;
 

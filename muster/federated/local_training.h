@@ -8,10 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "muster/federated/noise.h"
+#include "muster/federated/options.h"
 
 namespace muster::federated {
 
@@ -23,12 +28,14 @@ struct LocalTask {
   double rate = 1;                         // of the job's learning rate
   double prox = 0;                         // pull back to the round's model (FedProx); 0: none
   std::span<const float> correction = {};  // added to every gradient (SCAFFOLD: c - c_i); empty: nothing
+  SamplePrivacy privacy{};                 // DP-SGD; `key` decides who is in a step, and the noise
+  NoiseKey key{};
 };
 
 struct LocalResult {
   std::uint64_t steps = 0;
   double lr = 0;    // of its steps
-  double loss = 0;  // mean over the samples of its last epoch
+  double loss = 0;  // mean over the samples of its last epoch; 0 with DP-SGD: nothing would protect it
 };
 
 // Figures of a model on the test set.
@@ -45,6 +52,17 @@ struct TensorPlace {
   std::uint64_t offset = 0;
 };
 
+// How many numbers of the model are trained: of the tensors within `parameters`.
+inline std::uint64_t trained_numbers(std::span<const TensorPlace> tensors, std::size_t parameters) {
+  std::uint64_t count = 0;
+  for (const TensorPlace& tensor : tensors) {
+    if (tensor.offset >= parameters) continue;
+    count += static_cast<std::uint64_t>(
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>()));
+  }
+  return count;
+}
+
 class LocalTraining {
  public:
   virtual ~LocalTraining() = default;
@@ -52,6 +70,8 @@ class LocalTraining {
   // Numbers of the whole model, and how many of them are parameters: these come first.
   virtual std::size_t size() const = 0;
   virtual std::size_t parameters() const = 0;
+  // Samples of a step.
+  virtual std::uint64_t batch() const = 0;
   // What stands where; may be empty where nobody asks.
   virtual std::vector<TensorPlace> tensors() const { return {}; }
   // The model as the job's seed or model.init gives it.

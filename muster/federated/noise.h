@@ -22,7 +22,21 @@ NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round);
 // Of (seed, round, client), where clients add noise.
 NoiseKey simulated_key(std::uint64_t seed, std::uint64_t round, std::uint64_t client);
 
-// Adds normal numbers of deviation `deviation` to `values`, in their order. Throws Error{kResource}.
+// The numbers of a key, one after the other. Thread safety: one thread at a time. All throw Error{kResource}.
+class SecretStream {
+ public:
+  explicit SecretStream(const NoiseKey& key);
+  // In (0, 1].
+  double uniform();
+  // Adds normal numbers of deviation `deviation`, in their order.
+  void add_normal(double deviation, std::span<float> values);
+
+ private:
+  struct Cipher;
+  std::shared_ptr<Cipher> cipher_;
+};
+
+// What a new stream of the key adds.
 void add_noise(const NoiseKey& key, double deviation, std::span<float> values);
 
 }  // namespace muster::federated

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/config.h"
+#include "muster/federated/aggregate.h"
 #include "muster/federated/client_split.h"
 #include "muster/federated/update_codec.h"
 
@@ -106,7 +107,17 @@ void Options::add_keys(Section& s) {
           "Who adds the noise. server: the server, to the sum. clients: each its part, so that the server, too, learns "
           "noisy sums alone; with secure and secure_threshold.")
       .one_of({"server", "clients"});
-  s.field("delta", &delta, "noise: the delta of (epsilon, delta).").above(0).range(0, 0.1);
+  s.field("sample_clip", &sample_clip, "sample_noise: largest norm of a sample's gradient; longer ones are shortened.")
+      .above(0);
+  s.field("sample_noise", &sample_noise,
+          "DP-SGD, differential privacy of a client's samples: each client shortens the gradient of every sample, and "
+          "adds "
+          "normal noise of so many times sample_clip to their sum. 0: none.")
+      .range(0, 1e3);
+  s.field("sample_epsilon", &sample_epsilon,
+          "sample_noise: the budget of each client; it takes no part in a round that would exceed it.")
+      .above(0);
+  s.field("delta", &delta, "noise, sample_noise: the delta of (epsilon, delta).").above(0).range(0, 0.1);
   s.field("epsilon", &epsilon, "noise: the budget; training ends before the round that would exceed it.").above(0);
   s.field("sampling", &sampling,
           "Which clients are asked. uniform; size: by their samples; available: those that answer (availability).")
@@ -237,7 +248,9 @@ void Options::check(const Schema& schema) const {
       {"trim", aggregate == "trimmed_mean", "aggregate = \"trimmed_mean\""},
       {"byzantine", aggregate == "krum" || aggregate == "multi_krum", "aggregate = \"krum\" or \"multi_krum\""},
       {"krum_keep", aggregate == "multi_krum", "aggregate = \"multi_krum\""},
-      {"delta", noise > 0, "noise"},
+      {"delta", noise > 0 || sample_noise > 0, "noise or sample_noise"},
+      {"sample_clip", sample_noise > 0, "sample_noise"},
+      {"sample_epsilon", sample_noise > 0, "sample_noise"},
       {"noise_at", noise > 0, "noise"},
       {"epsilon", noise > 0, "noise"},
       {"error_feedback", compress != "none", "compress"},
@@ -253,6 +266,9 @@ void Options::check(const Schema& schema) const {
       throw schema.invalid(key, fmt::format("has no effect without {}", rule.to), "Set that, or remove this.");
   }
   check_parts(schema);
+  if (aggregate == "trimmed_mean" && trimmed_at_an_end(trim, static_cast<std::size_t>(per_round)) == 0)
+    throw schema.invalid("federated.trim", fmt::format("{} of {} updates leaves out nobody", trim, per_round),
+                         "Raise it, or federated.per_round.");
   if (aggregate == "krum" || aggregate == "multi_krum") {
     // Blanchard et al. 2017: n >= 2 f + 3.
     if (per_round < 2 * byzantine + 3)
@@ -279,6 +295,12 @@ void Options::check(const Schema& schema) const {
     throw schema.invalid("federated.noise",
                          "what is known of its privacy holds for uniform sampling and the mean, without controls",
                          "Set sampling = \"uniform\", aggregate = \"mean\" and algorithm = \"fedavg\" or \"fedprox\".");
+  if (sample_noise > 0 && !sample_clip)
+    throw schema.invalid("federated.sample_noise", "noise without a bound of what a sample can change protects nobody",
+                         "Set federated.sample_clip.");
+  if (sample_noise > 0 && client_test > 0)
+    throw schema.invalid("federated.client_test", "figures of single clients tell of their samples without noise",
+                         "Leave it out, or sample_noise.");
   if (epsilon && !(noise > 0))
     throw schema.invalid("federated.epsilon", "a budget without noise", "Set federated.noise.");
 }

@@ -19,6 +19,14 @@ namespace muster::federated {
 
 constexpr std::size_t kMostSubmodels = 7;
 
+// DP-SGD at a client: what its updates tell of any one of its samples.
+struct SamplePrivacy {
+  double clip = 0;   // largest norm of a sample's gradient
+  double noise = 0;  // times clip: deviation of what is added to their sum; 0: none of this
+  double delta = 1e-5;
+  std::optional<double> epsilon{};  // the budget of each client
+};
+
 struct Options {
   std::int64_t clients = 0;  // 0: the job is not federated
   std::int64_t per_round = 10;
@@ -55,6 +63,9 @@ struct Options {
   std::string noise_at = "server";
   double delta = 1e-5;
   std::optional<double> epsilon;
+  std::optional<double> sample_clip;
+  double sample_noise = 0;
+  std::optional<double> sample_epsilon;
   std::string sampling = "uniform";
   double over_select = 1;
   std::int64_t least = 1;
@@ -74,11 +85,12 @@ struct Options {
   bool buffered() const { return algorithm == "fedbuff"; }
   bool keeps_residual() const { return compress != "none" && error_feedback; }
   // Whether clients keep something from round to round.
-  bool stateful() const { return controls() || !keep.empty() || keeps_residual(); }
+  bool stateful() const { return controls() || !keep.empty() || keeps_residual() || sample_noise > 0; }
   // Whether every update has to be there at once: the others are summed as they come.
   bool needs_all_updates() const { return aggregate != "mean"; }
   // With fewer updates than this a round changes nothing.
   std::uint64_t least_updates() const;
+  SamplePrivacy sample_privacy() const { return {sample_clip.value_or(0), sample_noise, delta, sample_epsilon}; }
   bool clients_add_noise() const { return noise > 0 && noise_at == "clients"; }
   // What each of them adds; 0 where they do not. REQUIRES: options that passed check().
   double noise_of_client() const;

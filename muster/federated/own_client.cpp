@@ -24,6 +24,7 @@ class OwnTraining final : public LocalTraining {
 
   std::size_t size() const override { return enrolled_.model_floats; }
   std::size_t parameters() const override { return enrolled_.parameters; }
+  std::uint64_t batch() const override { return 1; }
   std::vector<TensorPlace> tensors() const override { return enrolled_.tensors; }
   LocalResult train(const LocalTask& task, std::span<const float> model, std::span<float> update) override {
     if (!task.correction.empty())

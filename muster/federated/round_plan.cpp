@@ -113,10 +113,12 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
                                .submodel = chances.submodel(client)});
     }
   }
+  const std::uint64_t past_deadline = plan.late;
   // With noise it is chance how many are asked, and leaving out some of them would be no chance any more.
   if (!(options.noise > 0)) plan.late += keep_first(plan.counts, static_cast<std::uint64_t>(options.per_round));
-  if (options.deadline_seconds && plan.counts.size() < asked.size() && plan.late == 0 && plan.dropped > 0)
-    plan.seconds = *options.deadline_seconds;  // nobody knows that those who dropped out will not answer
+  // Who is slow is waited for, and who has dropped out, because nobody knows that it will not answer.
+  const bool enough = !(options.noise > 0) && plan.counts.size() >= static_cast<std::size_t>(options.per_round);
+  if (options.deadline_seconds && !enough && plan.dropped + past_deadline > 0) plan.seconds = *options.deadline_seconds;
   for (const Participant& participant : plan.counts) {
     plan.seconds = std::max(plan.seconds, participant.seconds);
     plan.denominator += participant.weight;

@@ -29,10 +29,6 @@ constexpr std::chrono::milliseconds kAskAgain{1000};
 constexpr std::chrono::seconds kStoodStill{2};
 constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 40;
 
-bool all_finite(std::span<const float> values) {
-  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-}
-
 constexpr std::uint64_t kMostSubmodelBytes = 64 << 20;
 constexpr std::size_t kLongestMetricName = 40;
 constexpr std::uint64_t kMostTestsASample = 10;  // more than federated.client_test allows
@@ -74,6 +70,7 @@ RoundServer::RoundServer(RoundServerOptions options, LocalTraining& training, co
       controls_(options_.federated.controls() ? training.parameters() : 0),
       update_floats_(training.size() + controls_),
       compression_(parse_compression(options_.federated.compress)),
+      kept_(options_.federated.keep, training.tensors(), training.size(), training.parameters()),
       submodels_(make_submodels(options_, training)),
       optimizer_(options_.federated, training.parameters()),
       enrolments_(options_.folder / "clients.txt", static_cast<std::uint64_t>(options_.federated.clients)),
@@ -339,6 +336,13 @@ UpdateAnswer RoundServer::send_update(const std::string& name, const UpdateChunk
     }
     return {.verdict = Verdict::kLate, .reason = fmt::format("round {} is over", chunk.round + 1)};
   }
+  // A client begins again only when its last update has counted: what began before that is the same one again, whose
+  // acknowledgement was lost.
+  if (const auto counted = counted_.find(client);
+      options_.federated.buffered() && counted != counted_.end() && chunk.round < counted->second) {
+    repeated_ += chunk.offset == 0 ? 1 : 0;
+    return {.verdict = Verdict::kAccepted, .received = chunk.total_bytes, .reason = "has counted before"};
+  }
   // It began in a round before this one, or with a server before this one.
   if (asked(client) == nullptr) let_begin(client);
   const AskedClient* const one = asked(client);
@@ -404,9 +408,10 @@ UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& ch
   } catch (const Error& error) {
     return refuse(client, error.message());
   }
-  const std::span<const float> all(update);
-  if (!all_finite(all)) return refuse(client, "is not finite");
-  const double length = norm(all.first(update.size() - controls_));
+  if (!all_finite(update)) return refuse(client, "is not finite");
+  const std::span<float> moved = std::span(update).first(update.size() - controls_);
+  leave_out(options_.federated, kept_, std::min(training_.parameters(), moved.size()), moved);
+  const double length = norm(moved);
   if (options_.federated.most_norm && length > *options_.federated.most_norm)
     return refuse(client, fmt::format("its norm is {:.4g}, more than federated.most_norm", length));
   // The first ones count, and nobody else, however long the thread that computes takes to close the round.
@@ -566,7 +571,7 @@ std::optional<std::vector<float>> RoundServer::secure_change(RoundReport& report
   const bool none = server.failed() || !(fixed.weight(sum) > 0);
   if (none) {
     report.plan.reason = server.failed() ? server.failure() : "the weights of the sum are not above 0: nothing changes";
-    options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));
+    if (o.noise > 0) options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));  // and goes on
   }
   report.client_loss = none ? 0 : fixed.loss(sum);
   std::vector<float> change(training_.size());
@@ -594,7 +599,7 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
     if (!options_.federated.buffered())
       chosen = choose();
     else
-      chosen.emplace();  // whoever asks begins
+      chosen = training_on_;  // beside them whoever asks begins
     files_.begin(rounds_, *chosen);
   }
   asked_.clear();
@@ -675,6 +680,7 @@ RoundReport RoundServer::round(const std::function<bool()>& keep_on,
   report.virtual_seconds = state.virtual_seconds;
   const ServerOptimizer before = optimizer_;
   try {
+    // With too few, `plan` has none that count, and the reason.
     if (verdict.changes) aggregate(answered, state, report);
     state.momentum = optimizer_.momentum();
     state.squares = optimizer_.squares();
@@ -696,6 +702,10 @@ RoundReport RoundServer::round(const std::function<bool()>& keep_on,
   slices_.clear();
   control_ = std::make_shared<const std::vector<float>>(std::move(state.control));
   counted_ = std::move(state.counted);
+  training_on_.clear();
+  for (const AskedClient& one : asked_) {
+    if (o.buffered() && one.reply == AskedClient::Reply::kNone && !one.silent) training_on_.push_back(one.client);
+  }
   asked_.clear();
   return report;
 }
@@ -705,7 +715,7 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
   const std::vector<float> control = state.control;
   Sum sum;
   auto change = o.secure                ? secure_change(report)
-                : o.needs_all_updates() ? robust_change(answered, sum)
+                : o.needs_all_updates() ? robust_change(answered, sum, report)
                                         : mean_change(answered, sum, state);
   for (const AskedClient& one : answered) {
     const bool accepted = one.reply == AskedClient::Reply::kAccepted;
@@ -721,16 +731,16 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
       value /= tested;
     report.on_clients = sum.tests;
   }
-  if (!change) return;
-  if (!all_finite(*change) || !all_finite(state.control)) {
-    report.plan.reason = "the sum of the updates is not finite: nothing changes";
+  if (!change || !all_finite(state.control) ||
+      !apply_change(o, optimizer_, training_.parameters(), *change, state.model)) {
+    if (change) report.plan.reason = kNotFinite;
     options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));
+    report.plan.counts.clear();
     state.control = control;
     return;
   }
   report.change_norm = norm(std::span<const float>(*change).first(training_.parameters()));
-  apply_change(optimizer_, training_.parameters(), *change, state.model);
-  if (!o.stateful()) return;
+  if (!o.stateful() && !o.buffered()) return;
   for (const AskedClient& one : answered) {
     if (one.reply == AskedClient::Reply::kAccepted) state.counted[one.client] = state.rounds;
   }
@@ -741,7 +751,9 @@ void RoundServer::read_update(std::uint64_t client, std::vector<float>& update) 
   files_.read(client, bytes);
   update.resize(floats_of(client));
   decode_update(compression_, bytes, update);
-  if (options_.federated.clip) clip_to(std::span(update).first(update.size() - controls_), *options_.federated.clip);
+  const std::span<float> moved = std::span(update).first(update.size() - controls_);
+  leave_out(options_.federated, kept_, std::min(training_.parameters(), moved.size()), moved);
+  if (options_.federated.clip) clip_to(moved, *options_.federated.clip);
 }
 
 void RoundServer::add_facts(const UpdateFacts& facts, Sum& sum) const {
@@ -807,7 +819,8 @@ std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<Ask
   return all;
 }
 
-std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<AskedClient>& answered, Sum& sum) {
+std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<AskedClient>& answered, Sum& sum,
+                                                             RoundReport& report) {
   const Options& o = options_.federated;
   std::vector<std::vector<float>> updates;
   for (const AskedClient& one : answered) {
@@ -819,7 +832,10 @@ std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<A
   }
   const std::vector<std::span<const float>> views(updates.begin(), updates.end());
   std::vector<float> change(training_.size());
-  if (!robust_mean(o, views, change, 1)) return std::nullopt;
+  if (const auto reason = robust_mean(o, views, change, 1)) {
+    report.plan.reason = *reason;
+    return std::nullopt;
+  }
   return change;
 }
 
@@ -829,6 +845,15 @@ Figures RoundServer::evaluate(std::span<const float> model) {
   for (std::size_t piece = 0; piece < training_.evaluation_pieces(); ++piece)
     training_.measure(model, piece, std::span(all).subspan(piece * figures, figures));
   return training_.judge(all);
+}
+
+Figures RoundServer::evaluate() {
+  Floats model;
+  {
+    const MutexLock lock(mutex_);
+    model = model_;
+  }
+  return evaluate(*model);
 }
 
 void RoundServer::finish(const std::string& reason, std::chrono::nanoseconds longest) {

@@ -23,6 +23,7 @@
 #include "muster/base/mutex.h"
 #include "muster/federated/enrolments.h"
 #include "muster/federated/federated_calls.h"
+#include "muster/federated/kept_parts.h"
 #include "muster/federated/live_round.h"
 #include "muster/federated/local_training.h"
 #include "muster/federated/options.h"
@@ -75,6 +76,8 @@ class RoundServer final : public FederatedCalls {
                     const std::function<void(State&, const RoundReport&)>& commit);
   // From now on clients are told that it is over; waits until those that are there know, `longest` at most.
   void finish(const std::string& reason, std::chrono::nanoseconds longest);
+  // How good the model is on the test set.
+  Figures evaluate();
   void save(const std::filesystem::path& path);
   ServerStanding standing() const;
 
@@ -136,7 +139,8 @@ class RoundServer final : public FederatedCalls {
   std::uint64_t alive(const std::vector<std::uint64_t>& awaited) const MUSTER_REQUIRES(mutex_);
   RoundVerdict judge_secure_round() MUSTER_REQUIRES(mutex_);
   std::optional<std::vector<float>> secure_change(RoundReport& report);
-  std::optional<std::vector<float>> robust_change(const std::vector<AskedClient>& answered, Sum& sum);
+  std::optional<std::vector<float>> robust_change(const std::vector<AskedClient>& answered, Sum& sum,
+                                                  RoundReport& report);
   Figures evaluate(std::span<const float> model);
 
   // Constant after construction.
@@ -146,6 +150,7 @@ class RoundServer final : public FederatedCalls {
   const std::size_t controls_;
   const std::size_t update_floats_;
   const Compression compression_;
+  const KeptParts kept_;
   const std::vector<std::unique_ptr<Submodel>> submodels_;
 
   ServerOptimizer optimizer_;  // of the thread that computes
@@ -160,7 +165,8 @@ class RoundServer final : public FederatedCalls {
   std::map<std::uint64_t, Floats> slices_ MUSTER_GUARDED_BY(mutex_);  // of model_, by submodel
   Floats model_ MUSTER_GUARDED_BY(mutex_);
   Floats control_ MUSTER_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, std::uint64_t> counted_ MUSTER_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint64_t> counted_ MUSTER_GUARDED_BY(mutex_);  // as in State
+  std::vector<std::uint64_t> training_on_ MUSTER_GUARDED_BY(mutex_);  // fedbuff: since before the round that begins
   std::uint64_t rounds_ MUSTER_GUARDED_BY(mutex_) = 0;
   double seconds_ MUSTER_GUARDED_BY(mutex_) = 0;
   bool open_ MUSTER_GUARDED_BY(mutex_) = false;    // updates of the round are taken

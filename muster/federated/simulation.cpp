@@ -2,6 +2,8 @@
 // whose size the first worker tells, because only it knows the model.
 #include "muster/federated/simulation.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,9 +15,12 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/process_memory.h"
 #include "muster/base/random.h"
 #include "muster/compute/reduce.h"
+#include "muster/federated/accountant.h"
 #include "muster/federated/aggregate.h"
+#include "muster/federated/client_states.h"
 #include "muster/federated/kept_parts.h"
 #include "muster/federated/noise.h"
 #include "muster/federated/own_state.h"
@@ -33,11 +38,13 @@ struct Sizes {
   std::size_t model = 0;
   std::size_t parameters = 0;
   std::size_t evaluation_pieces = 0;
-  std::size_t figures = 0;  // of one
+  std::size_t figures = 0;    // of one
+  std::uint64_t trained = 0;  // parameters without what lies between tensors
 };
 
 Sizes sizes_of(const LocalTraining& training) {
-  return {training.size(), training.parameters(), training.evaluation_pieces(), training.figures_of_piece()};
+  return {training.size(), training.parameters(), training.evaluation_pieces(), training.figures_of_piece(),
+          trained_numbers(training.tensors(), training.parameters())};
 }
 
 Answer told(const Order& order, const Json& json) {
@@ -162,7 +169,8 @@ class Simulation::Worker {
         kept_(federated_.keep, training_->tensors(), training_->size(), training_->parameters()),
         own_({.control = memory.controls,
               .kept = kept_.floats(),
-              .residual = federated_.keeps_residual() ? training_->size() : 0},
+              .residual = federated_.keeps_residual() ? training_->size() : 0,
+              .steps = federated_.sample_noise > 0 ? std::size_t{1} : 0},
              options.client_states),
         submodels_(federated_.submodels.size()) {
     correction_.resize(memory_.controls);
@@ -218,6 +226,11 @@ class Simulation::Worker {
   void add_client(const Participant& who, const Order& order, Answer& answer, std::span<float> sum) {
     Submodel* const narrower = who.submodel > 0 ? &submodel(who.submodel) : nullptr;
     const std::span<float> update = narrower != nullptr ? std::span(narrower->update) : std::span(update_);
+    own_.load(who.client, order.round);
+    if (!budget_allows_training(who)) {
+      ++answer.spent;
+      return;
+    }
     const LocalResult result = train_client(who, order.round, narrower, update, answer);
     if (who.false_one)
       falsify(federated_.attack,
@@ -227,11 +240,15 @@ class Simulation::Worker {
                             .step = 1,
                             .sample = who.client}),
               update);
-    const double length = norm(update);
-    if (!std::isfinite(length) || (federated_.most_norm && length > *federated_.most_norm)) {
+    const bool finite = all_finite(update);  // also where nothing is taken: its client has gone astray
+    leave_out(federated_, kept_, narrower != nullptr ? narrower->training->parameters() : memory_.sizes.parameters,
+              update);
+    if (!finite || (federated_.most_norm && norm(update) > *federated_.most_norm)) {
       if (answer.refused++ == 0) answer.refused_client = who.client;
       return;
     }
+    // Before it is shortened: the control follows from how far the client has moved.
+    if (federated_.controls()) add_control(order, result);
     if (federated_.clip) clip_to(update, *federated_.clip);
     ++answer.count;
     answer.samples += who.samples;
@@ -252,15 +269,30 @@ class Simulation::Worker {
       for (std::size_t i = 0; i < sum.size(); ++i)
         sum[i] += weight * update[i];
     }
-    if (federated_.controls()) add_control(order, result);
     own_.save(who.client, order.round);
+  }
+
+  // DP-SGD: what a client has spent is part of what it keeps.
+  bool budget_allows_training(const Participant& who) {
+    if (!(federated_.sample_noise > 0)) return true;
+    const std::uint64_t of_epoch = steps_of_epoch(who.samples, training_->batch());
+    const auto after =
+        static_cast<std::uint64_t>(own_.steps()[0]) + of_epoch * static_cast<std::uint64_t>(federated_.local_epochs);
+    own_.steps()[0] = static_cast<float>(after);
+    if (!federated_.sample_epsilon) return true;
+    const auto [known, is_new] = allowed_steps_.try_emplace(of_epoch);
+    if (is_new)
+      known->second = rounds_within({federated_.sample_noise, 1 / static_cast<double>(of_epoch)},
+                                    *federated_.sample_epsilon, federated_.delta);
+    return after <= known->second;
   }
 
   // The two words behind the update travel in the answer: whole numbers, exact in a double.
   void add_securely(const Participant& who, double loss, Answer& answer, std::span<float> sum) {
     const double weight = federated_.noise > 0 ? 1 : who.weight / static_cast<double>(*federated_.most_samples);
     if (federated_.clients_add_noise()) {
-      add_noise(simulated_key(options_.seed, plan_->round, who.client), federated_.noise_of_client(), update_);
+      add_noise(simulated_key(options_.seed, plan_->round, who.client), federated_.noise_of_client(),
+                std::span(update_).first(memory_.sizes.parameters));
       loss = 0;  // no noise is on it
     }
     std::vector<std::uint32_t> words(update_.size() + kExtraWords);
@@ -279,9 +311,12 @@ class Simulation::Worker {
                    .client = who.client,
                    .samples = std::move(samples.train),
                    .epochs = federated_.local_epochs,
-                   .rate = std::pow(federated_.lr_decay, static_cast<double>(round)),
+                   .rate = std::pow(federated_.lr_decay, static_cast<double>(who.version)),
                    .prox = federated_.algorithm == "fedprox" ? federated_.prox : 0};
-    own_.load(who.client, round);
+    if (federated_.sample_noise > 0) {
+      task.privacy = federated_.sample_privacy();
+      task.key = simulated_key(options_.seed, round, who.client);
+    }
     if (federated_.controls()) {
       const std::span<const float> control = memory_.control();
       for (std::size_t i = 0; i < control.size(); ++i)
@@ -300,6 +335,7 @@ class Simulation::Worker {
     }
     if (!samples.test.empty()) add_figures(training.evaluate(samples.test, model), answer);
     const LocalResult result = training.train(task, model, update);
+    if (!all_finite(update)) return result;  // is refused; what the client has stays as it was
     kept_.leave(update, own_.kept());
     if (compression_.kind != Compression::Kind::kNone)
       decode_update(compression_, encode_update(compression_, update, own_.residual()), update);
@@ -357,6 +393,7 @@ class Simulation::Worker {
   std::vector<float> update_;
   std::vector<float> entered_;  // the round's model with what a client keeps
   std::vector<float> correction_;
+  std::map<std::uint64_t, std::uint64_t> allowed_steps_;  // by the steps of an epoch, which say how large a batch is
 };
 
 namespace {
@@ -374,7 +411,8 @@ Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_
       return told(order, {{"model", sizes.model},
                           {"parameters", sizes.parameters},
                           {"evaluation_pieces", sizes.evaluation_pieces},
-                          {"figures", sizes.figures}});
+                          {"figures", sizes.figures},
+                          {"trained", sizes.trained}});
     };
   });
   Sizes sizes;
@@ -383,7 +421,8 @@ Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_
       std::span(&order, 1),
       [&](const Answer& answer) {
         const Json json = parse_json(answer.text.data(), "a worker's answer");
-        sizes = {json.at("model"), json.at("parameters"), json.at("evaluation_pieces"), json.at("figures")};
+        sizes = {json.at("model"), json.at("parameters"), json.at("evaluation_pieces"), json.at("figures"),
+                 json.at("trained")};
       },
       keep_on);
   return sizes;
@@ -451,6 +490,10 @@ State Simulation::state() {
           .past = std::move(past)};
 }
 
+std::uint64_t Simulation::parameter_count() const {
+  return memory_->sizes.trained;
+}
+
 bool Simulation::may_go_on() const {
   return budget_allows(options_.federated, rounds_);
 }
@@ -474,9 +517,17 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   const std::span<float> model = memory_->model(rounds_ + 1);
   if (memory_->versions > 1) std::ranges::copy(memory_->model(rounds_), model.begin());
   if (!plan.counts.empty() || o.noise > 0) {
-    if (const auto change = aggregate(report, answers)) {
-      report.change_norm = norm(change->first(memory_->sizes.parameters));
-      apply_change(*server_, memory_->sizes.parameters, *change, model);
+    const std::vector<float> control(memory_->control().begin(), memory_->control().end());
+    const auto change = aggregate(report, answers);
+    const double change_norm = change ? norm(change->first(memory_->sizes.parameters)) : 0;
+    if (change && all_finite(memory_->control()) &&
+        apply_change(o, *server_, memory_->sizes.parameters, *change, model)) {
+      report.change_norm = change_norm;
+    } else {
+      if (change) report.plan.reason = kNotFinite;
+      std::ranges::copy(control, memory_->control().begin());
+      forget(plan);
+      report.plan.counts.clear();
     }
   }
   ++rounds_;
@@ -492,13 +543,17 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   }
   report.virtual_seconds = virtual_seconds_;
   report.workers_replaced = pool_.replaced();
+  report.peak_memory = peak_bytes(::getpid()) + pool_.peak_memory();
   report.seconds = seconds_since(start);
   return report;
 }
 
 std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const std::vector<Answer>& answers) {
   double samples = 0;
+  std::uint64_t count = 0;
   for (const Answer& answer : answers) {
+    count += answer.count;
+    report.spent += answer.spent;
     report.refused += answer.refused;
     if (answer.refused > 0 && !report.refused_client) report.refused_client = answer.refused_client;
     report.client_loss += answer.loss;
@@ -525,7 +580,18 @@ std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const
     report.on_clients = std::move(tested);
   }
   if (options_.federated.secure) return secure_change(report, answers);
-  return options_.federated.needs_all_updates() ? robust_change(answers) : mean_of_pieces(answers);
+  if (const auto reason = too_few(options_.federated, count, report.refused)) {
+    report.plan.reason = *reason;
+    return std::nullopt;
+  }
+  return options_.federated.needs_all_updates() ? robust_change(report, answers) : mean_of_pieces(answers);
+}
+
+void Simulation::forget(const RoundPlan& plan) {
+  if (!options_.federated.stateful()) return;
+  const ClientStates states(options_.client_states);
+  for (const Participant& who : plan.counts)
+    states.forget_from(who.client, rounds_);
 }
 
 std::optional<std::span<float>> Simulation::mean_of_pieces(const std::vector<Answer>& answers) {
@@ -599,13 +665,16 @@ std::optional<std::span<float>> Simulation::secure_change(RoundReport& report, c
   return change;
 }
 
-std::optional<std::span<float>> Simulation::robust_change(const std::vector<Answer>& answers) {
+std::optional<std::span<float>> Simulation::robust_change(RoundReport& report, const std::vector<Answer>& answers) {
   std::vector<std::span<const float>> updates;
   for (std::size_t piece = 0; piece < memory_->pieces; ++piece) {
     if (answers[piece].count > 0) updates.emplace_back(memory_->update(piece));
   }
   std::vector<float> change(memory_->sizes.model);
-  if (!robust_mean(options_.federated, updates, change, options_.workers)) return std::nullopt;
+  if (const auto reason = robust_mean(options_.federated, updates, change, options_.workers)) {
+    report.plan.reason = *reason;
+    return std::nullopt;
+  }
   std::ranges::copy(change, memory_->update(0).begin());
   return memory_->update(0);
 }

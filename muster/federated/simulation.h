@@ -35,6 +35,7 @@ struct RoundReport {
   std::optional<std::uint64_t> refused_client{};
   std::uint64_t repeated = 0;      // of a server: updates that came again, and counted once
   std::uint64_t late_updates = 0;  // of a server: that came after their round
+  std::uint64_t spent = 0;         // of a simulation: clients whose own budget allows no training
   double client_loss = 0;          // mean over the samples of the clients that took part
   double change_norm = 0;
   double unmask_seconds = 0;  // of a server with federated.secure: taking masks away from the sum
@@ -45,6 +46,8 @@ struct RoundReport {
   double seconds = 0;                   // of the round, on the clock
   double virtual_seconds = 0;           // since the first round
   std::uint64_t workers_replaced = 0;   // since the beginning
+  // Of a simulation: the most that each of its processes has held so far, added up; what they share counts for each.
+  std::uint64_t peak_memory = 0;
 };
 
 // What a simulation goes on from.
@@ -54,9 +57,11 @@ struct State {
   std::vector<float> model{};
   std::vector<float> momentum{};
   std::vector<float> squares{};
-  std::vector<float> control{};                      // scaffold's c
-  std::vector<float> past{};                         // fedbuff: the models of rounds before, the newest first
-  std::map<std::uint64_t, std::uint64_t> counted{};  // scaffold with real clients: rounds up to their last that counted
+  std::vector<float> control{};  // scaffold's c
+  std::vector<float> past{};     // fedbuff: the models of rounds before, the newest first
+  // With real clients that keep something, or whose updates may come in a later round: rounds up to their last that
+  // counted.
+  std::map<std::uint64_t, std::uint64_t> counted{};
   std::string row{};  // of metrics.jsonl, of the last round: a run that is killed before it stands there adds it later
 };
 
@@ -87,7 +92,11 @@ class Simulation {
   // One round more. Throws Error{kInterrupted} when keep_on() says no: the state is that of before the round.
   RoundReport round(const std::function<bool()>& keep_on);
   std::uint64_t rounds() const { return rounds_; }
+  // Numbers of the model that are trained.
+  std::uint64_t parameter_count() const;
 
+  // How good the model is on the test set. Throws as round().
+  Figures evaluate(const std::function<bool()>& keep_on);
   // The model as a file. Throws Error.
   void save(const std::filesystem::path& path, const std::function<bool()>& keep_on);
 
@@ -95,7 +104,6 @@ class Simulation {
   struct Memory;  // what all processes share
   class Worker;   // one of them, at work
 
-  Figures evaluate(const std::function<bool()>& keep_on);
   // The mean change of the round's clients, in the first piece's memory; nothing when there was none.
   std::optional<std::span<float>> aggregate(RoundReport& report, const std::vector<Answer>& answers);
   RoundPlan plan_of_round();
@@ -103,7 +111,9 @@ class Simulation {
   void divide_by_weights(const std::vector<Answer>& answers, std::span<float> change);
   std::optional<std::span<float>> mean_of_pieces(const std::vector<Answer>& answers);
   std::optional<std::span<float>> secure_change(RoundReport& report, const std::vector<Answer>& answers);
-  std::optional<std::span<float>> robust_change(const std::vector<Answer>& answers);
+  std::optional<std::span<float>> robust_change(RoundReport& report, const std::vector<Answer>& answers);
+  // What the clients of a round that changes nothing have written down of it.
+  void forget(const RoundPlan& plan);
 
   const SimulationOptions options_;
   const ClientSplit& split_;

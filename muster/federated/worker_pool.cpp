@@ -15,6 +15,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/process.h"
+#include "muster/base/process_memory.h"
 #include "muster/base/process_signs.h"
 
 namespace muster::federated {
@@ -130,6 +131,13 @@ void WorkerPool::give_up(Worker& worker, std::deque<std::size_t>& waiting, std::
                 "simulation", "If that was for lack of memory, use fewer workers or a smaller model.");
   worker.process.reset();
   worker.line = FileDescriptor();
+}
+
+std::uint64_t WorkerPool::peak_memory() const {
+  std::uint64_t bytes = 0;
+  for (const Worker& worker : workers_)
+    bytes += worker.process ? peak_bytes(worker.process->pid()) : 0;
+  return bytes;
 }
 
 bool WorkerPool::hangs(Worker& worker) const {

@@ -39,6 +39,7 @@ struct Answer {
   std::uint64_t samples = 0;         // of those that count
   std::uint64_t refused = 0;         // updates that were not used
   std::uint64_t refused_client = 0;  // the first of them
+  std::uint64_t spent = 0;           // clients whose budget allows no training
   double weight = 0;
   double loss = 0;
   std::array<double, 8> weights{};  // of the whole model and of narrower ones
@@ -76,6 +77,8 @@ class WorkerPool {
            const std::function<bool()>& keep_on);
 
   std::uint64_t replaced() const { return replaced_; }  // workers, so far
+  // The most that each worker has held, added up.
+  std::uint64_t peak_memory() const;
 
  private:
   struct Worker {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "muster/compute/tuning.h"
 #include "muster/data/loader.h"
 #include "muster/data/permutation.h"
+#include "muster/federated/accountant.h"
 #include "muster/model/safetensors.h"
 #include "muster/trainer/batch_tensors.h"
 #include "muster/trainer/build.h"
@@ -67,6 +69,8 @@ class ClientTraining final : public federated::LocalTraining {
       throw Error(ErrorKind::kInvalidInput, "there is no test set to judge the rounds by", "data.test_path",
                   "Hold a part back, or name a test set.");
     test_loader_ = std::make_unique<data::Loader>(test_, data::LoaderOptions{.threads = 0});
+    if (resolved.job.federated.noise > 0) refuse_statistics("federated.noise");
+    if (resolved.job.federated.sample_noise > 0) refuse_statistics("federated.sample_noise");
     const std::size_t floats = binding_.layout().size();
     const auto memory = std::make_shared<std::array<std::vector<float>, 2>>();
     for (int version = 0; version < 2; ++version) {
@@ -94,6 +98,7 @@ class ClientTraining final : public federated::LocalTraining {
   std::size_t parameters() const override { return binding_.layout().size(); }
   std::size_t size() const override { return parameters() + buffer_floats_; }
 
+  std::uint64_t batch() const override { return batch_; }
   std::vector<federated::TensorPlace> tensors() const override {
     std::vector<federated::TensorPlace> places;
     for (const model::TensorSlot& slot : binding_.layout().tensors())
@@ -119,7 +124,10 @@ class ClientTraining final : public federated::LocalTraining {
       net_->train();
       frozen_.enter_epoch(0);
       federated::LocalResult result{.lr = lr_ * task.rate};
-      for (std::int64_t epoch = 0; epoch < task.epochs; ++epoch)
+      federated::SecretStream secret(task.key);
+      for (std::int64_t epoch = 0; task.privacy.noise > 0 && epoch < task.epochs; ++epoch)
+        train_epoch_in_private(task, static_cast<std::uint64_t>(epoch), model, secret, result);
+      for (std::int64_t epoch = 0; !(task.privacy.noise > 0) && epoch < task.epochs; ++epoch)
         train_epoch(task, static_cast<std::uint64_t>(epoch), model, result);
       for (std::size_t i = 0; i < parameters(); ++i)
         update[i] = versions_[shown_][i] - model[i];
@@ -198,6 +206,16 @@ class ClientTraining final : public federated::LocalTraining {
     return rules;
   }
 
+  // Statistics of batch norm mix the samples of a batch, and have no bound that noise could hide them by.
+  void refuse_statistics(const char* key) const {
+    for (const compute::BufferSlot& slot : binding_.buffer_layout().slots) {
+      if (slot.name.ends_with("running_var"))
+        throw Error(ErrorKind::kInvalidInput,
+                    fmt::format("{}: statistics of batch norm cannot be protected by noise", slot.name), key,
+                    "Use a model without batch norm (model.norm = \"group\"), or no noise.");
+    }
+  }
+
   // The figures of a piece: of the batch, then of each sample.
   void split_figures(std::span<const double> piece, std::uint64_t count, std::vector<double>& batches,
                      std::vector<double>& samples) const {
@@ -268,20 +286,75 @@ class ClientTraining final : public federated::LocalTraining {
                                       .step = epoch * steps + step,
                                       .lane = 1,
                                       .sample = task.client}));
-      loss_sum += train_step(task, model, batch, result.lr) * static_cast<double>(batch.size());
-      ++result.steps;
+      loss_sum += train_step(task, model, batch, result) * static_cast<double>(batch.size());
       loader_.recycle(std::move(batch));
     }
     result.loss = loss_sum / static_cast<double>(count);
   }
 
-  double train_step(const federated::LocalTask& task, std::span<const float> model, data::Batch& batch, double lr) {
+  // DP-SGD (Abadi et al. 2016): each sample is in a step by itself with probability 1 / steps, which is what the
+  // accountant counts on; its gradient is shortened to `clip`, noise of deviation noise * clip is added to the sum, and
+  // that is divided by the number of samples that a step has on average, however many it has.
+  void train_epoch_in_private(const federated::LocalTask& task, std::uint64_t epoch, std::span<const float> model,
+                              federated::SecretStream& secret, federated::LocalResult& result) {
+    const std::uint64_t steps = federated::steps_of_epoch(task.samples.size(), batch_);
+    const float factor = static_cast<float>(static_cast<double>(steps) / static_cast<double>(task.samples.size()));
+    std::vector<float> sum(parameters());
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      std::ranges::fill(sum, 0.0F);
+      for (std::size_t i = 0; i < task.samples.size(); ++i) {
+        if (secret.uniform() * static_cast<double>(steps) > 1) continue;
+        torch::manual_seed(derive_seed({.seed = seed_,
+                                        .purpose = Purpose::kFederated,
+                                        .epoch = task.round + 1,
+                                        .step = epoch * steps + step,
+                                        .lane = 2 + i,
+                                        .sample = task.client}));
+        add_gradient_of(task.samples[i], task, sum);
+      }
+      secret.add_normal(task.privacy.noise * task.privacy.clip, sum);
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        gradient_[i] = factor * sum[i];
+      // Which parameters a sample needs would tell of it: all move.
+      std::ranges::fill(present_, std::uint8_t{1});
+      adjust_gradient(task, model);
+      if (update(result.lr)) ++result.steps;
+    }
+  }
+
+  void add_gradient_of(std::uint64_t sample, const federated::LocalTask& task, std::span<float> sum) {
+    data::Batch batch = loader_.take(loader_.submit({sample}, task.round), Deadline::after(kReadTimeout));
+    binding_.begin_lane({gradient_, present_, buffers_});
+    task_->loss(net_->forward(input_tensor(batch)), target_tensor(batch)).backward();
+    binding_.collect();
+    loader_.recycle(std::move(batch));
+    double squares = 0;
+    for_each_gradient([&](std::size_t i) { squares += static_cast<double>(gradient_[i]) * gradient_[i]; });
+    const double length = std::sqrt(squares);
+    if (!std::isfinite(length))
+      return;  // has no direction; that it is left out changes the sum by no more than another
+    const double part = length > task.privacy.clip ? task.privacy.clip / length : 1;
+    for_each_gradient([&](std::size_t i) { sum[i] += static_cast<float>(part * gradient_[i]); });
+  }
+
+  template <typename Use>
+  void for_each_gradient(const Use& use) const {
+    const auto& tensors = binding_.layout().tensors();
+    for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      for (std::size_t i = tensors[tensor].offset;
+           present_[tensor] != 0 && i < tensors[tensor].offset + tensors[tensor].count; ++i)
+        use(i);
+    }
+  }
+
+  double train_step(const federated::LocalTask& task, std::span<const float> model, data::Batch& batch,
+                    federated::LocalResult& result) {
     binding_.begin_lane({gradient_, present_, buffers_});
     const torch::Tensor loss = task_->loss(net_->forward(input_tensor(batch)), target_tensor(batch));
     loss.backward();
     binding_.collect();
     adjust_gradient(task, model);
-    update(lr);
+    if (update(result.lr)) ++result.steps;
     return loss.item<double>();
   }
 
@@ -306,7 +379,8 @@ class ClientTraining final : public federated::LocalTraining {
     return made;
   }
 
-  void update(double lr) {
+  // False: the gradient was not finite, and nothing has changed.
+  bool update(double lr) {
     const model::FlatLayout& layout = binding_.layout();
     const compute::UpdateRule rule{.optimizer = optimizer_.get(), .lr = lr, .clip_norm = clip_norm_, .tensors = rules_};
     const compute::LaneGradient lane{gradient_.data(), present_.data()};
@@ -316,11 +390,11 @@ class ClientTraining final : public federated::LocalTraining {
     const compute::Version next = version(1 - shown_);
     if (compute::updates_at_once(rule)) {
       compute::update_slice_at_once(layout, lanes, rule, all, current, next, records_);
-      if (!compute::judge_step(records_, clip_norm_).apply) return;
+      if (!compute::judge_step(records_, clip_norm_).apply) return false;
     } else {
       compute::examine_slice(layout, lane, all, records_);
       const compute::Verdict verdict = compute::judge_step(records_, clip_norm_);
-      if (!verdict.apply) return;
+      if (!verdict.apply) return false;
       if (optimizer_->needs_norms()) compute::measure_slice(layout, lane, rule, verdict, all, current, norms_);
       compute::update_slice(
           layout, lane, rule, verdict, all, current, next,
@@ -328,6 +402,7 @@ class ClientTraining final : public federated::LocalTraining {
     }
     shown_ = 1 - shown_;
     binding_.show(shown_);
+    return true;
   }
 
   // Floating-point buffers, one behind the other, out of and into the bytes of all buffers.

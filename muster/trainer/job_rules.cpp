@@ -190,6 +190,19 @@ void check_federated(const Schema& schema, const Job& job) {
   const auto refuse = [&](const char* key, const char* instead) {
     if (schema.chosen(key)) throw schema.invalid(key, "has no effect on federated training", instead);
   };
+  const auto& opt = job.optimizer;
+  if (job.federated.controls() && (opt.name != "sgd" || opt.momentum.value_or(compute::Sgd{}.momentum) != 0 ||
+                                   opt.clip_norm || !opt.lr_factors.empty()))
+    throw schema.invalid(
+        "federated.algorithm",
+        "scaffold's controls are mean gradients, which follow from how far a client has moved only with "
+        "plain SGD",
+        "Use optimizer.name = \"sgd\" without momentum, clip_norm and lr_factors.");
+  if (job.federated.sample_noise > 0 &&
+      std::ranges::any_of(job.data.augment, [](const std::string& word) { return word.starts_with("mixup"); }))
+    throw schema.invalid("data.augment",
+                         "mixup makes one sample of two, and federated.sample_noise bounds each by itself",
+                         "Leave mixup out.");
   for (const char* key : {"optimizer.schedule", "optimizer.warmup_epochs"})
     refuse(key, "Use federated.lr_decay, or remove it.");
   refuse("parallel.workers", "The result does not depend on it: muster federated simulate --workers N.");

@@ -61,6 +61,7 @@ Json ModelCard::to_json() const {
                     {"best_step", result->best_step},
                     {"best_loss", result->best_loss},
                     {"weights_sha256", result->weights_hash}};
+  if (result->rounds > 0) json["result"]["rounds"] = result->rounds;
   return json;
 }
 
@@ -90,6 +91,7 @@ ModelCard ModelCard::from_json(const Json& json, const std::string& where) {
   card.result->test = Evaluation::from_json(json_get<Json>(result, "test", where), where);
   card.result->best_step = json_get<std::uint64_t>(result, "best_step", where);
   card.result->best_loss = json_get<double>(result, "best_loss", where);
+  if (result.contains("rounds")) card.result->rounds = json_get<std::uint64_t>(result, "rounds", where);
   card.result->weights_hash = json_get<std::string>(result, "weights_sha256", where);
   return card;
 }
@@ -102,7 +104,11 @@ std::string ModelCard::to_markdown() const {
   text += table_row("data", data);
   text += table_row("a sample", samples_in_words(form.spec));
   text += table_row("trained on", fmt::format("{} samples", grouped(train_samples)));
-  if (result) {
+  if (result && result->rounds > 0) {
+    text += table_row("training", fmt::format("{} rounds of clients that keep their data", grouped(result->rounds)));
+    text += table_row("test (after the last round)", describe(result->test));
+    text += table_row("weights (`model.safetensors`; SHA-256)", fmt::format("`{}`", result->weights_hash));
+  } else if (result) {
     text += table_row("training", fmt::format("{} steps, {} epochs, {:.0f} s", grouped(result->steps), result->epochs,
                                               result->seconds));
     const bool same = result->best_step == result->steps;

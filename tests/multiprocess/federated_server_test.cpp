@@ -3,10 +3,14 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <random>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -142,6 +146,63 @@ TEST_F(FederatedServer, KilledAtEveryPointOfARoundItGoesOnWithTheSameBits) {
     EXPECT_EQ(client->wait().exit_code, 0);
   EXPECT_EQ(slurp(run() / "model.safetensors"), simulated({}));
   expect_whole_rows(4);
+}
+
+// Kills of the server at any moment; as many as asked for by one who has time.
+int wanted_kills() {
+  const char* const asked = std::getenv("MUSTER_TEST_KILLS");
+  return asked != nullptr ? std::atoi(asked) : 3;
+}
+
+// Whenever it dies, the model has the bits of one that never did: no update that was acknowledged is lost, and none
+// counts twice. The next kill is some while after the first sign that rounds go on.
+TEST_F(FederatedServer, KilledAtAnyMomentNoUpdateIsLostAndNoneCountsTwice) {
+  const int kills = wanted_kills();
+  const int wanted = 8 * kills + 8;
+  const std::string rounds = std::to_string(wanted);
+  const std::vector<std::string> settings{"--set", "federated.rounds=" + rounds, "--set", "federated.local_epochs=20"};
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, settings));
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where, {"--set", "federated.local_epochs=20"}));
+  std::mt19937 random(7);
+  const auto done = [&] { return rows(slurp(run() / "metrics.jsonl")).size(); };
+  for (int kill = 0; kill < kills; ++kill) {
+    const std::size_t before = done();
+    ASSERT_TRUE(testing::eventually([&] { return done() > before; })) << server->err();
+    // sleeps: any moment of a round is as good as another
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+    server->signal(SIGKILL);
+    ASSERT_EQ(server->wait().signal, SIGKILL) << "it has done all rounds before";
+    server = serve(with({"--listen", where, "--run", run().string()}, settings));
+  }
+  const Finished result = server->wait(std::chrono::seconds(300));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  EXPECT_EQ(slurp(run() / "model.safetensors"), simulated(settings));
+  expect_whole_rows(static_cast<std::uint64_t>(wanted));
+}
+
+// A client's samples are its own to protect: it stops at its budget, whatever the server asks for.
+TEST_F(FederatedServer, AClientStopsAtTheBudgetOfItsSamplesAlsoWhenItWasStartedAgain) {
+  const std::vector<std::string> settings{"--set", "federated.sample_clip=1",     "--set", "federated.sample_noise=2",
+                                          "--set", "federated.sample_epsilon=3",  "--set", "federated.rounds=1000",
+                                          "--set", "federated.silence_seconds=3", "--set", "federated.wait_for=1"};
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, settings));
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where));
+  for (auto& client : clients) {
+    const Finished ended = client->wait();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr("the privacy budget of its samples is spent"));
+    EXPECT_THAT(ended.out, HasSubstr("epsilon of its samples"));
+  }
+  const Finished again = join(0, where, {"--wait", "5"})->wait();
+  EXPECT_THAT(again.out, ::testing::Not(HasSubstr("trained on"))) << "what was spent is spent";
 }
 
 // --- Secure aggregation.

@@ -96,6 +96,90 @@ TEST_F(Federated, GoesOnAfterAStopWithTheSameBits) {
   EXPECT_EQ(testing::slurp(folder_.path() / run / "metrics.jsonl"), rows_before);
 }
 
+// Killed when the last round's state is on disk, and nothing else of the end: its row, model and card come later.
+TEST_F(Federated, WhatIsKilledAtItsLastRoundIsEndedByTheNext) {
+  const Json whole = finish({});
+  ::setenv("MUSTER_FAILPOINTS", "federated.simulate.before_row=kill@call=3", 1);
+  const Finished killed = simulate({});
+  ::unsetenv("MUSTER_FAILPOINTS");
+  EXPECT_EQ(killed.signal, SIGKILL);
+  const Json ended = finish({"--resume"});
+  EXPECT_EQ(model_of(ended), model_of(whole));
+  EXPECT_EQ(ended.at("test_loss"), whole.at("test_loss"));
+  std::uint64_t next = 1;
+  for (const Json& row : rows(testing::slurp(folder_.path() / ended.at("run").get<std::string>() / "metrics.jsonl"))) {
+    if (row.at("event") != "round") continue;
+    EXPECT_EQ(row.at("round").get<std::uint64_t>(), next++);
+  }
+  EXPECT_EQ(next, 5U);
+}
+
+TEST_F(Federated, TheModelIsEvaluatedAsAnyOther) {
+  const Json ended = finish({});
+  for (const std::string& what : {ended.at("run").get<std::string>(), std::string("job")}) {
+    const Finished evaluated = run_program(folder_.path(), {"evaluate", what, "--json"});
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    EXPECT_EQ(rows(evaluated.out).back().at("accuracy"), ended.at("accuracy")) << what;
+  }
+  EXPECT_THAT(testing::slurp(folder_.path() / ended.at("run").get<std::string>() / "card.md"),
+              HasSubstr("4 rounds of clients that keep their data"));
+}
+
+// Nothing is kept for clients that have nothing, and no round needs more than the one before.
+TEST_F(Federated, AMillionClientsNeedTheMemoryOfARound) {
+  const Finished result = simulate({"--clients", "1000000", "--per-round", "200", "--rounds", "4", "--set",
+                                    "federated.client_samples=20", "--workers", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> all = rows(result.out);
+  const auto memory = [&](std::size_t row) { return all.at(row).at("peak_memory_mb").get<double>(); };
+  EXPECT_GT(memory(0), 50);
+  EXPECT_LT(memory(4), 1.05 * memory(0));
+  EXPECT_LT(memory(4), 8192);
+}
+
+// A fifth of the clients turn their updates round: the mean breaks, and what holds against them keeps 0.95 of the
+// accuracy without them.
+TEST_F(Federated, RobustAggregatesKeepTheAccuracyThatTheMeanLoses) {
+  const auto accuracy = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"--clients", "40", "--per-round", "20", "--rounds", "15"};
+    words.insert(words.end(), more.begin(), more.end());
+    return finish(words).at("accuracy").get<double>();
+  };
+  const double clean = accuracy({});
+  const std::vector<std::string> attacked{"--set", "federated.attack=sign_flip", "--set", "federated.attackers=0.2"};
+  EXPECT_GT(clean, 0.7);
+  EXPECT_LT(accuracy(attacked), 0.7 * clean);
+  const std::vector<std::vector<std::string>> kinds{
+      {"--set", "federated.aggregate=median"},
+      {"--set", "federated.aggregate=trimmed_mean", "--set", "federated.trim=0.4"},
+      {"--set", "federated.aggregate=multi_krum", "--set", "federated.byzantine=8", "--set", "federated.krum_keep=10"}};
+  for (std::vector<std::string> kind : kinds) {
+    kind.insert(kind.end(), attacked.begin(), attacked.end());
+    EXPECT_GT(accuracy(kind), 0.95 * clean) << kind[1];
+  }
+}
+
+// DP-SGD: the same bits for any number of workers, and each client stops at its own budget, after a stop, too.
+TEST_F(Federated, ClientsTrainInPrivateAndStopAtTheirBudget) {
+  const std::vector<std::string> settings{
+      "--set", "federated.sample_clip=1",    "--set",       "federated.sample_noise=2",
+      "--set", "federated.sample_epsilon=6", "--per-round", "12"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), settings.begin(), settings.end());
+    return more;
+  };
+  const Json one = finish(with({"--rounds", "1000", "--workers", "1"}));
+  EXPECT_EQ(one.at("budget_spent"), true);
+  const auto rounds = one.at("rounds").get<int>();
+  EXPECT_GT(rounds, 2);
+  EXPECT_LT(rounds, 1000);
+  const Json begun = finish(with({"--rounds", "2", "--workers", "2"}));
+  const Json resumed =
+      finish(with({"--rounds", "1000", "--workers", "2", "--run", begun.at("run").get<std::string>()}));
+  EXPECT_EQ(resumed.at("rounds"), rounds);
+  EXPECT_EQ(model_of(resumed), model_of(one));
+}
+
 TEST_F(Federated, CtrlCEndsItWithWhatToType) {
   testing::Program program(folder_.path(), {"federated", "simulate", "job.toml", "--rounds", "1000000", "--set",
                                             "federated.local_epochs=1"});
@@ -120,6 +204,17 @@ TEST_F(Federated, WhatCannotBeIsRefusedWithThePlace) {
   refused({"--set", "federated.aggregate=krum", "--set", "federated.byzantine=2"}, "at least 7 updates");
   refused({"--set", "optimizer.schedule=cosine"}, "federated.lr_decay");
   refused({"--set", "federated.split=file:nothing"}, "nothing");
+  refused({"--set", "federated.algorithm=scaffold", "--set", "optimizer.momentum=0.9"}, "plain SGD");
+  refused({"--set", "federated.algorithm=scaffold", "--set", "optimizer.clip_norm=1"}, "plain SGD");
+  refused({"--set", "federated.aggregate=trimmed_mean"}, "leaves out nobody");
+  refused({"--set", "federated.sample_noise=1"}, "federated.sample_clip");
+  refused({"--set", "federated.sample_clip=1"}, "has no effect without sample_noise");
+  std::ofstream(folder_ / "job.toml")
+      << "[data]\nsource = \"synthetic\"\nshape = [1, 28, 28]\nclasses = 4\nsamples = 60\n"
+         "test_samples = 30\n[model]\nname = \"cnn\"\n"
+         "[federated]\nclients = 3\nper_round = 2\n";
+  refused({"--set", "federated.noise=1", "--set", "federated.clip=1"}, "statistics of batch norm");
+  refused({"--set", "federated.sample_noise=1", "--set", "federated.sample_clip=1"}, "statistics of batch norm");
   refused({"--set", "federated.keep=[\"body\"]"}, "\"body\" fits no tensor");
   refused({"--set", "federated.compress=zip"}, "no way to send updates");
   refused({"--set", "federated.compress=int8", "--set", "federated.algorithm=scaffold"}, "federated.compress");

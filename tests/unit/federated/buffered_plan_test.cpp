@@ -58,6 +58,18 @@ TEST(BufferedPlan, WhoIsAsFastAsTheOthersIsNeverOld) {
   }
 }
 
+// Everybody trains, so that while a buffer fills nobody is left to take a place: the places come back afterwards.
+TEST(BufferedPlan, PlacesThatNobodyCouldTakeAreFilledAgain) {
+  Options options = buffered(20, 5, 20);
+  options.speed_spread = 0;
+  const ClientSplit split = split_of(options);
+  BufferedPlan plan(options, split, 3);
+  double seconds = 0;
+  for (std::uint64_t round = 0; round < 40; ++round)
+    seconds += plan.of(round).seconds;
+  EXPECT_NEAR(seconds, 40 * 5 / 20 * 0.005, 1e-9) << "twenty at a time, 0.005 s each";
+}
+
 TEST(BufferedPlan, IsAFunctionOfTheRoundAlone) {
   Options options = buffered(30, 5, 9);
   options.drop = 0.3;

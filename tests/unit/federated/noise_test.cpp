@@ -41,5 +41,30 @@ TEST(Noise, IsAddedAndFollowsFromTheKey) {
   EXPECT_NE(random_key(), random_key());
 }
 
+// A step after the other of one stream: no number comes twice.
+TEST(Noise, AStreamGoesOnAndItsUniformNumbersAreEven) {
+  SecretStream stream(simulated_key(1, 2));
+  std::vector<float> first(7);
+  std::vector<float> second(7);
+  stream.add_normal(1, first);
+  stream.add_normal(1, second);
+  std::vector<float> anew(7);
+  add_noise(simulated_key(1, 2), 1, anew);
+  EXPECT_EQ(first, anew);
+  EXPECT_NE(first, second);
+  constexpr int kCount = 100'000;
+  double sum = 0;
+  int tenths = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double value = stream.uniform();
+    ASSERT_GT(value, 0);
+    ASSERT_LE(value, 1);
+    sum += value;
+    tenths += value <= 0.1 ? 1 : 0;
+  }
+  EXPECT_NEAR(sum / kCount, 0.5, 6 * std::sqrt(1.0 / 12 / kCount));
+  EXPECT_NEAR(tenths, kCount / 10, 6 * std::sqrt(0.09 * kCount));
+}
+
 }  // namespace
 }  // namespace muster::federated

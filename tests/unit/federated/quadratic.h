@@ -38,6 +38,7 @@ class Quadratic : public LocalTraining {
 
   std::size_t size() const override { return kSize; }
   std::size_t parameters() const override { return kParameters; }
+  std::uint64_t batch() const override { return 2; }
   void first_values(std::span<float> model) override { std::ranges::fill(model, 0.5F); }
   LocalResult train(const LocalTask& task, std::span<const float> model, std::span<float> update) override {
     // The first worker that comes here in round 1 is killed.

@@ -109,6 +109,7 @@ TEST(RoundPlan, SlowOnesMissTheDeadlineAndDropoutsNeverAnswer) {
   EXPECT_GT(plan.counts.size(), 20U);
   for (const Participant& participant : plan.counts)
     EXPECT_LE(participant.seconds, 0.1);
+  EXPECT_DOUBLE_EQ(plan.seconds, 0.1) << "the others are waited for until then";
   options.deadline_seconds.reset();
   options.drop = 0.3;
   const RoundPlan dropping = plan_round(options, split, 1, 0);

@@ -175,6 +175,7 @@ TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithRobustAggregates) {
     options.aggregate = aggregate;
     options.byzantine = options.aggregate == "multi_krum" ? 1 : 0;
     options.krum_keep = options.aggregate == "multi_krum" ? 3 : 1;
+    options.trim = 0.2;
     expect_bits_of_simulation(options);
   }
 }
@@ -436,9 +437,11 @@ TEST_F(RoundServerTest, ABufferTakesUpdatesOfRoundsBefore) {
   EXPECT_THAT(model(), Each(FloatNear(0.5F + 1.5F, 1e-6F)));
   {
     OpenRound round(served, 2);
+    // Its acknowledgement was lost with the end of the round: it has counted, and does not count again.
+    EXPECT_EQ(send(server, "c0", 0, update_of(1)).reason, "has counted before");
     EXPECT_EQ(send(server, "c2", 0, update_of(6)).verdict, Verdict::kAccepted) << "a round old";
     EXPECT_EQ(send(server, "c0", 1, update_of(4)).verdict, Verdict::kAccepted);
-    round.end();
+    EXPECT_EQ(round.end().repeated, 1U);
   }
   const float second = 2 + (6 / std::sqrt(2.0F) + 4) / 2;
   EXPECT_THAT(model(), Each(FloatNear(second, 1e-5F)));
@@ -453,6 +456,57 @@ TEST_F(RoundServerTest, ABufferTakesUpdatesOfRoundsBefore) {
   // Who still trains when it is over is told so, and does not try for ever.
   server.finish("done", std::chrono::nanoseconds(0));
   EXPECT_EQ(send(server, "c2", 2, update_of(1)).verdict, Verdict::kLate);
+}
+
+// Who still trains when a buffer is full has its place in the next one, before those who wait.
+TEST_F(RoundServerTest, ABufferIsFilledByNoMoreThanTrainAtATime) {
+  Options options = live(4, 1);
+  options.algorithm = "fedbuff";
+  options.concurrency = 2;
+  options.wait_for = {};
+  options.silence_seconds = 3600;
+  Served served(options, folder_.path());
+  RoundServer& server = served.server();
+  const auto begins = [&](int client) {
+    return server.next_task(OpenRound::name(client), 5, std::chrono::milliseconds(0)).kind == TaskAnswer::Kind::kTask;
+  };
+  {
+    OpenRound round(served, 2);
+    EXPECT_EQ(send(server, "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
+    round.end();
+  }
+  OpenRound round(served, 2);  // c0 begins again, and c1 has not ended
+  EXPECT_FALSE(begins(2));
+  EXPECT_FALSE(begins(3));
+  EXPECT_EQ(send(server, "c1", 0, update_of(1)).verdict, Verdict::kAccepted);
+  round.end();
+}
+
+TEST_F(RoundServerTest, WhatClientsKeepIsNotMovedByAFalseOne) {
+  Options options = live(2, 2);
+  options.keep = {"head"};
+  Served served(options, folder_.path());
+  OpenRound round(served, 2);
+  send(served.server(), "c0", 0, update_of(1));
+  send(served.server(), "c1", 0, update_of(3));
+  round.end();
+  const std::vector<float> model = StateFile(folder_ / "state.safetensors").read()->model;
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_FLOAT_EQ(model[i], i >= 20 && i < kParameters ? 0.5F : 2.5F) << i;
+}
+
+// Finite, and its square is not: a state with that in it could never be gone on with.
+TEST_F(RoundServerTest, AChangeThatTheServersOptimizerCannotTakeChangesNothing) {
+  Options options = live(2, 2);
+  options.server = "adam";
+  Served served(options, folder_.path());
+  OpenRound round(served, 2);
+  send(served.server(), "c0", 0, update_of(1e25F));
+  send(served.server(), "c1", 0, update_of(1e25F));
+  EXPECT_THAT(round.end().plan.reason, HasSubstr("not finite"));
+  const State state = *StateFile(folder_ / "state.safetensors").read();
+  EXPECT_EQ(state.model, std::vector<float>(kSize, 0.5F));
+  EXPECT_EQ(state.momentum, std::vector<float>(kParameters, 0));
 }
 
 TEST_F(RoundServerTest, BelowTheThresholdARoundOfSecureAggregationChangesNothing) {

@@ -24,6 +24,7 @@ namespace {
 
 using testing::expect_error;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 struct Ran {
@@ -264,6 +265,160 @@ TEST_F(SimulationTest, ARoundThatIsBrokenOffIsAsIfItHadNotBeen) {
   EXPECT_EQ(testing::slurp(folder_ / "model"), "37");
 }
 
+// Li et al. 2020, from the definition: each step also goes back to the round's model by `prox` of the way it has come.
+TEST_F(SimulationTest, ProximalStepsAreThoseOfThePaper) {
+  Options options = options_of(6, 4);
+  options.algorithm = "fedprox";
+  options.prox = 0.7;
+  options.split = "dirichlet:1";
+  options.rounds = 3;
+  const Ran ran = run(options);
+  const ClientSplit split = split_of(options);
+  std::vector<double> x(kSize, 0.5);
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    std::vector<double> moved(kSize);
+    double samples = 0;
+    for (const Participant& who : plan_round(options, split, 3, round).counts) {
+      const auto own = split.samples(who.client);
+      samples += static_cast<double>(own.size());
+      for (std::size_t i = 0; i < kSize; ++i) {
+        double y = x[i];
+        for (int step = 0; step < kSteps; ++step)
+          y -= kLr * ((y - target_of(own, i)) + 0.7 * (y - x[i]));
+        moved[i] += static_cast<double>(own.size()) * (y - x[i]);
+      }
+    }
+    for (std::size_t i = 0; i < kSize; ++i)
+      x[i] += moved[i] / samples;
+  }
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(x[i]), 1e-5F)) << i;
+}
+
+// A control is the mean gradient of the client's steps: what the server shortens of the update has nothing to do with
+// it.
+TEST_F(SimulationTest, ControlsAreOfTheStepsAndNotOfWhatIsLeftOfThem) {
+  Options options = options_of(4, 4);
+  options.algorithm = "scaffold";
+  options.rounds = 1;
+  options.clip = 1e-3;
+  const Ran ran = run(options);
+  const ClientSplit split = split_of(options);
+  for (std::size_t i = 0; i < kParameters; ++i) {
+    double mean = 0;
+    for (std::uint64_t client = 0; client < 4; ++client) {
+      double y = 0.5;
+      for (int step = 0; step < kSteps; ++step) {
+        const double gradient = y - target_of(split.samples(client), i);
+        mean += gradient / kSteps / 4;
+        y -= kLr * gradient;
+      }
+    }
+    EXPECT_THAT(ran.state.control[i], FloatNear(static_cast<float>(mean), 1e-5F)) << i;
+  }
+}
+
+// What is refused does not count towards the least that a round needs, and what the others wrote down of a round that
+// changes nothing is forgotten.
+TEST_F(SimulationTest, TooFewAreLeftAfterRefusals) {
+  Options options = options_of(30, 30);
+  options.algorithm = "scaffold";
+  options.attack = "nan";
+  options.attackers = 0.3;
+  options.least = 28;
+  const Ran ran = run(options);
+  EXPECT_GT(ran.reports[0].refused, 2U);
+  EXPECT_EQ(ran.state.model, std::vector<float>(kSize, 0.5F));
+  EXPECT_EQ(ran.state.control, std::vector<float>(kParameters, 0));
+  EXPECT_THAT(ran.reports[0].plan.counts, SizeIs(0));
+  EXPECT_THAT(ran.reports[0].plan.reason, HasSubstr("28 are the least"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "clients"))
+    EXPECT_TRUE(entry.is_directory()) << entry.path();
+}
+
+// An aggregate that cannot tell true from false any more changes nothing, and says so.
+TEST_F(SimulationTest, RobustAggregatesNeedTheirNumberAlsoAfterRefusals) {
+  Options options = options_of(40, 11);
+  options.attack = "nan";
+  options.attackers = 0.3;
+  options.byzantine = 4;
+  for (const auto& [aggregate, words] :
+       {std::pair("krum", "krum needs 11 updates"), std::pair("multi_krum", "multi_krum needs 11 updates"),
+        std::pair("trimmed_mean", "trimmed_mean needs 10 updates")}) {
+    options.aggregate = aggregate;
+    const Ran ran = run(options);
+    for (const RoundReport& report : ran.reports) {
+      if (report.refused < 2) continue;
+      EXPECT_THAT(report.plan.reason, HasSubstr(words));
+      EXPECT_THAT(report.plan.counts, SizeIs(0));
+      EXPECT_EQ(report.change_norm, 0);
+    }
+    EXPECT_TRUE(std::ranges::any_of(ran.reports, [](const RoundReport& report) { return report.refused >= 2; }));
+  }
+}
+
+// Buffers have no bound that noise could hide them by: nothing is taken of them, and they do not use up the bound of
+// the parameters.
+TEST_F(SimulationTest, WithNoiseOnlyParametersMoveAndAreMeasured) {
+  Options options = options_of(20, 20);
+  options.rounds = 1;
+  options.clip = 0.2;
+  options.noise = 1e-7;
+  const Ran ran = run(options);
+  const ClientSplit split = split_of(options);
+  std::vector<double> expected(kSize, 0.5);
+  for (std::uint64_t client = 0; client < 20; ++client) {
+    std::vector<double> update(kParameters);
+    double squares = 0;
+    for (std::size_t i = 0; i < kParameters; ++i) {
+      update[i] = (1 - std::pow(1 - kLr, kSteps)) * (target_of(split.samples(client), i) - 0.5);
+      squares += update[i] * update[i];
+    }
+    const double factor = std::min(1.0, *options.clip / std::sqrt(squares));
+    for (std::size_t i = 0; i < kParameters; ++i)
+      expected[i] += factor * update[i] / 20;
+  }
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(expected[i]), 1e-6F)) << i;
+}
+
+// A false client that sends something where nobody else does would change what all others keep.
+TEST_F(SimulationTest, WhatIsKeptIsNotMovedByFalseClients) {
+  Options options = options_of(20, 20);
+  options.keep = {"head", "norm"};
+  options.attack = "noise";
+  options.attackers = 0.3;
+  const Ran ran = run(options);
+  for (std::size_t i = 20; i < kSize; ++i)
+    EXPECT_EQ(ran.state.model[i], 0.5F) << i;
+}
+
+class StraysOnce final : public Quadratic {
+ public:
+  LocalResult train(const LocalTask& task, std::span<const float> model, std::span<float> update) override {
+    const LocalResult result = Quadratic::train(task, model, update);
+    if (task.round == 1 && task.client == 2) update[25] = std::numeric_limits<float>::quiet_NaN();  // of its head
+    return result;
+  }
+};
+
+TEST_F(SimulationTest, AClientWhoseOwnPartStraysIsRefusedAndKeepsWhatItHad) {
+  Options options = options_of(4, 4);
+  options.keep = {"head"};
+  options.client_test = 0.4;
+  const ClientSplit split = split_of(options);
+  SimulationOptions made = simulation_options(options, 1);
+  made.make_training = [] { return std::make_unique<StraysOnce>(); };
+  Simulation simulation(made, split, kOn);
+  EXPECT_EQ(simulation.round(kOn).refused, 0U);
+  const RoundReport strayed = simulation.round(kOn);
+  EXPECT_EQ(strayed.refused, 1U);
+  EXPECT_EQ(strayed.refused_client, 2U);
+  const RoundReport after = simulation.round(kOn);
+  EXPECT_EQ(after.refused, 0U);
+  EXPECT_TRUE(std::isfinite(after.on_clients->loss));
+}
+
 // Nguyen et al. 2022, from the definition: each update from the model of when its client began, by 1 / sqrt(1 + age),
 // and their sum divided by the size of the buffer.
 TEST_F(SimulationTest, BuffersAreThoseOfThePaper) {
@@ -272,6 +427,7 @@ TEST_F(SimulationTest, BuffersAreThoseOfThePaper) {
   options.concurrency = 12;
   options.speed_spread = 1;
   options.most_staleness = 3;
+  options.lr_decay = 0.8;
   options.rounds = 8;
   const Ran ran = run(options, 1);
   const ClientSplit split = split_of(options);
@@ -282,8 +438,10 @@ TEST_F(SimulationTest, BuffersAreThoseOfThePaper) {
     for (const Participant& who : plan.of(round).counts) {
       const std::vector<double>& from = models[who.version];
       const double weight = 1 / std::sqrt(1.0 + static_cast<double>(round - who.version));
+      const double rate = kLr * std::pow(0.8, static_cast<double>(who.version));  // of when it began
+      const double part = 1 - std::pow(1 - rate, kSteps);
       for (std::size_t i = 0; i < kSize; ++i)
-        next[i] += weight / 4 * (1 - std::pow(1 - kLr, kSteps)) * (target_of(split.samples(who.client), i) - from[i]);
+        next[i] += weight / 4 * part * (target_of(split.samples(who.client), i) - from[i]);
     }
     models.push_back(next);
   }
