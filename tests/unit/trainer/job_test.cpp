@@ -129,7 +129,7 @@ TEST(Job, ALibrarysHashBecomesPartOfTheJob) {
   const std::string text = "[model]\nlibrary = \"" + library + "\"\nname = \"mine\"\n";
   const ResolvedJob before = parse_job(text, "job.toml");
   EXPECT_EQ(model_options(before.job).library, library);
-  EXPECT_EQ(model_options(before.job).library_sha256, model::library_hash(library));
+  EXPECT_EQ(model_options(before.job).library_sha256, library_hash(library));
   EXPECT_EQ(parse_job(before.text, "again.toml").text, before.text);
   EXPECT_FALSE(resume_obstacle(before.text, parse_job(text, "job.toml")));
   testing::spill(library, "two");
