@@ -115,7 +115,7 @@ TEST(Job, ATaskGoesWithItsDataItsLossAndAModel) {
   EXPECT_EQ(parse_job(job("csv", "task = \"regression\"\nerror = \"huber\""), "j").job.model.name, "mlp");
   EXPECT_EQ(parse_job(job("packed", "task = \"language\""), "j").job.loss.task, "language");
   EXPECT_THAT(error_of(job("text", "")), AllOf(HasSubstr("loss.task"), HasSubstr("Set loss.task = \"language\"")));
-  EXPECT_THAT(error_of(job("idx", "task = \"regression\"")), HasSubstr("csv, numpy and packed"));
+  EXPECT_THAT(error_of(job("idx", "task = \"regression\"")), HasSubstr("csv, numpy, packed and library"));
   EXPECT_THAT(error_of(job("csv", "task = \"language\"")), HasSubstr("job.toml:5: loss.task"));
   EXPECT_THAT(error_of(job("csv", "task = \"regression\"\nlabel_smoothing = 0.1")), HasSubstr("loss.label_smoothing"));
   EXPECT_THAT(error_of(job("csv", "error = \"mae\"")), HasSubstr("loss.error"));
