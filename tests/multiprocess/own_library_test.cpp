@@ -126,6 +126,16 @@ TEST_F(OwnTaskTest, CheckTellsWhichKeysThereAre) {
                     HasSubstr("#   gamma: number, 0 to 10; 2.0 if not set."), HasSubstr("options = { width = 0.2 }")));
 }
 
+TEST_F(OwnTaskTest, ItsKeysAreSearchedAsOthers) {
+  spill(folder_ / "study.toml",
+        "[study]\njob = \"own_task.toml\"\nobjective = \"f1\"\ngoal = \"maximise\"\n"
+        "[budget]\ntrials = 2\n[space]\nloss.options.gamma = { uniform = [0.5, 4.0] }\n"
+        "data.options.samples = 400\ndata.validation = 0.2\njob.epochs = 1\n");
+  const Finished searched = run_program(folder_.path(), {"tune", "study.toml"});
+  EXPECT_EQ(searched.exit_code, 0) << searched.err;
+  EXPECT_THAT(searched.out + searched.err, AllOf(HasSubstr("2 trials, 0 failed"), HasSubstr("loss.options.gamma = ")));
+}
+
 TEST_F(OwnTaskTest, KeysThatItDoesNotHaveAreNamedWithFileAndLine) {
   const std::string job = testing::slurp(MUSTER_OWN_TASK_JOB);
   const auto with = [&](const std::string& from, const std::string& to) {
