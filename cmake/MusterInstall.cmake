@@ -72,6 +72,7 @@ set(headers_to_read
   muster/data/pack.h
   muster/data/pictures/picture_folder.h
   muster/data/tolerant.h
+  muster/data/user_sources.h
   muster/model/block.h
   muster/model/recompute.h
   muster/model/user_models.h
@@ -80,6 +81,7 @@ set(headers_to_read
   muster/model/zoo/wide_deep.h
   muster/model/zoo/wide_resnet.h
   muster/strategies/parameter_server/server.h
+  muster/trainer/user_tasks.h
   muster/tuning/study.h)
 while(headers_to_read)
   list(POP_FRONT headers_to_read header)

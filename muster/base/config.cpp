@@ -59,6 +59,8 @@ std::string name_of_type() {
     return "\"auto\", or integer";
   } else if constexpr (std::is_same_v<T, NamedIntegers>) {
     return "table of integers";
+  } else if constexpr (std::is_same_v<T, OwnOptions>) {
+    return "table of options";
   } else {
     return "string";
   }
@@ -81,6 +83,11 @@ std::string quote(std::string_view text) {
     }
   }
   return out + '"';
+}
+
+bool is_bare_key(std::string_view word) {
+  return !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+                              std::string_view::npos;
 }
 
 // A TOML float: always with a point or an exponent, shortest text that reads back to the same bits.
@@ -131,6 +138,15 @@ std::string to_text(const std::vector<T>& values) {
     text += to_text(values[i]);
   }
   return text + "]";
+}
+
+std::string to_text(const OwnOptions& options) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : options.values()) {
+    const std::string key = is_bare_key(name) ? name : quote(name);
+    parts.push_back(std::visit([&](const auto& held) { return fmt::format("{} = {}", key, to_text(held)); }, value));
+  }
+  return parts.empty() ? "{}" : fmt::format("{{ {} }}", fmt::join(parts, ", "));
 }
 
 // What stands in the file, for messages: `"abc" (a string)`. Long values are cut.
@@ -203,6 +219,33 @@ bool assign(const TomlValue& value, std::vector<T>& out) {
   out = std::move(elements);
   return true;
 }
+// Of an array all elements have one type; which one an empty array has its reader knows.
+std::optional<OwnValue> own_value(const TomlValue& value) {
+  std::optional<OwnValue> found;
+  const auto try_type = [&]<typename T>(T held) {
+    if (!found && assign(value, held)) found = std::move(held);
+  };
+  try_type(bool());
+  try_type(std::int64_t());
+  try_type(double());
+  try_type(std::string());
+  try_type(std::vector<std::int64_t>());
+  try_type(std::vector<double>());
+  try_type(std::vector<std::string>());
+  return found;
+}
+bool assign(const TomlValue& value, OwnOptions& out) {
+  const auto* const table = value.get<TomlValue::Table>();
+  if (table == nullptr) return false;
+  OwnValues all = out.values();
+  for (const TomlEntry& entry : *table) {
+    std::optional<OwnValue> found = own_value(entry.value);
+    if (!found) return false;
+    all.insert_or_assign(entry.key, *std::move(found));
+  }
+  out = OwnOptions(std::move(all));
+  return true;
+}
 template <typename T>
 bool assign(const TomlValue& value, std::optional<T>& out) {
   T item{};
@@ -224,6 +267,13 @@ std::string mismatch(const TomlValue& value) {
         typename T::value_type item{};
         if (!assign(element, item)) return fmt::format("element {} is {}", position, found_text(element));
       }
+    }
+  }
+  if constexpr (std::is_same_v<T, OwnOptions>) {
+    if (const auto* const table = value.get<TomlValue::Table>()) {
+      for (const TomlEntry& entry : *table)
+        if (!own_value(entry.value))
+          return fmt::format("{} is {}", excerpt(entry.key, kShownBytes), found_text(entry.value));
     }
   }
   return "found " + found_text(value);
@@ -367,7 +417,7 @@ std::string Field::violation() const {
         if (std::string text = self(self, number); !text.empty()) return fmt::format("{}: {}", name, text);
       }
       return {};
-    } else if constexpr (std::is_same_v<T, bool>) {
+    } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, OwnOptions>) {
       return {};
     } else if constexpr (std::is_same_v<T, IntegerRange>) {
       if (value.least > value.most) return fmt::format("found {}, which begins above its end", to_text(value));
@@ -389,6 +439,11 @@ std::string Field::violation() const {
 
 Field& Section::field(std::string key, FieldTarget target, std::string help) {
   return fields_.emplace_back(std::move(key), target, std::move(help));
+}
+
+Field* Section::find(std::string_view key) {
+  const auto found = std::ranges::find(fields_, key, &Field::key);
+  return found == fields_.end() ? nullptr : &*found;
 }
 
 Section& Schema::section(std::string name, std::string help) {
@@ -428,9 +483,8 @@ void Schema::load_text(std::string_view text, const std::string& name) {
     for (const TomlEntry& entry : *keys_and_values) {
       const std::string path = fmt::format("{}.{}", section_name, excerpt(entry.key, kShownBytes));
       const std::string where = place(entry, name);
-      const auto field = std::find_if(section->fields_.begin(), section->fields_.end(),
-                                      [&entry](const Field& f) { return f.key() == entry.key; });
-      if (field == section->fields_.end()) {
+      Field* const field = section->find(entry.key);
+      if (field == nullptr) {
         const std::vector<std::string> keys = keys_of(section->fields_);
         throw Error(ErrorKind::kInvalidInput, fmt::format("{} is not a key{}", path, did_you_mean(entry.key, keys)),
                     where, fmt::format("Keys of [{}] are {}.", section_name, join_words(keys)));
@@ -446,6 +500,10 @@ void Schema::load_text(std::string_view text, const std::string& name) {
           },
           field->target_);
       field->where_ = where;
+      if (std::holds_alternative<OwnOptions*>(field->target_)) {
+        for (const TomlEntry& inner : *entry.value.get<TomlValue::Table>())
+          field->inner_places_[inner.key] = place(inner, name);
+      }
       if (const std::string violation = field->violation(); !violation.empty())
         throw Error(ErrorKind::kInvalidInput, fmt::format("{}: {}", path, violation), where, expected);
     }
@@ -461,21 +519,17 @@ void Schema::set(const std::string& assignment) {
   }
   const std::string section = assignment.substr(0, dot);
   const std::string key = assignment.substr(dot + 1, equals - dot - 1);
-  const auto bare = [](const std::string& word) {
-    return word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
-           std::string::npos;
-  };
-  if (!bare(section) || !bare(key)) {
+  Section* const known = find_section(section);
+  Field* const whole = known == nullptr ? nullptr : known->find(key.substr(0, key.find('.')));
+  const bool inner = whole != nullptr && std::holds_alternative<OwnOptions*>(whole->target_) &&
+                     key.size() > whole->key().size() && is_bare_key(key.substr(whole->key().size() + 1));
+  if (!is_bare_key(section) || (!is_bare_key(key) && !inner)) {
     throw Error(ErrorKind::kInvalidInput, "not of the form section.key=value", name, "For example --set job.epochs=3.");
   }
   std::string value = assignment.substr(equals + 1);
   // Shells take quotes away: what looks like a number is a text where one belongs.
   const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
-  const Section* const known = find_section(section);
-  if (known != nullptr && !quoted && std::any_of(known->fields_.begin(), known->fields_.end(), [&](const Field& field) {
-        return field.key() == key && takes_text(field.target_);
-      }))
-    value = quote(value);
+  if (whole != nullptr && !quoted && takes_text(whole->target_)) value = quote(value);
   const std::string file = file_;
   std::string text = fmt::format("[{}]\n{} = {}\n", section, key, value);
   try {
@@ -492,9 +546,9 @@ void Schema::set(const std::string& assignment) {
     throw Error(error.kind(), error.message(), name, error.remedy());
   }
   file_ = file;
-  for (Field& field : find_section(section)->fields_) {
-    if (field.key() == key) field.where_ = name;
-  }
+  whole->where_ = name;
+  for (auto& [inner_key, at] : whole->inner_places_)
+    if (at.starts_with(name + ":")) at = name;
 }
 
 const Field& Schema::find_field(std::string_view path) const {
@@ -553,6 +607,10 @@ Json Schema::to_json() const {
                 keys[field.key()] = target->least;
               else
                 keys[field.key()] = fmt::format("{}:{}", target->least, target->most);
+            } else if constexpr (std::is_same_v<T, OwnOptions>) {
+              Json& options = keys[field.key()] = Json::object();
+              for (const auto& [name, value] : target->values())
+                std::visit([&](const auto& held) { options[name] = held; }, value);
             } else {
               keys[field.key()] = *target;
             }

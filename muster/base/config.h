@@ -24,6 +24,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/own_options.h"
 
 namespace muster {
 
@@ -41,14 +42,18 @@ struct AutoInteger {
   std::int64_t value = 0;  // not with automatic
 };
 
+// OwnOptions is a table of whatever stands there, a [section.key] of its own; several of them add up, so that --set
+// section.key.name=value changes one. Who knows which names there may be checks them (own_options.h).
+//
 // A table of integers by name: { data = 2, pipeline = 4 }. one_of() says which names there may be, range() is for each.
 using NamedIntegers = std::map<std::string, std::int64_t>;
 
 // Where a value is bound. An optional that stays empty has no default of its own; its help says what happens then.
-using FieldTarget = std::variant<bool*, std::int64_t*, double*, IntegerRange*, std::string*, std::vector<std::int64_t>*,
-                                 std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*,
-                                 std::optional<double>*, std::optional<std::string>*,
-                                 std::optional<std::vector<double>>*, std::optional<AutoInteger>*, NamedIntegers*>;
+using FieldTarget =
+    std::variant<bool*, std::int64_t*, double*, IntegerRange*, std::string*, std::vector<std::int64_t>*,
+                 std::vector<double>*, std::vector<std::string>*, std::optional<std::int64_t>*, std::optional<double>*,
+                 std::optional<std::string>*, std::optional<std::vector<double>>*, std::optional<AutoInteger>*,
+                 NamedIntegers*, OwnOptions*>;
 
 class Field {
  public:
@@ -71,6 +76,8 @@ class Field {
   std::string allowed() const;
   // The current value as TOML, or nothing for an empty optional.
   std::optional<std::string> to_toml() const;
+  // Of OwnOptions: where each of them got its value, by name.
+  const std::map<std::string, std::string>& inner_places() const { return inner_places_; }
   // Empty when the current value keeps the limits, else what is wrong with it ("0 is below 1").
   std::string violation() const;
 
@@ -87,6 +94,7 @@ class Field {
   std::vector<std::string> choices_;
   std::optional<std::string> default_;  // as TOML
   std::string where_;                   // "job.toml:12" once a file or a flag has set it
+  std::map<std::string, std::string> inner_places_;
 };
 
 class Section {
@@ -101,6 +109,8 @@ class Section {
 
  private:
   friend class Schema;
+
+  Field* find(std::string_view key);  // null: it has none of that name
 
   std::string name_;
   std::string help_;
@@ -119,7 +129,7 @@ class Schema {
   void load_text(std::string_view text, const std::string& name);
 
   // One override as it stands after --set: "section.key=value". A value that is no TOML is taken as a string,
-  // so that model.name=mlp needs no quotes.
+  // so that model.name=mlp needs no quotes. One of OwnOptions is section.key.name=value.
   void set(const std::string& assignment);
 
   // Where "section.key" got its value: "job.toml:12", "--set data.batch=64", or "" for a default.

@@ -87,6 +87,7 @@ void run_check(const CheckFlags& flags) {
     row["resolved"] = {{"batch", resolved.batch}, {"lanes", resolved.lanes}, {"lr", resolved.lr}};
     row["warnings"] = tried.job.doubts;
     if (!tried.job.stages.empty()) row["stages"] = tried.job.stages;
+    if (!tried.job.own.empty()) row["own_options"] = tried.job.own;
     if (need) {
       row["memory"] = trainer::estimate_memory(need->figures).to_json();
       row["memory"]["usable"] = need->usable.usable_bytes;
@@ -99,6 +100,8 @@ void run_check(const CheckFlags& flags) {
                  describe(trainer::estimate_memory(need->figures), need->figures.workers), need->usable.reason,
                  need->figures.unmeasured.empty() ? "" : " Activations could not be measured and are not counted.");
     }
+    for (const std::string& line : tried.job.own)
+      fmt::print("# {}\n", line);
     for (const std::string& line : tried.job.stages)
       fmt::print("# {}\n", line);
     fmt::print("# {}: valid{}. Batch {} in {} lanes, learning rate {}.\n{}", flags.job,

@@ -108,7 +108,9 @@ trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const Fe
   if (assignments.size() != flags.assignments.size()) resolved = trainer::parse_job(enrolled.job, name, assignments);
   for (const auto& [key, value] :
        {std::pair<const char*, const std::string&>("model.script", resolved.job.model.script),
-        {"model.library", resolved.job.model.library}}) {
+        {"model.library", resolved.job.model.library},
+        {"data.library", resolved.job.data.library},
+        {"loss.library", resolved.job.loss.library}}) {
     if (!value.empty() && !own(key))
       throw Error(ErrorKind::kInvalidInput, fmt::format("the server's job names code on this machine: {}", value), key,
                   fmt::format("If you know what it is: --set {}=PATH.", key));

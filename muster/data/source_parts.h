@@ -17,6 +17,7 @@ Data open_table(const SourceOptions& options);
 Data open_arrays(const SourceOptions& options);
 Data open_text(const SourceOptions& options);
 Data open_packed(const SourceOptions& options);
+Data open_user_source(const SourceOptions& options);
 
 // Of open_alike.h, for one source each; its checks are still to come.
 struct Alike;

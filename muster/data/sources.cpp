@@ -163,6 +163,7 @@ constexpr std::array kSources{
     Source{"numpy", "arrays x and y in a .npz file, or in a folder as .npy files", open_arrays},
     Source{"text", "a text file, or a folder of them, for character and byte models", open_text},
     Source{"packed", "shards that muster data pack wrote, for sets larger than memory", open_packed},
+    Source{"library", "a source of your own, from a shared object (data.library, data.name)", open_user_source},
     Source{"synthetic", "computed samples of any shape, classes and number; learnable, for benchmarks", open_synthetic},
 };
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/own_options.h"
+#include "muster/base/shared_object.h"
 #include "muster/data/bad_samples.h"
 #include "muster/data/data_form.h"
 #include "muster/data/dataset.h"
@@ -40,6 +42,8 @@ struct SourceOptions {
   TableOptions table = {};
   LabelOptions labels = {};
   TextOptions text = {};
+  PartOfLibrary library = {};              // library: a source of the user's own (user_sources.h)
+  OwnOptions own = {};                     // what it is told
   std::shared_ptr<PieceDoor> remote = {};  // packed: where shards are to be had that are not at `path`; empty: nowhere
 };
 
@@ -71,5 +75,8 @@ std::vector<std::string> source_names();
 // set. Throws Error{kInvalidInput} (unknown source, missing path, options that cannot be), kNotFound, kDamaged,
 // kMismatch, kUnsupported, kIo or kResource, each naming the file.
 Data open_source(const SourceOptions& options);
+
+// What a library says of its source. Throws as open_source.
+PartHelp user_source_help(const PartOfLibrary& part);
 
 }  // namespace muster::data

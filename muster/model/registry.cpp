@@ -2,13 +2,9 @@
 // before a model is built, so that its first weights depend on the job alone.
 #include "muster/model/registry.h"
 
-#include <span>
-
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
-#include "muster/base/files.h"
-#include "muster/base/hash.h"
 #include "muster/base/random.h"
 #include "muster/base/text.h"
 #include "muster/model/make_model.h"
@@ -18,8 +14,6 @@
 
 namespace muster::model {
 namespace {
-
-constexpr std::uint64_t kMostLibraryBytes = 1'000'000'000;
 
 ModelEntry entry_of(const zoo::Row& row, const std::string& name) {
   ModelEntry entry{name, row.help, row.typical, row.options};
@@ -47,11 +41,6 @@ std::vector<ModelEntry> models() {
 
 ModelEntry find_model(const std::string& name) {
   return entry_of(row_of(name), name);
-}
-
-std::string library_hash(const std::filesystem::path& path) {
-  const std::string bytes = read_text(path, kMostLibraryBytes);
-  return sha256(std::as_bytes(std::span(bytes)));
 }
 
 std::shared_ptr<Net> make_model(const ModelOptions& options, std::uint64_t seed) {

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "muster/base/own_options.h"
 
 namespace muster::model {
 
@@ -32,6 +33,7 @@ struct ModelOptions {
   std::optional<std::int64_t> heads = {};
   std::optional<std::int64_t> embedding = {};
   bool recompute = false;  // keep less for backward, and compute it again (recompute.h)
+  OwnOptions own = {};     // of a model of a library: what [model.options] says
 };
 
 struct ModelEntry {
@@ -45,8 +47,5 @@ struct ModelEntry {
 std::vector<ModelEntry> models();
 // The entry of `name`, patterns included, with `name` as its name. Throws kInvalidInput that says the nearest and all.
 ModelEntry find_model(const std::string& name);
-
-// The hash for ModelOptions::library_sha256. Throws kNotFound, kInvalidInput (a folder), kDamaged (over 1 GB), kIo.
-std::string library_hash(const std::filesystem::path& path);
 
 }  // namespace muster::model

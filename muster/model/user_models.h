@@ -5,14 +5,19 @@
 //   std::shared_ptr<muster::model::Net> make_mine(const muster::model::ModelOptions& options) { ... }
 //   MUSTER_MODELS({"mine", "two layers of my own", make_mine})
 //
-// Several models are several braces. make is called with the job's options and what the data says, after torch's
-// generator was seeded from the job; it may throw std::exception (muster::Error keeps its kind).
+// Several models are several braces. A model with options of its own, the keys of [model.options], lists them last:
+//
+//   MUSTER_MODELS({"mine", "two layers of my own", make_mine, {{"bend", 0.5, "How far the first layer bends.", 0, 1}}})
+//
+// and asks for them by options.own.get<double>("bend"). make is called with the job's options and what the data says,
+// after torch's generator was seeded from the job; it may throw std::exception (muster::Error keeps its kind).
 // examples/own_library.cpp is a whole one. Such a file is code: load only files that you would also run.
 #pragma once
 
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <vector>
 
 #include <torch/version.h>
 
@@ -25,6 +30,7 @@ struct UserModel {
   const char* name;
   const char* help;
   std::shared_ptr<Net> (*make)(const ModelOptions& options);
+  std::vector<OwnKey> keys = {};
 };
 
 // What a library tells about itself. The program looks at the first members before it trusts the rest.
@@ -36,7 +42,7 @@ struct UserModels {
   std::size_t count;
 };
 
-constexpr int kUserModelFormat = 1;
+constexpr int kUserModelFormat = 2;
 constexpr const char* kUserModelSymbol = "muster_user_models";
 
 }  // namespace muster::model

@@ -14,11 +14,13 @@
 #include "muster/model/make_model.h"
 #include "muster/model/profile.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/user_task.h"
 
 namespace muster::trainer {
 
 std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& spec,
                                        std::vector<double> class_weights) {
+  if (job.loss.task == "library") return make_user_task(task_of_library(job), job.loss.options, spec);
   return make_task({job.loss.task, job.loss.label_smoothing, job.loss.error.value_or("mse"), std::move(class_weights)},
                    spec);
 }

@@ -2,7 +2,6 @@
 // worker has a gradient travels as one float more, so that all make the same calls whatever each has.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,10 +80,26 @@ void require_equal_parameters(comm::Group& group, const Deadline& deadline,
 }  // namespace
 
 struct Worker::Fusion {
+  // Held weakly: the address of one that is gone is not given to another tensor.
+  using Compared = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+  // Whether all workers have compared their values of these at some time. The same on every worker, which all make the
+  // same calls with the same modules.
+  bool has_compared(const std::vector<std::pair<std::string, torch::Tensor>>& parameters) const {
+    return std::ranges::all_of(
+        parameters, [&](const auto& parameter) { return compared.contains(parameter.second.unsafeGetTensorImpl()); });
+  }
+  void note_compared(const std::vector<std::pair<std::string, torch::Tensor>>& parameters) {
+    std::erase_if(compared, [](const auto& known) { return known.second.expired(); });
+    for (const auto& [name, parameter] : parameters)
+      compared.emplace(parameter.unsafeGetTensorImpl(), parameter.getIntrusivePtr());
+  }
+
   comm::SharedArray array;
-  bool checked = false;  // that all workers start from the same parameters
-  // Workers that have a batch in this turn, where they say so; else all have.
-  std::optional<std::int64_t> with_batch{};
+  std::map<const void*, Compared> compared{};
+  // Of this turn, where workers say so; else all have a batch.
+  std::int64_t with_batch = 0;  // workers that have one; 0: nobody said so
+  bool has_batch = true;        // this worker
 };
 
 Worker::Worker() : Worker(std::make_shared<WorkerPlace>(launch::World{}, comm::Group())) {
@@ -126,6 +141,7 @@ bool Worker::uneven(bool has_batch) const {
   std::int64_t count = has_batch ? 1 : 0;
   group().all_reduce(std::span(&count, 1), comm::Reduction::kSum, place_->deadline());
   fusion_->with_batch = count;
+  fusion_->has_batch = has_batch || count == 0;
   return count > 0;
 }
 
@@ -151,14 +167,17 @@ void Worker::all_reduce_gradients(torch::nn::Module& module) const {
   }
   comm::Group group = this->group();
   const Deadline deadline = place_->deadline();
-  if (!fusion_->checked) require_equal_parameters(group, deadline, parameters);
-  fusion_->checked = true;
+  if (!fusion_->has_compared(parameters)) {
+    require_equal_parameters(group, deadline, parameters);
+    fusion_->note_compared(parameters);
+  }
   if (fusion_->array.as<float>().size() < floats) fusion_->array = group.share(floats * sizeof(float), deadline);
   const std::span<float> fused = fusion_->array.as<float>().first(floats);
   float* place = fused.data();
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.requires_grad()) continue;
-    const torch::Tensor gradient = parameter.grad();
+    // Without a batch a gradient is an old one, or the mean of a module before this one that shares the parameter.
+    const torch::Tensor gradient = fusion_->has_batch ? parameter.grad() : torch::Tensor();
     torch::Tensor target = torch::from_blob(place, parameter.sizes());
     if (gradient.defined())
       target.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
@@ -168,10 +187,9 @@ void Worker::all_reduce_gradients(torch::nn::Module& module) const {
     *place++ = gradient.defined() ? 1.0F : 0.0F;
   }
   group.all_reduce(fused, comm::Reduction::kAverage, deadline);
-  const std::int64_t with_batch = std::exchange(fusion_->with_batch, std::nullopt).value_or(group.size());
-  if (with_batch > 0 && with_batch < group.size()) {
+  if (fusion_->with_batch > 0 && fusion_->with_batch < group.size()) {
     for (float& value : fused)
-      value *= static_cast<float>(group.size()) / static_cast<float>(with_batch);
+      value *= static_cast<float>(group.size()) / static_cast<float>(fusion_->with_batch);
   }
   place = fused.data();
   for (const auto& [name, parameter] : parameters) {

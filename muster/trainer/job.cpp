@@ -10,6 +10,7 @@
 
 #include "muster/base/check.h"
 #include "muster/base/files.h"
+#include "muster/base/shared_object.h"
 #include "muster/base/text.h"
 #include "muster/data/augment/augmentation.h"
 #include "muster/data/partition/partition.h"
@@ -62,16 +63,16 @@ struct DataKey {
 
 const std::vector<DataKey>& data_keys() {
   static const std::vector<DataKey> keys{
-      {"path", {"fashion-mnist", "idx", "cifar10", "pictures", "csv", "numpy", "text", "packed"}},
+      {"path", {"fashion-mnist", "idx", "cifar10", "pictures", "csv", "numpy", "text", "packed", "library"}},
       {"mean", {"fashion-mnist", "idx", "cifar10", "pictures", "numpy"}},
       {"std", {"fashion-mnist", "idx", "cifar10", "pictures", "numpy"}},
       {"shape", {"synthetic", "pictures"}},
       {"classes", {"synthetic"}},
       {"samples", {"synthetic"}},
       {"test_samples", {"synthetic"}},
-      {"test_path", {"csv", "numpy", "text", "pictures"}},
-      {"validation_path", {"csv", "numpy", "text", "pictures"}},
-      {"test_fraction", {"csv", "numpy", "text", "pictures"}},
+      {"test_path", {"csv", "numpy", "text", "pictures", "library"}},
+      {"validation_path", {"csv", "numpy", "text", "pictures", "library"}},
+      {"test_fraction", {"csv", "numpy", "text", "pictures", "library"}},
       {"target", {"csv", "pictures"}},
       {"targets", {"csv"}},
       {"numeric", {"csv"}},
@@ -86,6 +87,10 @@ const std::vector<DataKey>& data_keys() {
       {"header", {"csv"}},
       {"tokens", {"text"}},
       {"window", {"text"}},
+      {"library", {"library"}},
+      {"library_sha256", {"library"}},
+      {"name", {"library"}},
+      {"options", {"library"}},
   };
   return keys;
 }
@@ -213,13 +218,15 @@ void resolve_training_data(const Schema& schema, Job& job) {
 
 // Which sources have samples for a task. Shards have what was packed into them.
 const std::vector<std::string>& sources_of(const std::string& task) {
-  static const std::vector<std::string> regression{"csv", "numpy", "packed"};
-  static const std::vector<std::string> language{"text", "packed"};
+  static const std::vector<std::string> regression{"csv", "numpy", "packed", "library"};
+  static const std::vector<std::string> language{"text", "packed", "library"};
+  static const std::vector<std::string> all = data::source_names();
   static const std::vector<std::string> classification = [] {
     std::vector<std::string> names = data::source_names();
     std::erase(names, "text");
     return names;
   }();
+  if (task == "library") return all;
   return task == "regression" ? regression : task == "language" ? language : classification;
 }
 
@@ -232,8 +239,8 @@ void check_task(const Schema& schema, const Job& job) {
                          job.data.source == "text" ? "Set loss.task = \"language\"."
                                                    : fmt::format("It goes with the sources {}.", join_words(sources)));
   }
-  if (task == "regression" && schema.chosen("loss.label_smoothing"))
-    throw schema.invalid("loss.label_smoothing", "has no effect on numbers", "Remove it.");
+  if ((task == "regression" || task == "library") && schema.chosen("loss.label_smoothing"))
+    throw schema.invalid("loss.label_smoothing", fmt::format("has no effect with the task \"{}\"", task), "Remove it.");
   if (task != "regression" && job.loss.error)
     throw schema.invalid("loss.error", fmt::format("has no effect with the task \"{}\"", task),
                          "It belongs to regression. Remove it.");
@@ -241,7 +248,7 @@ void check_task(const Schema& schema, const Job& job) {
     throw schema.invalid("loss.class_weights", fmt::format("has no effect with the task \"{}\"", task),
                          "It belongs to classification. Remove it.");
   check_value(schema, "loss.class_weights", [&] { parse_class_weights(job.loss.class_weights); });
-  if (task != "regression" && !job.data.targets.empty())
+  if (task != "regression" && task != "library" && !job.data.targets.empty())
     throw schema.invalid("data.targets", fmt::format("cannot go with the task \"{}\"", task),
                          "Several columns are numbers to predict: set loss.task = \"regression\".");
   if (task != "classification" && data::parse_augmentation(job.data.augment).mixup_alpha)
@@ -255,8 +262,45 @@ const char* default_model(const Job& job) {
   return job.data.source == "csv" ? "mlp" : "cnn";
 }
 
+// A part of a user's library: "data" and its `library`, `library_sha256`, `name` and `options`. Another file is another
+// part: the hash becomes part of the job, and a resumed run notices a change.
+void resolve_library(const Schema& schema, const std::string& section, const std::string& library, std::string& sha256,
+                     bool named, const OwnOptions& options) {
+  const std::string key = section + ".library";
+  if (library.empty()) {
+    if (!sha256.empty())
+      throw schema.invalid(key + "_sha256", fmt::format("has no effect without {}", key), "Remove the key.");
+    if (!options.values().empty())
+      throw schema.invalid(section + ".options", fmt::format("has no effect without {}", key),
+                           "Only parts from a library have options of their own. Remove it.");
+    return;
+  }
+  if (!named) throw schema.invalid(key, fmt::format("needs {}.name", section), "Say which of its parts is meant.");
+  if (sha256.empty()) check_value(schema, key, [&] { sha256 = library_hash(library); });
+}
+
+void resolve_own_data_and_task(const Schema& schema, Job& job) {
+  if (job.data.source == "library" && job.data.library.empty())
+    throw schema.invalid("data.source", "\"library\" needs data.library",
+                         "Name the shared object, and with data.name the source in it.");
+  if (job.loss.task == "library" && job.loss.library.empty())
+    throw schema.invalid("loss.task", "\"library\" needs loss.library",
+                         "Name the shared object, and with loss.name the task in it.");
+  for (const char* key : {"loss.library", "loss.library_sha256", "loss.name", "loss.options"})
+    if (job.loss.task != "library" && schema.chosen(key))
+      throw schema.invalid(key, fmt::format("has no effect with the task \"{}\"", job.loss.task),
+                           "Set loss.task = \"library\", or remove it.");
+  if (job.loss.task == "library" && job.parallel.pipeline_mesh().tensor > 1)
+    throw schema.invalid("loss.task", "\"library\" does not go with a mesh of tensors",
+                         "There the answers of a model may be divided. Leave tensor out of parallel.mesh.");
+  resolve_library(schema, "data", job.data.library, job.data.library_sha256, !job.data.name.empty(), job.data.options);
+  resolve_library(schema, "loss", job.loss.library, job.loss.library_sha256, !job.loss.name.empty(), job.loss.options);
+}
+
 void resolve_model(const Schema& schema, Job& job) {
   if (!job.model.script.empty()) {
+    if (!job.model.options.values().empty())
+      throw schema.invalid("model.options", "has no effect with model.script", "The script decides: remove it.");
     for (const auto& [key, given] : {std::pair("model.name", job.model.name.has_value()),
                                      std::pair("model.library", !job.model.library.empty())}) {
       if (given)
@@ -265,15 +309,9 @@ void resolve_model(const Schema& schema, Job& job) {
     }
     return;
   }
-  if (!job.model.library.empty()) {
-    if (!job.model.name) throw schema.invalid("model.library", "needs model.name", "Say which of its models is meant.");
-    // Another file is another model: the hash becomes part of the job, and a resumed run notices a change.
-    if (job.model.library_sha256.empty())
-      check_value(schema, "model.library", [&] { job.model.library_sha256 = model::library_hash(job.model.library); });
-    return;
-  }
-  if (!job.model.library_sha256.empty())
-    throw schema.invalid("model.library_sha256", "has no effect without model.library", "Remove the key.");
+  resolve_library(schema, "model", job.model.library, job.model.library_sha256, job.model.name.has_value(),
+                  job.model.options);
+  if (!job.model.library.empty()) return;
   if (!job.model.name) job.model.name = default_model(job);
   check_value(schema, "model.name", [&] { model::find_model(*job.model.name); });
 }
@@ -397,6 +435,7 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
   check_data(schema, job);
   resolve_training_data(schema, job);
   check_task(schema, job);
+  resolve_own_data_and_task(schema, job);
   resolve_model(schema, job);
   check_tuning(schema, job);
   resolve_mesh(schema, job);
@@ -420,6 +459,8 @@ std::map<std::string, std::string, std::less<>> places_of(const Schema& schema, 
       const std::string key = fmt::format("{}.{}", section.name(), field.key());
       const std::string where = schema.where(key);
       places[key] = where.empty() ? file : where;
+      for (const auto& [inner, place] : field.inner_places())
+        places[fmt::format("{}.{}", key, inner)] = place;
     }
   }
   return places;
@@ -501,6 +542,8 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "data.cache",
                                            "data.cache_mb",
                                            "data.copies",
+                                           "data.library",
+                                           "loss.library",
                                            "data.loader_threads",
                                            "data.prefetch",
                                            "model.library",

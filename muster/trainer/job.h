@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "muster/base/config.h"
+#include "muster/base/own_options.h"
+#include "muster/base/shared_object.h"
 #include "muster/compute/exemption.h"
 #include "muster/compute/optimizer.h"
 #include "muster/compute/schedule.h"
@@ -79,6 +81,10 @@ struct Job {
     std::string cache = "muster-cache";
     std::int64_t cache_mb = 10240;
     std::int64_t copies = 2;
+    std::string library;
+    std::string library_sha256;
+    std::string name;
+    OwnOptions options;
   } data;
 
   struct {
@@ -100,6 +106,7 @@ struct Job {
     std::vector<std::string> init_skip;
     std::vector<std::string> freeze;
     std::vector<std::string> unfreeze;
+    OwnOptions options;
   } model;
 
   struct {
@@ -107,6 +114,10 @@ struct Job {
     double label_smoothing = 0;
     std::optional<std::string> error;
     std::vector<std::string> class_weights;
+    std::string library;
+    std::string library_sha256;
+    std::string name;
+    OwnOptions options;
   } loss;
 
   struct {
@@ -200,6 +211,8 @@ compute::OptimizerOptions optimizer_options(const ResolvedJob& resolved);
 data::SourceOptions source_options(const Job& job);
 // What [model] says; what the data says (input_shape, classes, each_position, vocabulary, columns) is for the caller.
 model::ModelOptions model_options(const Job& job);
+// The part that loss.task = "library" means.
+PartOfLibrary task_of_library(const Job& job);
 std::uint64_t total_steps(const Job& job, const data::BatchShape& shape);
 compute::Tuning tuning(const Job& job);
 compute::Schedule schedule(const Job& job, const data::BatchShape& shape);

@@ -2,6 +2,8 @@
 // that the trainer calls as well.
 #include "muster/trainer/job_check.h"
 
+#include <utility>
+
 #include "muster/comm/group.h"
 #include "muster/compute/optimizer.h"
 #include "muster/compute/threads.h"
@@ -10,10 +12,12 @@
 #include "muster/model/script_net.h"
 #include "muster/model/sync_batch_norm.h"
 #include "muster/model/torch_optimizer.h"
+#include "muster/model/user_library.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/class_weights.h"
 #include "muster/trainer/initial_state.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/user_task.h"
 
 namespace muster::trainer {
 
@@ -46,6 +50,22 @@ std::vector<std::string> all_doubts(const ResolvedJob& resolved, const data::Dat
   return found;
 }
 
+namespace {
+
+std::vector<std::string> own_options(const Job& job) {
+  std::vector<PartHelp> parts;
+  if (!job.model.library.empty()) parts.push_back(model::user_model_help(model_options(job)));
+  if (!job.data.library.empty()) parts.push_back(data::user_source_help(source_options(job).library));
+  if (!job.loss.library.empty()) parts.push_back(user_task_help(task_of_library(job)));
+  std::vector<std::string> lines;
+  for (const PartHelp& part : parts)
+    for (std::string& line : describe(part))
+      lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace
+
 JobCheck check_job(const ResolvedJob& resolved, const Datasets& sets) {
   const Job& job = resolved.job;
   const data::SampleSpec& spec = sets.train->spec();
@@ -59,7 +79,7 @@ JobCheck check_job(const ResolvedJob& resolved, const Datasets& sets) {
   check_optimizer_file(resolved, *net);
   if (job.parallel.sync_batch_norm && model::synchronize_batch_norm(*net, comm::Group()) == 0)
     throw resolved.invalid("parallel.sync_batch_norm", "the model has no batch norm");
-  JobCheck found{all_doubts(resolved, *sets.train, *net)};
+  JobCheck found{.doubts = all_doubts(resolved, *sets.train, *net), .own = own_options(job)};
   if (const auto staged = build_stages(resolved, spec, net)) found.stages = staged->stages.describe();
   return found;
 }

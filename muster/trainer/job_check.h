@@ -29,6 +29,7 @@ std::vector<std::string> all_doubts(const ResolvedJob& resolved, const data::Dat
 struct JobCheck {
   std::vector<std::string> doubts{};  // what deserves a warning
   std::vector<std::string> stages{};  // of a pipeline: who holds what (stages.h)
+  std::vector<std::string> own{};     // of parts from libraries: which options of their own they have
 };
 
 // Tries the job on its data, as the start of a run would. Throws what that would throw, memory and the run's folder

@@ -55,7 +55,8 @@ data::SourceOptions source_options(const Job& job) {
   options.table.delimiter = job.data.delimiter.front();
   options.table.header = job.data.header;
   options.table.target = job.data.target;
-  options.table.regression = job.loss.task == "regression";
+  // A task of a library has classes, unless several numbers are asked for.
+  options.table.regression = job.loss.task == "regression" || (job.loss.task == "library" && !job.data.targets.empty());
   options.table.numeric = job.data.numeric;
   options.table.categorical = job.data.categorical;
   options.table.ignore = job.data.ignore;
@@ -72,6 +73,8 @@ data::SourceOptions source_options(const Job& job) {
     options.normalization = data::Normalization{{job.data.mean->begin(), job.data.mean->end()},
                                                 {job.data.stddev->begin(), job.data.stddev->end()}};
   }
+  options.library = {job.data.library, job.data.library_sha256, job.data.name};
+  options.own = job.data.options;
   return options;
 }
 
@@ -92,7 +95,12 @@ model::ModelOptions model_options(const Job& job) {
   options.heads = m.heads;
   options.embedding = m.embedding;
   options.recompute = m.recompute;
+  options.own = m.options;
   return options;
+}
+
+PartOfLibrary task_of_library(const Job& job) {
+  return {job.loss.library, job.loss.library_sha256, job.loss.name};
 }
 
 std::uint64_t total_steps(const Job& job, const data::BatchShape& shape) {

@@ -15,12 +15,14 @@ namespace fs = std::filesystem;
 // What stands before the path in data.partition and federated.split.
 constexpr std::string_view kFile = "file:";
 
-std::array<std::pair<const char*, std::string*>, 10> paths_of(Job& job) {
+std::array<std::pair<const char*, std::string*>, 12> paths_of(Job& job) {
   return {{{"data.path", &job.data.path},
            {"data.test_path", &job.data.test_path},
            {"data.validation_path", &job.data.validation_path},
            {"data.labels", &job.data.labels},
            {"data.partition", &job.data.partition},
+           {"data.library", &job.data.library},
+           {"loss.library", &job.loss.library},
            {"model.script", &job.model.script},
            {"model.library", &job.model.library},
            {"model.init", &job.model.init},

@@ -149,6 +149,15 @@ Schema job_schema(Job& job) {
   d.field("loader_threads", &job.data.loader_threads, "Threads that read samples ahead of training.").range(1, 256);
   d.field("prefetch", &job.data.prefetch, "Lanes that are read ahead.").range(1, 1024);
 
+  d.field("library", &job.data.library,
+          "library: shared object with data sources of your own, of which name is one (docs/data.md). It is code: use "
+          "files you trust.");
+  d.field("library_sha256", &job.data.library_sha256,
+          "Hash that the library must have. Not set: of the file there is.");
+  d.field("name", &job.data.name, "library: the source that is meant.");
+  d.field("options", &job.data.options,
+          "library: keys of the source's own, as a section [data.options]. muster check tells which it has.");
+
   Section& m = schema.section("model", "What is trained.");
   m.field(
       "name", &job.model.name,
@@ -161,6 +170,8 @@ Schema job_schema(Job& job) {
           "trust.");
   m.field("library_sha256", &job.model.library_sha256,
           "Hash that the library must have. Not set: of the file there is.");
+  m.field("options", &job.model.options,
+          "Keys of a library's own model, as a section [model.options]. muster check tells which it has.");
   m.field("hidden", &job.model.hidden, "mlp, cnn, wide_deep: widths of the hidden layers. Empty: the model's own.")
       .range(1, 1e6);
   m.field("dropout", &job.model.dropout,
@@ -198,9 +209,9 @@ Schema job_schema(Job& job) {
 
   Section& l = schema.section("loss", "What is minimised.");
   l.field("task", &job.loss.task,
-          "What the model is asked for: a class, numbers, or the next token of a text at every position "
-          "(docs/training.md).")
-      .one_of({"classification", "regression", "language"});
+          "What the model is asked for: a class, numbers, the next token of a text at every position, or what a "
+          "library of yours says (docs/training.md).")
+      .one_of({"classification", "regression", "language", "library"});
   l.field("label_smoothing", &job.loss.label_smoothing,
           "classification, language: share of the target spread over all classes.")
       .range(0, 0.99);
@@ -209,6 +220,15 @@ Schema job_schema(Job& job) {
   l.field("class_weights", &job.loss.class_weights,
           "classification: how much a sample of a class counts in training, as [\"cat=2\", \"dog=0.5\"], 1 where "
           "nothing is said; [\"balanced\"]: every class as much as any other.");
+
+  l.field("library", &job.loss.library,
+          "library: shared object with tasks of your own, of which name is one (docs/training.md). It is code: use "
+          "files you trust.");
+  l.field("library_sha256", &job.loss.library_sha256,
+          "Hash that the library must have. Not set: of the file there is.");
+  l.field("name", &job.loss.name, "library: the task that is meant.");
+  l.field("options", &job.loss.options,
+          "library: keys of the task's own, as a section [loss.options]. muster check tells which it has.");
 
   auto& opt = job.optimizer;
   Section& o = schema.section("optimizer",

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/comm/supervisor_sign.h"
@@ -92,8 +93,11 @@ Servers::Servers(const Worker& worker, strategies::ServerPlan plan, const strate
   }
   client_ = std::make_unique<strategies::ParameterClient>(
       strategies::ClientOptions{.number = static_cast<std::uint32_t>(world.rank), .store = store_}, place_->timeout());
+  // What others push before all is filled would be lost if the first were, and filled again.
+  if (!first) get_supervised(*store_, world.store, kFilledKey);
   if (!first || is_filled(*store_)) return;
   client_->fill(initial);
+  MUSTER_FAILPOINT("servers.filled");
   store_->set(kFilledKey, "1");
 }
 

@@ -91,7 +91,8 @@ class Session {
   compute::Figures measure(const MeasureFunction& function, const std::shared_ptr<const data::Dataset>& dataset,
                            EvaluationOptions options = {});
   // With SessionOptions::throw_when_stopped = false: SIGINT or SIGTERM, `muster stop` among them, has asked for the
-  // end. The same on all workers after the same step.
+  // end. The same on all workers after the same step. From then on lanes(), step() and train_until() throw
+  // Error{kInterrupted}; evaluations, checkpoints and files go on.
   bool stop_requested() const;
   // After kPeerLost out of step() or a call of the program's own: goes on with those who are left or have come. The
   // step in work is to be begun again, but for its finished lanes; if it was committed after all its outcome is given.

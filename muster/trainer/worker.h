@@ -52,14 +52,16 @@ class Worker {
   // where only that one has loaded a checkpoint. Throws kMismatch when another worker's is of other parameters.
   void broadcast_optimizer(torch::optim::Optimizer& optimizer) const;
   // Replaces every gradient by its mean over the workers, in place; between backward() and step(). A gradient that only
-  // some workers have counts as zero on the others; one that nobody has stays undefined. Throws kMismatch when
-  // the workers' parameters differ at the first call, kUnsupported naming a gradient that is not float32 on the CPU,
-  // else as Group::all_reduce.
+  // some workers have counts as zero on the others; one that nobody has stays undefined. A program with several modules
+  // calls it for each; a parameter that two of them share may come twice. Throws kMismatch when
+  // the workers' parameters differ at the first call for a module, kUnsupported naming a gradient that is not float32
+  // on the CPU, else as Group::all_reduce.
   void all_reduce_gradients(torch::nn::Module& module) const;
   // For workers with different numbers of batches: each says at the start of every turn whether it has one more, and
   // goes on for as long as this is true, that is as long as any worker has one. In a turn without a batch it calls
-  // all_reduce_gradients() and its optimizer's step() all the same; the mean of that turn is over the workers that have
-  // one. So all of them make the same steps, as many as the one with the most batches has.
+  // all_reduce_gradients(), for each of its modules, and its optimizer's step() all the same; means of that turn are
+  // over the workers that have one, whatever gradients the others hold. So all of them make the same steps, as many as
+  // the one with the most batches has.
   bool uneven(bool has_batch) const;
   // Combines a tensor of all workers, of equal shape and type, in place: a figure, a count. Not for gradients one by
   // one, which is slow. Throws kUnsupported for other types than float, double, half, bfloat16, int32, int64 and uint8,

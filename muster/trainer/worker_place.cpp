@@ -103,6 +103,11 @@ const strategies::Supervised& WorkerPlace::give_to_session() {
     throw Error(ErrorKind::kUnsupported,
                 "the workers of several hosts are a fixed group already, by worker.group(), rank() or size()", {},
                 "Make the session first, and ask session.members() for ranks and the group.");
+  if (in_session_)
+    throw Error(ErrorKind::kInvalidInput,
+                "this program has made a session already, and muster run replaces lost workers "
+                "of one alone",
+                {}, "Train several models as named parts of one session (docs/cpp-api.md#several-models).");
   in_session_ = true;
   return *supervised_;
 }

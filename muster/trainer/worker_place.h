@@ -55,7 +55,7 @@ class WorkerPlace {
   // What is known of this worker where lost workers are replaced; empty elsewhere.
   const std::optional<strategies::Supervised>& supervised() const { return supervised_; }
   // The same for a session, which then decides who the workers are. Throws kUnsupported on several hosts where group()
-  // has done so before, as group() does after this. REQUIRES: supervised().
+  // has done so before, as group() does after this; kInvalidInput the second time. REQUIRES: supervised().
   const strategies::Supervised& give_to_session();
 
  private:

@@ -75,5 +75,93 @@ TEST_F(OwnLibraryTest, WrongLibrariesAreTheUsersMistake) {
   }
 }
 
+TEST_F(OwnLibraryTest, AModelHasKeysOfItsOwnWhichAreChecked) {
+  const Finished usual = train("job.name=usual");
+  ASSERT_EQ(usual.exit_code, 0) << usual.err;
+  const Finished said = train("model.options.gate_bias=-1");
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(rows(usual.out).back().at("weights"), rows(said.out).back().at("weights")) << "its default, as an integer";
+  const Finished other = train("model.options.gate_bias=-3.5");
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_NE(rows(usual.out).back().at("weights"), rows(other.out).back().at("weights"));
+  const Finished resumed = muster({"train", "job.toml", "--json", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 2);
+  EXPECT_THAT(resumed.err, AllOf(HasSubstr("model.options"), HasSubstr("cannot change")));
+}
+
+// The example's source and task, as its job names them.
+class OwnTaskTest : public ::testing::Test {
+ protected:
+  OwnTaskTest() {
+    std::filesystem::copy_file(MUSTER_OWN_TASK, folder_ / "libown_task.so");
+    std::filesystem::copy_file(MUSTER_OWN_TASK_JOB, folder_ / "own_task.toml");
+  }
+  Finished muster(const std::string& command, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {command, "own_task.toml"});
+    return run_program(folder_.path(), std::move(more));
+  }
+  const testing::TemporaryFolder folder_;
+};
+
+TEST_F(OwnTaskTest, LearnsWithTheSameBitsForAnyNumberOfWorkersAndIsEvaluated) {
+  const Finished one = muster("train", {"--json"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const Json last = rows(one.out).back();
+  EXPECT_GT(last.at("test_f1").get<double>(), 0.5);  // 0 for who always says the common class
+  const Finished two = muster("train", {"--json", "--set", "parallel.workers=2", "--set", "job.name=two"});
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  for (const char* figure : {"weights", "test_f1", "test_accuracy", "test_loss"})
+    EXPECT_EQ(last.at(figure), rows(two.out).back().at(figure)) << figure;
+  const Finished again = run_program(folder_.path(), {"evaluate", "own_task", "--last", "--json"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(last.at("test_f1"), rows(again.out).back().at("f1")) << again.out;
+}
+
+TEST_F(OwnTaskTest, CheckTellsWhichKeysThereAre) {
+  const Finished checked = muster("check");
+  ASSERT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_THAT(checked.out,
+              AllOf(HasSubstr("# [data.options] of ring (points of a plane"),
+                    HasSubstr("#   width: number, 0.001 to 1; 0.1 if not set. Of the ring."),
+                    HasSubstr("#   gamma: number, 0 to 10; 2.0 if not set."), HasSubstr("options = { width = 0.2 }")));
+}
+
+TEST_F(OwnTaskTest, ItsKeysAreSearchedAsOthers) {
+  spill(folder_ / "study.toml",
+        "[study]\njob = \"own_task.toml\"\nobjective = \"f1\"\ngoal = \"maximise\"\n"
+        "[budget]\ntrials = 2\n[space]\nloss.options.gamma = { uniform = [0.5, 4.0] }\n"
+        "data.options.samples = 400\ndata.validation = 0.2\njob.epochs = 1\n");
+  const Finished searched = run_program(folder_.path(), {"tune", "study.toml"});
+  EXPECT_EQ(searched.exit_code, 0) << searched.err;
+  EXPECT_THAT(searched.out + searched.err, AllOf(HasSubstr("2 trials, 0 failed"), HasSubstr("loss.options.gamma = ")));
+}
+
+TEST_F(OwnTaskTest, KeysThatItDoesNotHaveAreNamedWithFileAndLine) {
+  const std::string job = testing::slurp(MUSTER_OWN_TASK_JOB);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = job;
+    text.replace(text.find(from), from.size(), to);
+    spill(folder_ / "own_task.toml", text);
+    const Finished refused = muster("check");
+    EXPECT_EQ(refused.exit_code, 2) << refused.out;
+    return refused.err;
+  };
+  EXPECT_THAT(with("width = 0.2", "widht = 0.2"),
+              AllOf(HasSubstr("own_task.toml:15"), HasSubstr("data.options.widht"),
+                    HasSubstr("did you mean \"width\"?"), HasSubstr("It has samples and width.")));
+  EXPECT_THAT(with("width = 0.2", "width = \"wide\""),
+              AllOf(HasSubstr("own_task.toml:15"), HasSubstr("found \"wide\" (string)"),
+                    HasSubstr("Expected number, 0.001 to 1: Of the ring.")));
+  EXPECT_THAT(with("gamma = 1.0", "gamma = -1"), AllOf(HasSubstr("own_task.toml:27"), HasSubstr("found -1.0")));
+  EXPECT_THAT(with("gamma = 1.0", "gamma = [{}]"), AllOf(HasSubstr("loss.options"), HasSubstr("gamma is an array")));
+  EXPECT_THAT(with("name = \"focal\"", "name = \"focus\""), HasSubstr("no task \"focus\"; it has focal"));
+  EXPECT_THAT(with("name = \"ring\"\n", ""), HasSubstr("data.library: needs data.name"));
+  EXPECT_THAT(with("task = \"library\"\n", ""), HasSubstr("loss.library: has no effect with the task"));
+  EXPECT_THAT(with("hidden = [64, 64]", "options = { gate_bias = 1 }"), HasSubstr("model.options: has no effect"));
+  spill(folder_ / "own_task.toml", job);
+  EXPECT_THAT(muster("check", {"--set", "data.options.width=7"}).err,
+              AllOf(HasSubstr("--set data.options.width=7"), HasSubstr("found 7.0")));
+}
+
 }  // namespace
 }  // namespace muster

@@ -1,8 +1,9 @@
 // A user's program with parameter servers, for own_servers_test.cpp: every worker pushes ones, and in the end the first
 // one says what the servers have, which is exact whoever was lost on the way. Without LibTorch's headers.
 //
-//   own_servers MODE [PUSHES]   MODE: "train"; "killed": the second worker dies once, half-way; "differ": its plan is
-//                               another one; "slow": takes its time; "rule": by an update of the program's own
+//   own_servers MODE [PUSHES]   MODE: "train"; "killed": the second worker dies once, half-way; "filled": the first
+//                               one, when it has given the servers their first values; "differ": its plan is another;
+//                               "slow": takes its time; "rule": by an update of the program's own
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/failpoint.h"
 #include "muster/trainer/servers.h"
 
 namespace {
@@ -78,6 +80,8 @@ int main(int argc, char** argv) try {
   plan.chunk_floats = 16384;
   if (mode == "differ" && worker.rank() == 1) plan.optimizer = muster::compute::Sgd{.momentum = 0.5};
   plan.tables = {{{.name = "words", .width = kWidth, .init_scale = 0}, 4}};
+  if (mode == "filled" && worker.rank() == 0 && std::filesystem::create_directory("was-killed"))
+    muster::arm_failpoints("servers.filled=kill");
   muster::trainer::Servers servers(worker, plan, [](const std::string&, std::span<float> values) {
     for (float& value : values)
       value = 1;

@@ -59,6 +59,15 @@ TEST(OwnServers, AWorkerThatIsLostIsStartedAgain) {
   EXPECT_EQ(result.out, sums(200 * 2 + 100)) << result.err;
 }
 
+// What the others push before its successor has filled the servers again would be gone.
+TEST(OwnServers, TheFirstWorkerMayBeLostWhenItHasFilledThem) {
+  const TemporaryFolder folder;
+  const Finished result = run(folder.path(), {"-n", "3", "--servers", "2"}, {"filled", "200"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("is lost"));
+  EXPECT_EQ(result.out, sums(200 * 3)) << result.err;
+}
+
 TEST(OwnServers, WithCopiesAServerMayBeLost) {
   const TemporaryFolder folder;
   Program program(folder.path(), {"run", "-n", "2", "--servers", "2", "--copies", "2", OWN_SERVERS, "slow", "400"});

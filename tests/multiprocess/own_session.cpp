@@ -14,6 +14,8 @@
 //   deadly         lane 1 of step 6 kills whoever computes it, which says its samples before
 //   fails          throws before its first step, one worker after the other
 //   both           as unkept, and writes its checkpoints into "kept"; ends by itself if somebody else does
+//   two            makes a second session
+//   stopped        as unkept, by step() and without exceptions; says what a step after `muster stop` says
 //   write-servers  as write, with a parameter server
 #include <signal.h>
 #include <unistd.h>
@@ -45,8 +47,10 @@ int run(const std::string& mode, int argc, char** argv) {
   muster::SessionOptions options;
   options.batch = mode == "batch" && second ? 20 : 16;
   options.lanes = 2;
+  options.throw_when_stopped = mode != "stopped";
   if (mode == "write-servers") options.strategy = muster::ParameterServer{};
   auto session = muster::synchronize(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9}, options);
+  if (mode == "two") muster::synchronize(worker, torch::nn::Linear(6, 3), muster::Sgd{.lr = 0.05}, options);
   const auto write = [&] {
     const torch::NoGradGuard no_grad;
     net->parameters()[0].fill_(0.5);
@@ -63,6 +67,16 @@ int run(const std::string& mode, int argc, char** argv) {
   if (mode == "fails") {
     ::usleep(second ? 300000 : 0);  // sleeps: so that the first one is replaced before this one fails
     throw muster::Error(muster::ErrorKind::kIo, "nothing can be done here");
+  }
+  if (mode == "stopped") {
+    const auto compute = [&](muster::Lane& lane) {
+      ::usleep(20000);  // sleeps: so that somebody who watches sees it happen
+      lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
+    };
+    while (!session.stop_requested())
+      session.step(data.train, compute);
+    session.save_together("stopped.safetensors");
+    session.step(data.train, compute);
   }
   const bool endless = mode == "long" || mode == "unkept" || mode == "both";
   while (session.cursor().epoch < (endless ? 100000 : 5)) {

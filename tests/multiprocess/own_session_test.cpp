@@ -227,6 +227,23 @@ TEST_F(OwnSession, AProgramThatLoadsIsKnownAndCanBeStopped) {
   EXPECT_NE(program.wait().exit_code, 0);
 }
 
+TEST_F(OwnSession, AStepAfterTheEndThatSomebodyAskedForIsRefused) {
+  Program program(folder_.path(), arguments(2, "stopped"));
+  wait_for_step(program);
+  program.signal(SIGTERM);
+  const Finished result = program.wait();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the session was stopped after step "), HasSubstr("trains no more"),
+                                HasSubstr("session.stop_requested()")));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "stopped.safetensors")) << "what follows the last step goes on";
+}
+
+TEST_F(OwnSession, ASecondSessionIsRefused) {
+  const Finished result = run(2, "two");
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("has made a session already"), HasSubstr("named parts of one session")));
+}
+
 TEST_F(OwnSession, AProgramThatNeverTrainedLeavesNoFolder) {
   EXPECT_NE(run(2, "missing").exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "runs"));

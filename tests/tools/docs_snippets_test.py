@@ -14,13 +14,15 @@ import sys
 import tempfile
 
 PAGES = ["README.md", "docs/cpp-api.md", "docs/migration.md", "docs/data.md", "docs/data-pictures.md", "docs/models.md",
-         "docs/model-parallel.md", "docs/parameter-server.md", "docs/tuning.md"]
+         "docs/model-parallel.md", "docs/parameter-server.md", "docs/training.md", "docs/tuning.md"]
 
 # What pages speak of without saying again what it is.
 PRELUDE = """
 #include <cstdio>
 #include "muster/muster.h"
+#include "muster/data/user_sources.h"
 #include "muster/model/user_models.h"
+#include "muster/trainer/user_tasks.h"
 extern muster::Worker worker;
 extern muster::Session session;
 extern muster::SessionOptions options;
@@ -33,11 +35,13 @@ extern std::vector<float> gradient, weights, embeddings, features;
 extern std::vector<std::int64_t> keys;
 torch::Tensor kl_of(const torch::Tensor&);
 std::shared_ptr<muster::model::Net> make_highway(const muster::model::ModelOptions&);
+muster::data::OwnSets open_ring(const muster::data::OwnSourceOptions&);
+std::shared_ptr<const muster::trainer::OwnTask> make_focal(const muster::data::SampleSpec&, const muster::OwnOptions&);
 """
 PRELUDES = {"docs/tuning.md": "extern muster::StudyPlan plan;\ndouble branin(double, double);\n"}
-OUTSIDE = re.compile(r"^(int main\(|MUSTER_MODELS\()", re.MULTILINE)
+OUTSIDE = re.compile(r"^(int main\(|MUSTER_(MODELS|SOURCES|TASKS)\()", re.MULTILINE)
 # In a fence, by page: what is there to be looked at beside other code.
-FEWEST = {"docs/cpp-api.md": 17, "docs/migration.md": 5, "README.md": 2}
+FEWEST = {"docs/cpp-api.md": 17, "docs/migration.md": 5, "docs/training.md": 1, "README.md": 2}
 
 
 def snippets_of(text):

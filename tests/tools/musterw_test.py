@@ -127,11 +127,12 @@ class Musterw(unittest.TestCase):
         self.assertTrue(any("--target muster" in call for call in run.calls))
 
     def test_installs_the_program_and_the_library_where_it_is_told(self):
-        run = self.run_wrapper("install", "my prefix")
-        self.assertEqual(run.returncode, 0)
-        self.assertTrue(any("--target muster muster_shared" in call for call in run.calls))
-        self.assertIn(f"cmake --install {self.tree}/build/release --prefix {self.tree}/my prefix", run.calls)
-        for wrong in [], ["--prefix", "there"], ["--help"]:
+        for where in ["my prefix"], ["--prefix", "my prefix"], ["--prefix=my prefix"]:
+            run = self.run_wrapper("install", *where)
+            self.assertEqual(run.returncode, 0)
+            self.assertTrue(any("--target muster muster_shared" in call for call in run.calls))
+            self.assertIn(f"cmake --install {self.tree}/build/release --prefix {self.tree}/my prefix", run.calls)
+        for wrong in [], ["--prefix"], ["--prefix="], ["there", "--prefix"], ["--prefix", "a", "b"], ["--help"]:
             run = self.run_wrapper("install", *wrong)
             self.assertEqual((run.returncode, self.calls_of(run, "cmake")), (1, []))
             self.assertIn("./musterw install PREFIX", run.stderr)

@@ -17,8 +17,8 @@ TEST(Sources, AreListedWithOneLineOfHelp) {
     EXPECT_EQ(source.help.find('\n'), std::string::npos);
   }
   std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (std::vector<std::string>{"cifar10", "csv", "fashion-mnist", "idx", "numpy", "packed", "pictures",
-                                             "synthetic", "text"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"cifar10", "csv", "fashion-mnist", "idx", "library", "numpy", "packed",
+                                             "pictures", "synthetic", "text"}));
 }
 
 TEST(OpenSource, AnUnknownNameGetsTheNearestAndTheList) {

@@ -192,6 +192,51 @@ TEST(AllReduceGradients, WorkersWithFewerBatchesTakePartUntilAllAreDone) {
   }
 }
 
+TEST(AllReduceGradients, OfSeveralModulesEachIsComparedAtItsFirstCall) {
+  const auto alike = nets_of<LinearNet>(3, true);
+  const auto differ = nets_of<LinearNet>(3, false);
+  run_group(3, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    const auto number = static_cast<std::size_t>(rank);
+    for (const auto& net : {alike[number], differ[number]})
+      F::cross_entropy(net->forward(inputs(rank, kShard)), targets(kShard)).backward();
+    worker.all_reduce_gradients(*alike[number]);
+    worker.all_reduce_gradients(*alike[number]);
+    EXPECT_THROW(worker.all_reduce_gradients(*differ[number]), Error) << "rank " << rank;
+  });
+}
+
+struct SharingNet final : torch::nn::Module {
+  explicit SharingNet(torch::Tensor weight) : shared(register_parameter("shared", std::move(weight))) {
+    own = register_parameter("own", torch::ones({2}));
+  }
+  torch::Tensor shared, own;
+};
+
+TEST(AllReduceGradients, OfSeveralModulesInATurnHaveTheMeanOverThoseWithABatch) {
+  run_group(3, Network::kShm, [&](int rank, comm::Group group) {
+    const Worker worker = worker_of(rank, group);
+    // Two modules that share a parameter. Rank 2 has no batch, and gradients that are left from before.
+    const torch::NoGradGuard no_grad;
+    const auto first = std::make_shared<SharingNet>(torch::ones({3}));
+    const auto second = std::make_shared<SharingNet>(first->shared);
+    for (const auto& net : {first, second})
+      for (torch::Tensor& parameter : net->parameters())
+        parameter.mutable_grad() = torch::full_like(parameter, rank == 2 ? 100 : rank + 1);
+    ASSERT_TRUE(worker.uneven(rank != 2));
+    worker.all_reduce_gradients(*first);
+    worker.all_reduce_gradients(*second);
+    for (const auto& net : {first, second})
+      for (const torch::Tensor& parameter : net->parameters())
+        EXPECT_TRUE(torch::allclose(parameter.grad(), torch::full_like(parameter, 1.5)));
+    ASSERT_FALSE(worker.uneven(false));
+    for (torch::Tensor& parameter : first->parameters())
+      parameter.mutable_grad() = torch::full_like(parameter, rank + 1);
+    worker.all_reduce_gradients(*first);
+    EXPECT_TRUE(torch::allclose(first->own.grad(), torch::full({2}, 2.0F))) << "after the loop all have one";
+  });
+}
+
 TEST(WorkerTensors, AreCombinedInPlaceAlsoWhereTheyHaveGaps) {
   run_group(3, Network::kShm, [&](int rank, comm::Group group) {
     const Worker worker = worker_of(rank, group);

@@ -115,7 +115,7 @@ TEST(Job, ATaskGoesWithItsDataItsLossAndAModel) {
   EXPECT_EQ(parse_job(job("csv", "task = \"regression\"\nerror = \"huber\""), "j").job.model.name, "mlp");
   EXPECT_EQ(parse_job(job("packed", "task = \"language\""), "j").job.loss.task, "language");
   EXPECT_THAT(error_of(job("text", "")), AllOf(HasSubstr("loss.task"), HasSubstr("Set loss.task = \"language\"")));
-  EXPECT_THAT(error_of(job("idx", "task = \"regression\"")), HasSubstr("csv, numpy and packed"));
+  EXPECT_THAT(error_of(job("idx", "task = \"regression\"")), HasSubstr("csv, numpy, packed and library"));
   EXPECT_THAT(error_of(job("csv", "task = \"language\"")), HasSubstr("job.toml:5: loss.task"));
   EXPECT_THAT(error_of(job("csv", "task = \"regression\"\nlabel_smoothing = 0.1")), HasSubstr("loss.label_smoothing"));
   EXPECT_THAT(error_of(job("csv", "error = \"mae\"")), HasSubstr("loss.error"));
@@ -129,7 +129,7 @@ TEST(Job, ALibrarysHashBecomesPartOfTheJob) {
   const std::string text = "[model]\nlibrary = \"" + library + "\"\nname = \"mine\"\n";
   const ResolvedJob before = parse_job(text, "job.toml");
   EXPECT_EQ(model_options(before.job).library, library);
-  EXPECT_EQ(model_options(before.job).library_sha256, model::library_hash(library));
+  EXPECT_EQ(model_options(before.job).library_sha256, library_hash(library));
   EXPECT_EQ(parse_job(before.text, "again.toml").text, before.text);
   EXPECT_FALSE(resume_obstacle(before.text, parse_job(text, "job.toml")));
   testing::spill(library, "two");
