@@ -294,6 +294,7 @@ void add_federated(CLI::App& app, Outcome& outcome) {
   add_federated_server(*command, outcome);
   add_federated_client(*command, outcome);
   add_federated_status(*command);
+  add_federated_vertical(*command, outcome);
   command->footer("What is protected from whom, the algorithms, and a first hour: docs/federated.md.");
 }
 

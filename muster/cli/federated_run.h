@@ -23,6 +23,7 @@ namespace muster::cli {
 void add_federated_server(CLI::App& federated, Outcome& outcome);
 void add_federated_client(CLI::App& federated, Outcome& outcome);
 void add_federated_status(CLI::App& federated);
+void add_federated_vertical(CLI::App& federated, Outcome& outcome);
 
 // What `muster train` does with a federated job: the simulation. `resume`: as its --resume and --run.
 struct ResumeChoice {

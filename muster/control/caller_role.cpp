@@ -51,6 +51,12 @@ constexpr std::array kCallRows = {
     CallRow{.call = "SendUpdate", .client = true},
     CallRow{.call = "SecureStep", .client = true},
     CallRow{.call = "ListModels", .client = true},
+    // Vertical: with the label holder, for parties that have columns.
+    CallRow{.call = "Meet", .client = true},
+    CallRow{.call = "ReadPoints", .client = true},
+    CallRow{.call = "SendPoints", .client = true},
+    CallRow{.call = "ReadPlaces", .client = true},
+    CallRow{.call = "Exchange", .client = true},
 };
 
 bool allows(const CallRow& row, CallerRole role) {

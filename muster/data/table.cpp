@@ -84,6 +84,7 @@ std::vector<std::string> trimmed(const std::vector<std::string>& names) {
 // The options with names as columns have them.
 TableOptions with_trimmed_names(TableOptions options) {
   options.target = data::trimmed(options.target);
+  options.id = data::trimmed(options.id);
   for (auto* names : {&options.numeric, &options.categorical, &options.ignore, &options.targets})
     *names = trimmed(*names);
   return options;
@@ -114,7 +115,8 @@ class TableBuilder {
     require_columns(options_.ignore, "ignore");
     for (const std::string& name : options_.targets)
       table_.targets.push_back(position(name, "targets"));
-    if (table_.targets.empty())
+    if (!options_.id.empty()) id_column_ = position(options_.id, "id");
+    if (table_.targets.empty() && !options_.unlabelled)
       table_.targets = {options_.target.empty() ? names.size() - 1 : position(options_.target, "target")};
     if (table_.targets.size() > 1 && !options_.regression)
       throw Error(ErrorKind::kInvalidInput, "several targets have to be numbers", file_,
@@ -124,6 +126,9 @@ class TableBuilder {
       if (contains(options_.ignore, name))
         throw Error(ErrorKind::kInvalidInput, fmt::format("column \"{}\" is the target and is to be ignored", name),
                     file_);
+      if (target == id_column_)
+        throw Error(ErrorKind::kInvalidInput, fmt::format("column \"{}\" is the target and the rows' id", name), file_,
+                    "Name the column to predict with data.target.");
       if (std::count(table_.targets.begin(), table_.targets.end(), target) > 1)
         throw Error(ErrorKind::kInvalidInput, fmt::format("column \"{}\" is twice in data.targets", name), file_);
     }
@@ -134,7 +139,7 @@ class TableBuilder {
       if (like_ == nullptr && options_.regression && !looks_numeric(head, target)) throw no_number(head, target);
     for (std::size_t c = 0; like_ == nullptr && c < table_.columns.size(); ++c) {
       Column& column = table_.columns[c];
-      if (contains(options_.ignore, column.name)) {
+      if (contains(options_.ignore, column.name) || c == id_column_) {
         column.kind = ColumnKind::kIgnored;
       } else if (table_.is_target(c)) {
         column.kind = options_.regression ? ColumnKind::kNumeric : ColumnKind::kCategorical;
@@ -178,6 +183,7 @@ class TableBuilder {
       column.values.push_back(row_[c]);
       if (column.kind == ColumnKind::kCategorical && row_[c] < 0) count_unknown(column, fields[field_of_[c]]);
     }
+    if (id_column_ != kNoField) table_.ids.emplace_back(data::trimmed(fields[id_column_]));
     const std::vector<Table::Run>& runs = table_.runs;
     if (runs.empty() || line - runs.back().line != table_.rows - runs.back().row)
       table_.runs.push_back({table_.rows, line});
@@ -191,6 +197,7 @@ class TableBuilder {
     if (like_ == nullptr) {
       for (std::size_t c = 0; c < table_.columns.size(); ++c)
         sort_categories(table_.columns[c], codes_[c]);
+      if (table_.targets.empty()) return std::move(table_);
       const Column& target = table_.columns[table_.targets.front()];
       if (!options_.regression && target.categories.size() < 2) {
         throw Error(ErrorKind::kDamaged,
@@ -405,7 +412,8 @@ class TableBuilder {
   const Table* const like_;
   const std::string file_;
   Table table_;
-  std::size_t fields_ = 0;             // of a record
+  std::size_t fields_ = 0;  // of a record
+  std::size_t id_column_ = kNoField;
   std::vector<std::size_t> field_of_;  // by column, as the next ones
   std::vector<bool> target_;
   std::vector<Codes> codes_;
@@ -489,6 +497,26 @@ std::vector<std::string> notes_on(const Table& table) {
         column.unknown_examples.size() == kExamples ? "such as " : "", quoted(column.unknown_examples)));
   }
   return notes;
+}
+
+Table take_rows(const Table& table, std::span<const std::uint64_t> rows) {
+  Table taken;
+  taken.targets = table.targets;
+  taken.rows = rows.size();
+  for (const Column& column : table.columns) {
+    Column& part = taken.columns.emplace_back();
+    part.name = column.name;
+    part.kind = column.kind;
+    part.categories = column.categories;
+    if (column.values.empty()) continue;
+    part.values.reserve(rows.size());
+    for (const std::uint64_t row : rows)
+      part.values.push_back(column.values[row]);
+  }
+  if (table.ids.empty()) return taken;
+  for (const std::uint64_t row : rows)
+    taken.ids.push_back(table.ids[row]);
+  return taken;
 }
 
 std::uint64_t Table::bytes_per_row() const {

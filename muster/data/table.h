@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,10 +50,11 @@ struct Table {
   };
 
   std::vector<Column> columns = {};
-  std::vector<std::size_t> targets = {};  // positions in `columns`; one, or several of numbers
+  std::vector<std::size_t> targets = {};  // positions in `columns`; one, or several of numbers; none: unlabelled
   std::uint64_t rows = 0;
   std::string file = {};                        // as its reader calls it
   std::vector<Run> runs = {};                   // rising
+  std::vector<std::string> ids = {};            // of each row, where TableOptions::id names a column
   std::vector<std::string> extra_columns = {};  // of the file, which the table that it was read like does not have
 
   bool is_target(std::size_t column) const;
@@ -81,6 +83,10 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options,
 
 // The records of a file, decoded and cut as the options say. Throws as ByteReader::open.
 CsvReader open_csv(const std::filesystem::path& path, const TableOptions& options);
+
+// These rows, in this order, with the columns and categories of the whole; nobody knows their lines any more. REQUIRES:
+// every row below table.rows.
+Table take_rows(const Table& table, std::span<const std::uint64_t> rows);
 
 // Into the order of categories, which depends on what they are and not on which row has them first: as numbers if all
 // are integers, else by their bytes.

@@ -53,7 +53,6 @@ std::vector<ColumnScale> measure(const Table& table, const std::vector<bool>& co
 TableDataset::TableDataset(Table table, const std::vector<ColumnScale>& scales, const TableOptions& options)
     : table_(std::move(table)) {
   MUSTER_CHECK(scales.size() == table_.columns.size(), "a scale for each column");
-  MUSTER_CHECK(!table_.targets.empty(), "a target");
   std::int64_t features = 0;
   for (std::size_t c = 0; c < table_.columns.size(); ++c) {
     Column& column = table_.columns[c];
@@ -75,6 +74,7 @@ TableDataset::TableDataset(Table table, const std::vector<ColumnScale>& scales, 
                 "Check data.target, data.ignore and data.delimiter.");
   }
   spec_.shape = {features};
+  if (table_.targets.empty()) return;
   if (options.regression) {
     spec_.target = TargetKind::kValues;
     spec_.target_shape = {static_cast<std::int64_t>(table_.targets.size())};
@@ -115,7 +115,7 @@ std::int64_t TableDataset::read(std::uint64_t id, std::span<float> features) con
 }
 
 std::int64_t TableDataset::label(std::uint64_t id) const {
-  return static_cast<std::int64_t>(table_.columns[table_.targets.front()].values[id]);
+  return table_.targets.empty() ? 0 : static_cast<std::int64_t>(table_.columns[table_.targets.front()].values[id]);
 }
 
 std::string TableDataset::name(std::uint64_t id) const {

@@ -2,7 +2,8 @@
 //
 // The features of a row are its columns in the file's order, without the target: one for a numeric column, one for each
 // category of a categorical column. A category that the training rows do not have is all zeros. A target of numbers is
-// normalised too, so that the loss does not depend on its unit; the spec says by what.
+// normalised too, so that the loss does not depend on its unit; the spec says by what. Rows of a table without a target
+// have labels that mean nothing, of no classes.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,8 @@ struct TableOptions {
   std::vector<std::string> targets = {};    // of regression, instead of `target`: several columns to predict
   char decimal = '.';                       // before the fraction of a number: a point or a comma
   bool latin1 = false;                      // the file is Latin-1; else UTF-8
+  std::string id = {};                      // name of a column that is no feature: its texts become Table::ids
+  bool unlabelled = false;                  // no column is to be predicted, and `target` counts for nothing
 };
 
 }  // namespace muster::data

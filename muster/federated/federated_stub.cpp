@@ -7,40 +7,20 @@
 #include <utility>
 
 #include "federated.grpc.pb.h"
-#include "muster/base/error.h"
 #include "muster/control/attendant.h"
-#include "muster/control/credentials.h"
-#include "muster/control/wire.h"
+#include "muster/federated/client_channel.h"
 #include "muster/federated/federated_wire.h"
 
 namespace muster::federated {
 namespace {
 
-constexpr int kFirstFederatedReconnectMs = 100;
-constexpr int kLongestFederatedReconnectMs = 1000;
-constexpr int kMostReplyBytes = 16 << 20;  // a job and the form of its data may be longer than a chunk
 constexpr std::chrono::seconds kShortCall{20};
 constexpr std::chrono::seconds kChunkCall{120};  // a chunk over a slow line: 1 MiB at 70 kbit/s
-
-std::shared_ptr<grpc::Channel> channel_to_server(const control::ClusterTarget& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstFederatedReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, control::kConnectMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestFederatedReconnectMs);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  control::expect_coordinator(target.trust, arguments);
-  return grpc::CreateCustomChannel(
-      target.address,
-      target.trust.any() ? control::make_channel_credentials(target.trust) : grpc::InsecureChannelCredentials(),
-      arguments);
-}
 
 class FederatedStub final : public FederatedCalls {
  public:
   FederatedStub(const control::ClusterTarget& target, std::string model)
-      : FederatedStub(target.address, std::move(model), channel_to_server(target)) {}
+      : FederatedStub(target.address, std::move(model), make_client_channel(target)) {}
 
   std::vector<Offer> list_models() {
     v1::ListModelsReply reply;
@@ -114,11 +94,7 @@ class FederatedStub final : public FederatedCalls {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + longest);
     if (!model_.empty()) context.AddMetadata(kModelKey, model_);
-    const grpc::Status status = call(context);
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty())
-      throw Error(ErrorKind::kPeerLost, "no server answers, or not as one that is trusted", where_,
-                  "Is it there, and do both sides have certificates of one authority, or none?");
-    if (!status.ok()) throw control::from_status(status, where_);
+    require_answer(call(context), where_);
   }
 
   const std::string where_;

@@ -2,11 +2,15 @@
 // under the same numbers.
 #include "muster/trainer/datasets.h"
 
+#include "muster/base/error.h"
 #include "muster/data/partition/partition.h"
 
 namespace muster::trainer {
 
 Datasets open_data(const Job& job, const std::shared_ptr<data::PieceDoor>& remote) {
+  if (job.is_vertical())
+    throw Error(ErrorKind::kInvalidInput, "a party alone has only its own columns", "data.partition",
+                "Train with the others: muster federated vertical.");
   data::SourceOptions options = source_options(job);
   options.remote = remote;
   const data::Data source = data::open_source(options);

@@ -209,8 +209,8 @@ void check_data(const Schema& schema, const Job& job) {
 
 void resolve_training_data(const Schema& schema, Job& job) {
   check_value(schema, "data.augment", [&] { data::parse_augmentation(job.data.augment); });
-  check_value(schema, "data.partition", [&] { data::parse_partition(job.data.partition); });
-  if (job.data.placement != "local" && schema.chosen("data.partition")) {
+  if (!job.is_vertical()) check_value(schema, "data.partition", [&] { data::parse_partition(job.data.partition); });
+  if (!job.is_vertical() && job.data.placement != "local" && schema.chosen("data.partition")) {
     throw schema.invalid("data.partition", "has no effect with placement \"any\"", "Set data.placement = \"local\".");
   }
   if (job.data.source == "pictures" && schema.where("data.shape").empty()) job.data.shape = {3, 224, 224};

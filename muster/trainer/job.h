@@ -23,6 +23,7 @@
 #include "muster/data/lane_plan.h"
 #include "muster/data/sources.h"
 #include "muster/federated/options.h"
+#include "muster/federated/vertical/vertical_options.h"
 #include "muster/model/registry.h"
 #include "muster/pipeline/mesh.h"
 #include "muster/strategies/registry.h"
@@ -180,6 +181,10 @@ struct Job {
   } checkpoint;
 
   federated::Options federated;
+  federated::VerticalOptions vertical;
+
+  // Its columns are with several parties: muster federated vertical.
+  bool is_vertical() const { return data.partition == federated::kVerticalPartition; }
 };
 
 // The description of the job file, bound to `job`.

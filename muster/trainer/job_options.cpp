@@ -64,6 +64,7 @@ data::SourceOptions source_options(const Job& job) {
   options.table.targets = job.data.targets;
   options.table.decimal = job.data.decimal.front();
   options.table.latin1 = job.data.encoding == "latin-1";
+  if (job.is_vertical()) options.table.id = job.vertical.id;
   options.labels.file = job.data.labels;
   options.labels.file_column = job.data.file_column;
   options.text.latin1 = options.table.latin1;

@@ -213,6 +213,46 @@ void check_federated(const Schema& schema, const Job& job) {
     refuse(key, "Remove it.");
 }
 
+// Split training has nets of its own, and no session: what only these look at.
+void check_vertical(const Schema& schema, const Job& job) {
+  job.vertical.check(schema, job.is_vertical());
+  if (!job.is_vertical()) return;
+  if (job.data.source != "csv")
+    throw schema.invalid("data.source", "columns of the same rows are those of tables", "Set data.source = \"csv\".");
+  for (const char* key : {"job.steps",
+                          "job.patience",
+                          "job.ledger",
+                          "data.validation",
+                          "data.validation_path",
+                          "data.test_path",
+                          "data.placement",
+                          "data.lane_batch",
+                          "model.script",
+                          "model.library",
+                          "model.dropout",
+                          "model.activation",
+                          "model.init",
+                          "model.freeze",
+                          "model.unfreeze",
+                          "loss.class_weights",
+                          "optimizer.schedule",
+                          "optimizer.warmup_epochs",
+                          "optimizer.init",
+                          "optimizer.lr_factors",
+                          "parallel.strategy",
+                          "parallel.workers",
+                          "parallel.hosts",
+                          "parallel.mesh",
+                          "checkpoint.every_steps",
+                          "checkpoint.every_epochs",
+                          "checkpoint.keep",
+                          "federated.clients"}) {
+    if (schema.chosen(key)) throw schema.invalid(key, "has no effect on vertical training", "Remove it.");
+  }
+  if (*job.model.name != "mlp")
+    throw schema.invalid("model.name", "split training has perceptrons", "Remove it: model.hidden is the upper one's.");
+}
+
 }  // namespace
 
 void check_rules(const Schema& schema, const Job& job) {
@@ -224,6 +264,7 @@ void check_rules(const Schema& schema, const Job& job) {
   check_samples(schema, job);
   check_optimizer(schema, job);
   check_federated(schema, job);
+  check_vertical(schema, job);
 }
 
 }  // namespace muster::trainer

@@ -130,7 +130,8 @@ Schema job_schema(Job& job) {
       .one_of({"any", "local"});
   d.field("partition", &job.data.partition,
           "placement local: which samples a lane has. consecutive, random, hash, balanced, stratified, "
-          "dirichlet:ALPHA or file:PATH.");
+          "dirichlet:ALPHA or file:PATH. Or vertical: several parties have columns of the same rows each, with muster "
+          "federated vertical (docs/federated-vertical.md).");
   d.field(
        "access", &job.data.access,
        "Jobs of several hosts: \"shared\": every host sees the same data at path. \"fetch\": hosts that have no shards "
@@ -357,6 +358,10 @@ Schema job_schema(Job& job) {
 
   job.federated.add_keys(schema.section(
       "federated", "Training by clients that keep their data, with muster federated (docs/federated.md)."));
+  job.vertical.add_keys(
+      schema.section("vertical",
+                     "Training by parties that hold different columns of the same rows, with muster federated vertical "
+                     "(docs/federated-vertical.md)."));
   return schema;
 }
 

@@ -59,6 +59,7 @@ GOOD_TREE = {
     "muster/coordinator/job.cpp": SOURCE,
     "muster/federated/round.h": OPENING + '#include "muster/federated/secure/shares.h"\n',
     "muster/federated/secure/shares.h": OPENING + '#include "muster/base/error.h"\n',
+    "muster/federated/vertical/points.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/pipeline/cut.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/tuning/space.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/launch/CMakeLists.txt": "muster_layer(launch SOURCES environment.cpp)\n",

@@ -40,6 +40,11 @@ TEST(CallerRole, EveryCallIsForTheRolesOfThisListAlone) {
       {"SendUpdate", {kClient}},
       {"SecureStep", {kClient}},
       {"ListModels", {kClient}},
+      {"Meet", {kClient}},
+      {"ReadPoints", {kClient}},
+      {"SendPoints", {kClient}},
+      {"ReadPlaces", {kClient}},
+      {"Exchange", {kClient}},
   };
   EXPECT_EQ(known_calls().size(), expected.size());
   for (const auto& [call, roles] : expected) {

@@ -68,6 +68,26 @@ TEST(ReadTable, WithoutAHeaderColumnsAreNumbered) {
   EXPECT_EQ(table.rows, 2U);
 }
 
+TEST(ReadTable, IdsStandBesideTheFeaturesOfATableWithoutATarget) {
+  BadSamples some({.on_bad_sample = OnBadSample::kSkip});
+  const Table table =
+      read("age, who ,colour\n1, p7,red\n2,cut\n3,p9 ,blue\n", {.id = "who", .unlabelled = true}, &some);
+  EXPECT_THAT(table.ids, ElementsAre("p7", "p9"));
+  EXPECT_TRUE(table.targets.empty());
+  EXPECT_EQ(table.columns[1].kind, ColumnKind::kIgnored);
+  EXPECT_THAT(table.columns[2].categories, ElementsAre("blue", "red"));
+  const std::vector<std::uint64_t> rows{1, 0, 1};
+  const Table taken = take_rows(table, rows);
+  EXPECT_EQ(taken.rows, 3U);
+  EXPECT_THAT(taken.ids, ElementsAre("p9", "p7", "p9"));
+  EXPECT_THAT(taken.columns[0].values, ElementsAre(3, 1, 3));
+  EXPECT_THAT(taken.columns[2].values, ElementsAre(0, 1, 0));
+  EXPECT_THAT(taken.columns[2].categories, ElementsAre("blue", "red"));
+  const auto both = refusal("a,y\n1,0\n2,1\n", {.target = "y", .id = "y"});
+  ASSERT_TRUE(both);
+  EXPECT_THAT(both->message(), HasSubstr("is the target and the rows' id"));
+}
+
 TEST(ReadTable, MissingNumbersAreNotANumberAndMissingCategoriesTheirOwn) {
   const Table table = read("a,b,y\n,red,0\n1,NA,1\nN/A,,0\n?,red,1\n");
   EXPECT_TRUE(std::isnan(table.columns[0].values[0]));
