@@ -18,5 +18,8 @@ std::vector<Piece> pieces_of(const torch::nn::Sequential& net);
 // profile_pieces() of profile.h.
 std::vector<PieceProfile> profile_pieces(torch::nn::Module& net, const std::vector<Piece>& pieces,
                                          const torch::Tensor& batch);
+// The same of measure_pieces() of profile.h.
+std::vector<PieceMemory> measure_pieces(torch::nn::Module& net, const std::vector<Piece>& pieces,
+                                        const torch::Tensor& batch);
 
 }  // namespace muster::model

@@ -11,13 +11,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
-#include "muster/base/text.h"
+#include "muster/model/allocation_watch.h"
 #include "muster/model/divisible.h"
 #include "muster/model/make_model.h"
 #include "muster/model/pieces.h"
@@ -25,17 +27,8 @@
 namespace muster::model {
 namespace {
 
-// Where torch keeps what is told of operations and allocations; not a constant in newer releases.
-c10::DebugInfoKind profiler_slot() {
-  return c10::DebugInfoKind::PROFILER_STATE;
-}
 // Batch norm cannot train on one sample.
 constexpr std::array<std::int64_t, 2> kBatches = {2, 3};
-
-// The type of the totals in torch's memory reports, which is another in LibTorch 1.13 than in 2.
-template <typename Total>
-Total total_in(void (c10::MemoryReportingInfoBase::*)(void*, std::int64_t, Total, Total, c10::Device));
-using Total = decltype(total_in(&c10::MemoryReportingInfoBase::reportMemoryUsage));
 
 // torch's random numbers go on as if nothing had been drawn.
 class KeptRandomNumbers {
@@ -96,8 +89,8 @@ std::int64_t products_per_element(std::string_view operation, c10::ArrayRef<cons
 // whatever is in the slot for a reporter.
 class LayerCounter final : public c10::MemoryReportingInfoBase {
  public:
-  void reportMemoryUsage(void* /*pointer*/, std::int64_t /*size*/, Total /*allocated*/, Total /*reserved*/,
-                         c10::Device /*device*/) override {}
+  void reportMemoryUsage(void* /*pointer*/, std::int64_t /*size*/, ReportedTotal /*allocated*/,
+                         ReportedTotal /*reserved*/, c10::Device /*device*/) override {}
   bool memoryProfilingEnabled() const override { return false; }
 
   explicit LayerCounter(const torch::nn::Module& net) {
@@ -199,45 +192,19 @@ void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
   counter->add(operation->layer, operation->products, function.outputs()[0].toTensor());
 }
 
-constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-// Torch tells of every allocation of this thread, before the memory is touched.
-class AllocationWatch final : public c10::MemoryReportingInfoBase {
- public:
-  explicit AllocationWatch(std::int64_t limit = kNoLimit) : limit_(limit) {}
-  void reportMemoryUsage(void* /*pointer*/, std::int64_t size, Total /*allocated*/, Total /*reserved*/,
-                         c10::Device /*device*/) override {
-    held_ += size;
-    most_ = std::max(most_, held_);
-    if (size > 0 && held_ > limit_)
-      throw Error(ErrorKind::kResource,
-                  fmt::format("the model alone takes more than {}", human_bytes(static_cast<std::uint64_t>(limit_))));
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t held() const { return held_; }
-  std::int64_t most() const { return most_; }
-
- private:
-  const std::int64_t limit_;
-  std::int64_t held_ = 0;
-  std::int64_t most_ = 0;
-};
-
 std::int64_t most_held(Net& net, const torch::Tensor& batch, std::int64_t limit) {
-  const auto watch = std::make_shared<AllocationWatch>(limit);
-  const c10::DebugInfoGuard guard(profiler_slot(), watch);
+  const AllocationWatch watch(limit);
   torch::Tensor scores = net.forward(batch);
   scores = scores.reshape({-1, scores.size(-1)});
   torch::nn::functional::cross_entropy(scores, torch::zeros({scores.size(0)}, torch::kInt64)).backward();
-  return watch->most();
+  return watch.most();
 }
 
 std::int64_t most_held_forward(Net& net, const torch::Tensor& batch, std::int64_t limit) {
   const torch::NoGradGuard no_grad;
-  const auto watch = std::make_shared<AllocationWatch>(limit);
-  const c10::DebugInfoGuard guard(profiler_slot(), watch);
+  const AllocationWatch watch(limit);
   net.forward(batch);
-  return watch->most();
+  return watch.most();
 }
 
 // Calls `work` while operations are counted.
@@ -269,13 +236,59 @@ std::size_t users_of(const std::string& name, const std::vector<Piece>& pieces, 
 
 using MostHeld = std::int64_t (*)(Net&, const torch::Tensor&, std::int64_t);
 
+using Held = std::array<std::int64_t, 2>;
+
+// The line through what two batches hold.
+StepMemory line_through(const std::array<std::int64_t, 2>& samples, const Held& held) {
+  const std::int64_t sample = std::max<std::int64_t>((held[1] - held[0]) / (samples[1] - samples[0]), 0);
+  const std::int64_t fixed = std::max<std::int64_t>(held[0] - sample * samples[0], 0);
+  return {.fixed_bytes = static_cast<std::uint64_t>(fixed), .sample_bytes = static_cast<std::uint64_t>(sample)};
+}
+
 StepMemory measure(Net& net, const ModelOptions& options, MostHeld most, std::int64_t limit) {
-  std::array<std::int64_t, kBatches.size()> held{};
+  Held held{};
   for (std::size_t i = 0; i < kBatches.size(); ++i)
     held[i] = most(net, batch_of(options, kBatches[i]), limit);
-  const std::int64_t sample = std::max<std::int64_t>((held[1] - held[0]) / (kBatches[1] - kBatches[0]), 0);
-  const std::int64_t fixed = std::max<std::int64_t>(held[0] - sample * kBatches[0], 0);
-  return {.fixed_bytes = static_cast<std::uint64_t>(fixed), .sample_bytes = static_cast<std::uint64_t>(sample)};
+  return line_through(kBatches, held);
+}
+
+// Gradients have their place already, as in training, and statistics are put back.
+class AsInTraining {
+ public:
+  explicit AsInTraining(torch::nn::Module& net) : parameters_(net.parameters()), buffers_(net.buffers()) {
+    for (torch::Tensor& parameter : parameters_) {
+      gradients_.push_back(parameter.grad());
+      if (parameter.requires_grad()) parameter.mutable_grad() = torch::zeros_like(parameter);
+    }
+    for (const torch::Tensor& buffer : buffers_)
+      values_.push_back(buffer.clone());
+  }
+  ~AsInTraining() {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      parameters_[i].mutable_grad() = gradients_[i];
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      buffers_[i].copy_(values_[i]);
+  }
+  AsInTraining(const AsInTraining&) = delete;
+  AsInTraining& operator=(const AsInTraining&) = delete;
+
+ private:
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> buffers_;
+  std::vector<torch::Tensor> gradients_;
+  std::vector<torch::Tensor> values_;
+};
+
+// What one piece keeps for backward, and most of what it holds, in forward and back; `x` becomes what it gives.
+std::pair<std::int64_t, std::int64_t> hold_piece(const Piece& piece, torch::Tensor& x) {
+  const torch::Tensor input = torch::is_floating_point(x) ? x.detach().requires_grad_(true) : x;
+  const AllocationWatch watch;
+  torch::Tensor output = piece.forward(input);
+  const std::int64_t kept = watch.held();
+  x = output.detach();
+  if (output.requires_grad()) output.backward(torch::ones_like(output));
+  return {kept, watch.most()};
 }
 
 }  // namespace
@@ -323,7 +336,10 @@ std::vector<PieceProfile> profile_pieces(torch::nn::Module& net, const std::vect
   std::size_t first = 0;
   const auto* const divisible = dynamic_cast<const Divisible*>(&net);
   const std::vector<Split> splits = divisible != nullptr ? divisible->splits() : std::vector<Split>();
+  std::set<const void*> seen;  // tied tensors count where they are met first
+  const auto is_first = [&](const torch::Tensor& tensor) { return seen.insert(tensor.unsafeGetTensorImpl()).second; };
   for (const auto& item : net.named_parameters()) {
+    if (!is_first(item.value())) continue;
     if (users_of(item.key(), pieces, first) == 0)
       throw Error(ErrorKind::kUnsupported, fmt::format("parameter {} belongs to no piece of the model", item.key()));
     rows[first].parameter_bytes += item.value().nbytes();
@@ -331,6 +347,7 @@ std::vector<PieceProfile> profile_pieces(torch::nn::Module& net, const std::vect
       rows[first].divided_bytes += item.value().nbytes();
   }
   for (const auto& item : net.named_buffers()) {
+    if (!is_first(item.value())) continue;
     if (users_of(item.key(), pieces, first) != 1)
       throw Error(ErrorKind::kUnsupported,
                   fmt::format("buffer {} belongs to no piece of the model, or to several", item.key()));
@@ -353,29 +370,56 @@ std::vector<PieceProfile> profile_pieces(torch::nn::Module& net, const std::vect
   return rows;
 }
 
+std::vector<PieceMemory> measure_pieces(torch::nn::Module& net, const std::vector<Piece>& pieces,
+                                        const torch::Tensor& batch) {
+  const KeptRandomNumbers kept_numbers;
+  const AsInTraining training(net);
+  net.train();
+  const std::array<std::int64_t, 2> samples{2 * batch.size(0), 4 * batch.size(0)};
+  std::vector<Held> kept(pieces.size());
+  std::vector<Held> most(pieces.size());
+  for (std::size_t size = 0; size < samples.size(); ++size) {
+    std::vector<std::int64_t> times(static_cast<std::size_t>(batch.dim()), 1);
+    times.front() = samples[size] / batch.size(0);
+    torch::Tensor x = batch.repeat(times);
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      std::tie(kept[i][size], most[i][size]) = hold_piece(pieces[i], x);
+  }
+  std::vector<PieceMemory> all;
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    all.push_back({line_through(samples, kept[i]), line_through(samples, most[i])});
+  return all;
+}
+
+std::vector<PieceMemory> measure_pieces(Net& net, const std::vector<Piece>& pieces, const ModelOptions& options) {
+  const KeptRandomNumbers kept;
+  return measure_pieces(net, pieces, batch_of(options, 1));
+}
+
 StepMemory measure_step_memory(const ModelOptions& options) {
-  return measure_model_memory(options, static_cast<std::uint64_t>(kNoLimit)).step;
+  return measure_model_memory(options, static_cast<std::uint64_t>(AllocationWatch::kNoLimit)).step;
 }
 
 ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes) {
   const KeptRandomNumbers kept;
-  auto limit = static_cast<std::int64_t>(std::min(most_bytes, static_cast<std::uint64_t>(kNoLimit)));
-  const auto watch = std::make_shared<AllocationWatch>(limit);
+  auto limit = static_cast<std::int64_t>(std::min(most_bytes, static_cast<std::uint64_t>(AllocationWatch::kNoLimit)));
+  std::int64_t held = 0;
   std::shared_ptr<Net> net;
   {
-    const c10::DebugInfoGuard guard(profiler_slot(), watch);
+    const AllocationWatch watch(limit);
     net = make_model(options, 1);
     net->train();
     // As in training, gradients have their place already.
     for (torch::Tensor& parameter : net->parameters())
       parameter.mutable_grad() = torch::zeros_like(parameter);
+    held = watch.held();
   }
   ModelMemory memory;
   for (const torch::Tensor& parameter : net->parameters())
     memory.parameter_bytes += parameter.nbytes();
   for (const torch::Tensor& buffer : net->buffers())
     memory.buffer_bytes += buffer.nbytes();
-  if (limit != kNoLimit) limit -= std::min(limit, watch->held());
+  if (limit != AllocationWatch::kNoLimit) limit -= std::min(limit, held);
   memory.step = measure(*net, options, most_held, limit);
   net->eval();
   memory.forward = measure(*net, options, most_held_forward, limit);

@@ -52,6 +52,12 @@ struct StepMemory {
   std::uint64_t of(std::uint64_t batch) const { return fixed_bytes + sample_bytes * batch; }
 };
 
+// What a piece holds beside parameters, gradients and buffers.
+struct PieceMemory {
+  StepMemory kept = {};  // between its forward and its backward, what it gives included
+  StepMemory most = {};  // in the course of both
+};
+
 // What a model's memory is made of, whatever the batch.
 struct ModelMemory {
   std::uint64_t parameter_bytes = 0;
@@ -68,6 +74,8 @@ ModelProfile profile_model(const ModelOptions& options);
 std::vector<PieceProfile> profile_pieces(Net& net, const ModelOptions& options);
 // The same of pieces that the caller has made of it.
 std::vector<PieceProfile> profile_pieces(Net& net, const std::vector<Piece>& pieces, const ModelOptions& options);
+// By training on a few samples. A model without pieces has none.
+std::vector<PieceMemory> measure_pieces(Net& net, const std::vector<Piece>& pieces, const ModelOptions& options);
 // Whether a piece that `holds` these (net.h) uses the parameter or buffer of this name.
 bool holds_tensor(const std::vector<std::string>& holds, const std::string& name);
 

@@ -80,7 +80,12 @@ JobCheck check_job(const ResolvedJob& resolved, const Datasets& sets) {
   if (job.parallel.sync_batch_norm && model::synchronize_batch_norm(*net, comm::Group()) == 0)
     throw resolved.invalid("parallel.sync_batch_norm", "the model has no batch norm");
   JobCheck found{.doubts = all_doubts(resolved, *sets.train, *net), .own = own_options(job)};
-  if (const auto staged = build_stages(resolved, spec, net)) found.stages = staged->stages.describe();
+  if (const auto staged = build_stages(resolved, spec, net)) {
+    const std::vector<model::PieceMemory> memory =
+        model::measure_pieces(*net, staged->pieces, model_options(job, spec));
+    found.stages = staged->stages.describe(staged->stages.activation_bytes(
+        memory, resolved.lanes, (resolved.batch + resolved.lanes - 1) / resolved.lanes));
+  }
   return found;
 }
 

@@ -232,9 +232,11 @@ std::vector<std::size_t> StagedLanes::agree_on_lanes(const Step& step) {
 
 // What is waited for others of the team inside of it is no computing.
 template <typename Work>
-void StagedLanes::computed(Step& step, const Work& work) {
+void StagedLanes::computed(Step& step, std::size_t lane, std::size_t part, bool is_forward, const Work& work) {
   const double before = team_.seconds();
+  const auto begin = system_clock().now();
   timed(step.times.compute, work);
+  if (step.code.computed) step.code.computed({lane, part, is_forward, begin, system_clock().now()});
   const double waited = team_.seconds() - before;
   step.times.compute -= waited;
   step.times.wait += waited;
@@ -356,7 +358,7 @@ void StagedLanes::forward(Step& step, std::size_t lane, std::size_t part) {
   if (last) flight.lane.target = target_tensor(flight.batch);
 
   strategy_.membership().begin(comm::Activity::kComputing);
-  computed(step, [&] {
+  computed(step, lane, part, true, [&] {
     model_.binding.write_buffers(strategy_.committed().buffers);
     model_.binding.set_uses(uses_[part]);
     flight.output = run(step, lane, part, flight.input);
@@ -370,7 +372,7 @@ strategies::LaneResult StagedLanes::receive_gradient(Step& step, std::size_t lan
   const auto notice = receive<BackwardNotice>(step, lane, part + 1, part, false);
   strategy_.membership().begin(comm::Activity::kComputing);
   if (notice.has_gradient == 0) return notice.told;
-  computed(step, [&] {
+  computed(step, lane, part, false, [&] {
     float* const memory =
         place(lane, arrangement_.parts[part].last - 1, static_cast<std::size_t>(flight.output.numel()));
     flight.output.backward(torch::from_blob(memory, flight.output.sizes(), torch::kFloat32));
@@ -398,7 +400,7 @@ void StagedLanes::backward(Step& step, std::size_t lane, std::size_t part) {
   strategies::LaneResult told;
   if (part + 1 == arrangement_.parts.size()) {
     strategy_.membership().begin(comm::Activity::kComputing);
-    computed(step, [&] {
+    computed(step, lane, part, false, [&] {
       const bool divided = team_.size() > 1 && staged_->divisible->divides_answer();
       step.code.end(flight.lane, flight.output, divided ? team_ : model::TensorTeam());
     });

@@ -29,6 +29,7 @@
 
 #include <torch/torch.h>
 
+#include "muster/base/clock.h"
 #include "muster/data/lane_plan.h"
 #include "muster/data/loader.h"
 #include "muster/model/divisible.h"
@@ -48,6 +49,15 @@ struct StagedCode {
   // By those with the last part: calls backward(). `split`: among whom the classes of the answer are divided; of one:
   // it is whole.
   std::function<void(Lane&, const torch::Tensor& answer, const model::TensorTeam& split)> end{};
+  // Told what this worker has computed of each part of each lane, and when; may be empty.
+  struct Computed {
+    std::size_t lane = 0;
+    std::size_t part = 0;
+    bool forward = true;
+    Clock::Instant begin{};
+    Clock::Instant end{};
+  };
+  std::function<void(const Computed&)> computed{};
 };
 
 struct StagedModel {
@@ -94,7 +104,7 @@ class StagedLanes {
   torch::Tensor run(const Step& step, std::size_t lane, std::size_t part, const torch::Tensor& input);
   void keep_buffers(const compute::LaneArea& area, const compute::ModuleBinding::Uses& uses);
   template <typename Work>
-  void computed(Step& step, const Work& work);
+  void computed(Step& step, std::size_t lane, std::size_t part, bool is_forward, const Work& work);
   // In which `count` elements of fp32 lie; throws when there is no room.
   float* place(std::size_t lane, std::size_t piece, std::size_t count);
   template <typename Message>

@@ -45,7 +45,8 @@ StagedCode code_of(const StagedSession::Loss& loss) {
   return {[](Lane&) {}, [](Lane&) {},
           [&loss](Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
             lane.backward(loss(answer, lane.target));
-          }};
+          },
+          {}};
 }
 
 }  // namespace

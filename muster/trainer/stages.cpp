@@ -74,13 +74,42 @@ double Stages::lanes_kept(std::size_t lanes) const {
   return kept / static_cast<double>(made.parts.size());
 }
 
+std::vector<std::uint64_t> Stages::activation_bytes(std::span<const model::PieceMemory> memory, std::size_t lanes,
+                                                    std::uint64_t samples) const {
+  MUSTER_CHECK(memory.size() == pieces_.size(), "the memory of each piece");
+  const pipeline::Arrangement made = arrange(mesh_.workers());
+  std::vector<std::uint64_t> kept(made.parts.size());
+  std::vector<std::uint64_t> most(made.parts.size());
+  for (std::size_t part = 0; part < made.parts.size(); ++part) {
+    for (std::size_t piece = made.parts[part].first; piece < made.parts[part].last; ++piece) {
+      // While a piece is computed, those before it keep what they have for backward.
+      most[part] = std::max(most[part], kept[part] + memory[piece].most.of(samples));
+      kept[part] += memory[piece].kept.of(samples);
+    }
+    // The probabilities of a loss, and its gradient.
+    if (part + 1 == made.parts.size())
+      most[part] = std::max(most[part], kept[part] + 2 * pieces_.back().output_bytes * samples);
+  }
+  const std::size_t of_row = (lanes + made.rows - 1) / made.rows;
+  std::vector<std::uint64_t> peaks(made.stages);
+  for (std::size_t stage = 0; stage < made.stages; ++stage) {
+    std::uint64_t held = 0;
+    for (const pipeline::Action& action : pipeline::actions_of(made.schedule, made.shape(of_row), stage)) {
+      if (!action.forward) held -= kept[action.part];
+      peaks[stage] = std::max(peaks[stage], held + most[action.part]);
+      if (action.forward) held += kept[action.part];
+    }
+  }
+  return peaks;
+}
+
 std::string Stages::describe_part(const pipeline::PieceRange& part) const {
   const std::string& first = pieces_[part.first].name;
   const std::string& last = pieces_[part.last - 1].name;
   return first == last ? first : fmt::format("{} to {}", first, last);
 }
 
-std::vector<std::string> Stages::describe() const {
+std::vector<std::string> Stages::describe(std::span<const std::uint64_t> activation_bytes) const {
   const pipeline::Arrangement made = arrange(mesh_.workers());
   const bool teams = made.team > 1;
   std::vector<std::string> lines{
@@ -110,9 +139,12 @@ std::vector<std::string> Stages::describe() const {
     for (std::size_t part = stage; part + 1 < made.parts.size(); part += made.stages)
       passed += pieces_[made.parts[part].last - 1].output_bytes;
     lines.push_back(
-        fmt::format("stage {} (rank {}): {}; parameters {}, {} multiply-adds a sample, passes on {} a sample", stage,
+        fmt::format("stage {} (rank {}): {}; parameters {}, {} multiply-adds a sample, passes on {} a sample{}", stage,
                     fmt::join(ranks, ", "), fmt::join(names, ", "), human_bytes(parameters), human_count(multiply_adds),
-                    human_bytes(passed)));
+                    human_bytes(passed),
+                    activation_bytes.empty()
+                        ? ""
+                        : fmt::format(", holds at most {} of activations", human_bytes(activation_bytes[stage]))));
     if (teams)
       lines.push_back(fmt::format("  a member of its team: {} of the parameters, {} of them its own part of the layers",
                                   human_bytes(parameters - divided + divided / made.team),

@@ -41,8 +41,15 @@ class Stages {
   // the model. For a full mesh and a step of `lanes` lanes.
   double lanes_kept(std::size_t lanes) const;
 
-  // Who holds what, a line for each stage with blocks, bytes and multiply-adds; the first line says how it is arranged.
-  std::vector<std::string> describe() const;
+  // The most that each stage holds of activations, when `lanes` lanes of `samples` samples go through a step of a full
+  // mesh; the loss and its gradient included. `memory` is that of the pieces. Teams divide some of it: of them it is a
+  // bound.
+  std::vector<std::uint64_t> activation_bytes(std::span<const model::PieceMemory> memory, std::size_t lanes,
+                                              std::uint64_t samples) const;
+
+  // Who holds what, a line for each stage with blocks, bytes and multiply-adds, and of activations these bytes, if any
+  // are given; the first line says how it is arranged.
+  std::vector<std::string> describe(std::span<const std::uint64_t> activation_bytes = {}) const;
   // Of each of `members` members its row and stage, as "0.1", and where stages are teams its place there; empty: it
   // has none.
   std::vector<std::string> places(std::size_t members) const;

@@ -17,6 +17,7 @@
 //   two            makes a second session
 //   stopped        as unkept, by step() and without exceptions; says what a step after `muster stop` says
 //   write-servers  as write, with a parameter server
+//   tied           a net in two stages whose last layer's weight is the first one's; the hash as for train
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,6 +28,28 @@
 #include "muster/muster.h"
 
 namespace {
+
+// A layer whose weight is another one's, the other way round.
+struct TurnedImpl final : torch::nn::Module {
+  explicit TurnedImpl(const torch::Tensor& other) : weight(register_parameter("weight", other)) {}
+  torch::Tensor forward(const torch::Tensor& x) { return torch::linear(x, weight.t()); }
+
+  torch::Tensor weight;
+};
+TORCH_MODULE(Turned);
+
+void train_tied(muster::Worker& worker, const muster::data::Data& data) {
+  const torch::nn::Linear first(6, 8);
+  const torch::nn::Sequential net(
+      {{"first", first}, {"bend", torch::nn::Functional(torch::tanh)}, {"last", Turned(first->weight)}});
+  auto staged = muster::synchronize_stages(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9},
+                                           {.batch = 16, .lanes = 4},
+                                           {.stages = 2, .sample = torch::zeros({1, 6}), .cut = {"last"}});
+  staged.train_until(20, data.train, [](const torch::Tensor& answer, const torch::Tensor& target) {
+    return torch::nn::functional::cross_entropy(answer, target);
+  });
+  if (staged.session().members().leads()) std::printf("weights %s\n", staged.session().weights_hash().c_str());
+}
 
 int run(const std::string& mode, int argc, char** argv) {
   auto worker = muster::join(argc, argv);
@@ -43,6 +66,10 @@ int run(const std::string& mode, int argc, char** argv) {
   const auto data = muster::open_source(source);
   while (mode == "late" && second)
     ::pause();
+  if (mode == "tied") {
+    train_tied(worker, data);
+    return 0;
+  }
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
   muster::SessionOptions options;
   options.batch = mode == "batch" && second ? 20 : 16;

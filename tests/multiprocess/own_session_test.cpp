@@ -102,6 +102,12 @@ TEST_F(OwnSession, WritingToParametersIsExplainedAloneAndWithServersToo) {
   }
 }
 
+TEST_F(OwnSession, StagesThatShareAWeightHaveTheBitsOfOneWorker) {
+  const Finished alone = run(1, "tied");
+  EXPECT_THAT(alone.out, HasSubstr("weights ")) << alone.err;
+  EXPECT_EQ(run(2, "tied").out, alone.out);
+}
+
 TEST_F(OwnSession, ALaneThatKillsWorkersIsNamedWithItsSamples) {
   const Finished result = run(2, "deadly");
   EXPECT_EQ(result.exit_code, 1) << result.err;

@@ -603,6 +603,36 @@ TEST_F(ProgramTest, BenchesBetweenProcessesPrintRowsAndLeaveNothing) {
   EXPECT_THAT(wrong.err, HasSubstr("did you mean \"shm\""));
 }
 
+TEST_F(ProgramTest, BenchOfStagesDrawsWhatItMeasuredAndRefusesFlagsThatWouldDoNothing) {
+  const Finished drawn =
+      muster({"bench", "pipeline", "--stages", "2", "--lanes", "2", "--schedule", "1f1b,interleaved", "--sleep", "0.5",
+              "--steps", "1", "--width", "16", "--picture", "stages.svg", "--json"});
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_EQ(rows(drawn.out).size(), 2U);
+  const std::string picture = testing::slurp(folder_ / "stages.svg");
+  // Two stages, two lanes, forward and back; and twice that with two chunks.
+  std::size_t boxes = 0;
+  for (std::size_t at = picture.find("<title>lane"); at != std::string::npos; at = picture.find("<title>lane", at + 1))
+    ++boxes;
+  EXPECT_EQ(boxes, 8U + 16U) << picture;
+  const Finished computed =
+      muster({"bench", "pipeline", "--compute", "--stages", "2", "--lanes", "4", "--batch", "8", "--layers", "4", "--heads",
+              "2", "--d-model", "64", "--context", "64", "--vocabulary", "64", "--rounds", "1", "--steps", "1", "--json"});
+  ASSERT_EQ(computed.exit_code, 0) << computed.err;
+  const Json row = rows(computed.out).at(1);
+  ASSERT_EQ(row.at("team"), "pipeline");
+  for (const std::size_t stage : {0, 1}) {
+    const double predicted = row.at("predicted_mb").at(stage);
+    EXPECT_NEAR(row.at("peak_mb").at(stage).get<double>(), predicted, 0.1 * predicted) << row.dump();
+  }
+  const Finished sleeps = muster({"bench", "pipeline", "--d-model", "64"});
+  EXPECT_EQ(sleeps.exit_code, 2) << sleeps.err;
+  EXPECT_THAT(sleeps.err, AllOf(HasSubstr("--d-model means nothing without --compute"), HasSubstr("Add --compute")));
+  const Finished computes = muster({"bench", "pipeline", "--compute", "--sleep", "3"});
+  EXPECT_EQ(computes.exit_code, 2) << computes.err;
+  EXPECT_THAT(computes.err, HasSubstr("--sleep means nothing with --compute"));
+}
+
 TEST_F(ProgramTest, BenchPrintsRowsThatScriptsCanRead) {
   const Finished step =
       muster({"bench", "step", "--model", "cnn", "--batch", "8", "--rounds", "2", "--steps", "1", "--json"});

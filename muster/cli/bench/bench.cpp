@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/error.h"
 #include "muster/cli/bench/blocks.h"
 #include "muster/cli/bench/memory.h"
 #include "muster/cli/bench/mesh.h"
@@ -114,6 +115,19 @@ void add_tensor(CLI::App& bench) {
   command->callback([o] { bench_mesh(*o); });
 }
 
+// What is said of a transformer means nothing to stages that sleep, and the other way round.
+void refuse_other_kind(const CLI::App& command, bool computes) {
+  const std::vector<std::string> of_sleep{"--sleep", "--width", "--picture"};
+  const std::vector<std::string> of_transformer{"--layers", "--d-model", "--heads",   "--context", "--vocabulary",
+                                                "--batch",  "--threads", "--rounds", "--against", "--python"};
+  for (const std::string& name : computes ? of_sleep : of_transformer) {
+    if (command.count(name) > 0)
+      throw Error(ErrorKind::kInvalidInput,
+                  fmt::format("{} means nothing {} --compute", name, computes ? "with" : "without"), "bench pipeline",
+                  computes ? "Leave one of the two out." : "Add --compute, for a transformer instead of sleep.");
+  }
+}
+
 void add_pipeline(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("pipeline", "How long the stages of a pipeline wait for each other.");
   auto o = std::make_shared<PipelineBench>();
@@ -137,6 +151,8 @@ void add_pipeline(CLI::App& bench) {
   command->add_option("--width", o->width, "Floats of a sample that stages pass on; a lane has two samples")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--picture", o->picture,
+                      "Draw the last step of each schedule, with the first number of lanes, into this SVG file");
   auto mesh = std::make_shared<MeshBench>();
   mesh->by = "pipeline";
   auto compute = std::make_shared<bool>(false);
@@ -153,11 +169,13 @@ void add_pipeline(CLI::App& bench) {
       "with\n"
       "lanes of their own, \"torch\" is torch.distributed.pipelining. docs/model-parallel.md tells of schedules.");
   command->callback([o, mesh, compute, command] {
+    refuse_other_kind(*command, *compute);
     if (!*compute) return bench_pipeline(*o);
     if (command->count("--lanes") == 0) o->lanes = {8};
     if (command->count("--schedule") == 0) o->schedules = {"1f1b"};
     if (command->count("--stages") == 0) o->stages = 2;
     mesh->workers = o->stages;
+    mesh->chunks = o->chunks;
     mesh->steps = o->steps;
     mesh->json = o->json;
     mesh->rank_folder = o->rank_folder;

@@ -23,6 +23,7 @@
 #include "muster/comm/connect.h"
 #include "muster/comm/store.h"
 #include "muster/compute/threads.h"
+#include "muster/model/allocation_watch.h"
 #include "muster/model/divisible.h"
 #include "muster/model/make_model.h"
 #include "muster/model/profile.h"
@@ -90,6 +91,10 @@ class Member {
     session.group = group_;
     trainer::SessionParts parts;
     if (options.team != kData) parts.staged = stages(model);
+    if (options.team == "pipeline")
+      predicted_ = parts.staged->stages.activation_bytes(
+          model::measure_pieces(*net_, parts.staged->pieces, model), static_cast<std::size_t>(options.lanes),
+          static_cast<std::uint64_t>((options.batch + options.lanes - 1) / options.lanes));
     session_ = std::make_unique<trainer::SessionCore>(net_, compute::Sgd{.lr = 1e-3, .momentum = 0.9}, session, parts);
   }
 
@@ -103,6 +108,7 @@ class Member {
       group_.broadcast(std::span(go), 0);
       if (go[0] == 0) return;
       step();
+      const model::AllocationWatch watch;
       StepTimes times;
       for (std::int64_t i = 0; i < options_.steps; ++i) {
         const trainer::PhaseTimes before = session_->times();
@@ -114,13 +120,30 @@ class Member {
         times.update.push_back(1e3 * (session_->times().update - before.update));
         times.wait.push_back(1e3 * (session_->times().wait - before.wait));
       }
+      const std::vector<std::int64_t> peaks = peaks_of_all(watch.most());
       if (group_.rank() != 0) continue;
-      fmt::print("{}\n", to_json(times).dump());
+      Json turn = to_json(times);
+      turn["peak_mb"] = megabytes(peaks);
+      turn["predicted_mb"] = megabytes(predicted_);
+      fmt::print("{}\n", turn.dump());
       std::fflush(stdout);
     }
   }
 
  private:
+  std::vector<std::int64_t> peaks_of_all(std::int64_t own) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(group_.size()));
+    group_.all_gather(std::span<const std::int64_t>(&own, 1), std::span(all));
+    return all;
+  }
+  template <typename Numbers>
+  static std::vector<double> megabytes(const Numbers& bytes) {
+    std::vector<double> all;
+    for (const auto number : bytes)
+      all.push_back(static_cast<double>(number) / (1024 * 1024));
+    return all;
+  }
+
   static comm::Group meet(const MeshBench& options) {
     comm::GroupOptions meeting;
     meeting.rank = static_cast<int>(options.rank);
@@ -135,7 +158,7 @@ class Member {
     pipeline::Mesh mesh;
     (options_.team == "tensor" ? mesh.tensor : mesh.pipeline) = static_cast<std::size_t>(options_.workers);
     mesh.schedule = pipeline::parse_schedule(options_.schedule);
-    if (mesh.schedule == pipeline::Schedule::kInterleaved) mesh.chunks = 2;
+    if (mesh.schedule == pipeline::Schedule::kInterleaved) mesh.chunks = static_cast<std::size_t>(options_.chunks);
     const auto lane_samples = static_cast<std::uint64_t>((options_.batch + options_.lanes - 1) / options_.lanes);
     std::vector<model::PieceProfile> profiles = model::profile_pieces(*net_, model);
     return std::make_shared<const trainer::StagedModel>(
@@ -163,6 +186,7 @@ class Member {
   std::shared_ptr<const trainer::Task> task_;
   std::shared_ptr<model::Net> net_;
   std::unique_ptr<trainer::SessionCore> session_;
+  std::vector<std::uint64_t> predicted_;  // bytes of activations that each stage holds at most
 };
 
 launch::Command member_command(const MeshBench& options, const std::string& team, const std::string& folder,
@@ -183,7 +207,10 @@ launch::Command member_command(const MeshBench& options, const std::string& team
   add("--lanes", options.lanes);
   add("--threads", options.threads);
   add("--steps", options.steps);
-  if (pipeline) add("--schedule", options.schedule);
+  if (pipeline) {
+    add("--schedule", options.schedule);
+    add("--chunks", options.chunks);
+  }
   add("--team", team);
   add("--rank-folder", folder);
   add("--rank", rank);
@@ -202,7 +229,7 @@ launch::Command torch_command(const MeshBench& options, const std::string& folde
                                  options.by,
                                  options.schedule};
   for (const std::int64_t number : {options.layers, options.d_model, options.heads, options.context, options.vocabulary,
-                                    options.batch, options.lanes, options.threads, options.steps})
+                                    options.batch, options.lanes, options.threads, options.steps, options.chunks})
     words.push_back(std::to_string(number));
   return {python,
           words,
@@ -258,7 +285,12 @@ void bench_mesh(const MeshBench& options) {
              {"samples_per_s", rate(*team)}, {"process_mb", static_cast<double>(team->memory_kb()) / 1024}};
     if (team->strategy() == options.by) {
       row["wait_ms"] = median(team->times().wait);
-      if (options.by == "pipeline") row["schedule"] = options.schedule;
+      if (options.by == "pipeline") {
+        row["schedule"] = options.schedule;
+        for (const char* const key : {"peak_mb", "predicted_mb"})
+          row[key] = team->told().at(key);
+      }
+      if (options.schedule == "interleaved") row["chunks"] = options.chunks;
     }
     if (team->strategy() != kData) row["ratio_to_data"] = rate(*team) / rate(*teams.front());
     if (!options.against.empty() && team->strategy() != kTorch)

@@ -14,7 +14,7 @@ try:
     import torch.distributed as dist
     from torch import nn
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
 except ImportError as error:
@@ -22,23 +22,28 @@ except ImportError as error:
              "and name its Python by --python")
 
 rank, size, meeting, by, schedule = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
-layers, width, heads, context, vocabulary, batch, lanes, threads, steps = map(int, sys.argv[6:])
+layers, width, heads, context, vocabulary, batch, lanes, threads, steps, chunks = map(int, sys.argv[6:])
 torch.set_num_threads(threads)
 torch.manual_seed(1)
 dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
 members = size if by == "tensor" else 1
 
-# As muster/model/zoo/transformer.cpp; queries, keys and values apart, so that their rows can be divided by heads.
+# As muster/model/zoo/transformer.cpp; in a team queries, keys and values are apart, so that their rows can be divided by
+# heads.
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+        if members > 1:
+            self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+        else:
+            self.qkv = nn.Linear(width, 3 * width)
         self.proj = nn.Linear(width, width)
 
     def forward(self, x):
         n, t, _ = x.shape
         depth = width // heads
-        q, k, v = (f(x).view(n, t, heads // members, depth).transpose(1, 2) for f in (self.q, self.k, self.v))
+        apart = (self.q(x), self.k(x), self.v(x)) if members > 1 else self.qkv(x).split(width, 2)
+        q, k, v = (y.view(n, t, heads // members, depth).transpose(1, 2) for y in apart)
         a = torch.matmul(q * depth ** -0.5, k.transpose(2, 3))
         a = a.masked_fill(hidden, float("-inf")).softmax(-1)
         return self.proj(torch.matmul(a, v).transpose(1, 2).reshape(n, t, -1))
@@ -91,12 +96,17 @@ if by == "tensor":
                 (loss_of(net(part[:, :-1]), part[:, 1:]) / lanes).backward()
 else:
     # Embedding and output layer are on different stages, so each has a copy, as users of torch's pipelining have it.
-    mine = [layers * s // size for s in (rank, rank + 1)]
-    net = nn.Sequential(*([Embed()] if rank == 0 else []), *[Block() for _ in range(*mine)],
-                        *([Head()] if rank == size - 1 else []))
-    stage = PipelineStage(net, rank, size, torch.device("cpu"))
-    kind = ScheduleGPipe if schedule == "gpipe" else Schedule1F1B
-    pipeline = kind(stage, lanes, loss_fn=loss_of)
+    parts = size * (chunks if schedule == "interleaved" else 1)
+    net, stages = nn.ModuleList(), []
+    for part in range(rank, parts, size):
+        blocks = range(layers * part // parts, layers * (part + 1) // parts)
+        net.append(nn.Sequential(*([Embed()] if part == 0 else []), *[Block() for _ in blocks],
+                                 *([Head()] if part == parts - 1 else [])))
+        stages.append(PipelineStage(net[-1], part, parts, torch.device("cpu")))
+    if schedule == "interleaved":
+        pipeline = ScheduleInterleaved1F1B(stages, lanes, loss_fn=loss_of)
+    else:
+        pipeline = (ScheduleGPipe if schedule == "gpipe" else Schedule1F1B)(stages[0], lanes, loss_fn=loss_of)
     def forward_backward(tokens):
         if rank == 0:
             pipeline.step(tokens[:, :-1])

@@ -13,8 +13,10 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/error.h"
+#include "muster/base/files.h"
 #include "muster/cli/bench/bench.h"
 #include "muster/cli/bench/rank_processes.h"
+#include "muster/cli/bench/schedule_picture.h"
 #include "muster/comm/connect.h"
 #include "muster/comm/store.h"
 #include "muster/data/sources.h"
@@ -95,6 +97,7 @@ class Stage {
         if (group_.rank() == 0) print_row(row, options_.json);
       }
     }
+    if (group_.rank() == 0 && !options_.picture.empty()) write_atomically(options_.picture, draw_schedules(traces_));
   }
 
  private:
@@ -123,20 +126,56 @@ class Stage {
     source.samples = session_options.batch * static_cast<std::uint64_t>(options_.steps + 1);
     source.test_samples = 1;
     const std::shared_ptr<const data::Dataset> dataset = data::open_source(source).train;
-    const trainer::StagedCode code{[](trainer::Lane&) {}, [](trainer::Lane&) {},
-                                   [](trainer::Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
-                                     lane.backward(answer.mean());
-                                   }};
+    std::vector<trainer::StagedCode::Computed> computed;
+    const trainer::StagedCode code{
+        [](trainer::Lane&) {}, [](trainer::Lane&) {},
+        [](trainer::Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
+          lane.backward(answer.mean());
+        },
+        [&](const trainer::StagedCode::Computed& box) { computed.push_back(box); }};
     session.step(dataset, code);  // the first one warms up
     const double before = session.times().compute;
     std::vector<double> milliseconds;
+    Clock::Instant start;
     for (std::int64_t step = 0; step < options_.steps; ++step) {
       group_.barrier();
-      const auto start = system_clock().now();
+      computed.clear();
+      start = system_clock().now();
       session.step(dataset, code);
       milliseconds.push_back(std::chrono::duration<double, std::milli>(system_clock().now() - start).count());
     }
+    if (!options_.picture.empty() && static_cast<std::int64_t>(lanes) == options_.lanes.front())
+      keep_trace(name, lanes, start, computed);
     return row_of(name, mesh, lanes, milliseconds, 1e3 * (session.times().compute - before));
+  }
+
+  // What every stage has done of the last step, to the first one.
+  void keep_trace(const std::string& name, std::size_t lanes, Clock::Instant start,
+                  const std::vector<trainer::StagedCode::Computed>& computed) {
+    constexpr std::size_t kFields = 5;
+    std::vector<double> own;
+    for (const trainer::StagedCode::Computed& box : computed) {
+      for (const double field : {static_cast<double>(box.lane), static_cast<double>(box.part), box.forward ? 1.0 : 0.0,
+                                 milliseconds_between(start, box.begin), milliseconds_between(start, box.end)})
+        own.push_back(field);
+    }
+    // Stages have as many chunks, so they have as much to tell.
+    std::vector<double> all(own.size() * static_cast<std::size_t>(group_.size()));
+    group_.gather(std::span<const double>(own), std::span(all), 0);
+    ScheduleTrace trace{.title = fmt::format("{}, {} lanes", name, lanes),
+                        .stages = static_cast<std::size_t>(group_.size())};
+    for (std::size_t at = 0; at < all.size(); at += kFields)
+      trace.computed.push_back({.stage = at / own.size(),
+                                .lane = static_cast<std::size_t>(all[at]),
+                                .part = static_cast<std::size_t>(all[at + 1]),
+                                .forward = all[at + 2] != 0,
+                                .begin = all[at + 3],
+                                .end = all[at + 4]});
+    traces_.push_back(std::move(trace));
+  }
+
+  static double milliseconds_between(Clock::Instant from, Clock::Instant to) {
+    return std::chrono::duration<double, std::milli>(to - from).count();
   }
 
   // `computed`: milliseconds of this stage, of all steps.
@@ -158,6 +197,7 @@ class Stage {
 
   const PipelineBench& options_;
   comm::Group group_;
+  std::vector<ScheduleTrace> traces_;
 };
 
 std::vector<std::string> rank_arguments(const PipelineBench& options, const std::string& folder) {
@@ -170,6 +210,7 @@ std::vector<std::string> rank_arguments(const PipelineBench& options, const std:
                                  "--steps",       std::to_string(options.steps),
                                  "--width",       std::to_string(options.width),
                                  "--rank-folder", folder};
+  if (!options.picture.empty()) words.insert(words.end(), {"--picture", options.picture});
   if (options.json) words.emplace_back("--json");
   return words;
 }

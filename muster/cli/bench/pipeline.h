@@ -15,6 +15,7 @@ struct PipelineBench {
   double sleep = 10;        // milliseconds of a stage's forward; backward takes twice that
   std::int64_t steps = 5;
   std::int64_t width = 65536;  // floats of a sample that stages pass on
+  std::string picture{};       // SVG of the last step of each schedule, with the first number of lanes
   bool json = false;
   // Of the processes that it starts.
   std::string rank_folder{};

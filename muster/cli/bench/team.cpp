@@ -78,9 +78,9 @@ Json Team::ask() {
 }
 
 void Team::take_turn() {
-  const Json answer = ask();
+  told_ = ask();
   const auto append = [&](const char* key, std::vector<double>& values) {
-    for (const Json& value : answer.value(key, Json::array()))
+    for (const Json& value : told_.value(key, Json::array()))
       values.push_back(value.get<double>());
   };
   append("total", times_.total);
@@ -89,9 +89,9 @@ void Team::take_turn() {
   append("wait", times_.wait);
   append("load", times_.load);
   append("exchange", times_.exchange);
-  state_bytes_ = answer.value("state_bytes", 0.0);
-  of_speeds_.push_back(answer.value("of_speeds", 0.0));
-  slow_share_.push_back(answer.value("slow_share", 0.0));
+  state_bytes_ = told_.value("state_bytes", 0.0);
+  of_speeds_.push_back(told_.value("of_speeds", 0.0));
+  slow_share_.push_back(told_.value("slow_share", 0.0));
 }
 
 std::int64_t Team::memory_kb() const {

@@ -48,6 +48,7 @@ class Team {
   const std::string& strategy() const { return name_; }
   std::int64_t workers() const { return workers_; }
   const StepTimes& times() const { return times_; }
+  const Json& told() const { return told_; }  // all of the last turn's answer
   double state_bytes() const { return state_bytes_; }
   const std::vector<double>& of_speeds() const { return of_speeds_; }
   const std::vector<double>& slow_share() const { return slow_share_; }
@@ -62,6 +63,7 @@ class Team {
   FileDescriptor commands_, answers_, child_input_, child_output_;
   std::string buffer_;
   StepTimes times_;
+  Json told_;
   double state_bytes_ = 0;
   std::vector<double> of_speeds_, slow_share_;  // of each turn
   std::vector<launch::ChildProcess> processes_;

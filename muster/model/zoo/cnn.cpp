@@ -2,6 +2,7 @@
 // The sizes are chosen for one core and small images.
 #include "muster/model/zoo/cnn.h"
 
+#include "muster/model/block.h"
 #include "muster/model/zoo/requirements.h"
 
 namespace muster::zoo {
@@ -28,17 +29,37 @@ class Cnn final : public model::Net {
         dropout_(options.dropout),
         activation_(options.layers.activation) {}
 
-  torch::Tensor forward(torch::Tensor x) override {
-    // Channels innermost: batch norm, the second convolution and above all pooling are much faster in that order.
-    x = activate(bn1_(conv1_(x).contiguous(torch::MemoryFormat::ChannelsLast)), activation_);
-    // Pooling before the activation, which rises, gives the same values as after it, with a quarter of the work.
-    x = activate(torch::max_pool2d(bn2_(conv2_(x)), 2), activation_);
-    x = x.flatten(1);
-    if (dropout_ > 0) x = torch::dropout(x, dropout_, is_training());
-    return fc2_(activate(fc1_(x), activation_));
+  torch::Tensor forward(torch::Tensor x) override { return score(deepen(begin(x))); }
+
+  std::vector<model::Piece> pieces() override {
+    return {{"conv1", {"conv1", "bn1"}, [this](const torch::Tensor& x) { return begin(x); }, {}},
+            {"conv2", {"conv2", "bn2"}, [this](const torch::Tensor& x) { return deepen(x); }, {}},
+            {"head",
+             {"fc1", "fc2"},
+             [this](const torch::Tensor& x) { return score(x); },
+             dropout_ > 0 ? fc1_.ptr() : nullptr}};
   }
 
  private:
+  // Channels innermost: batch norm, the second convolution and above all pooling are much faster in that order.
+  torch::Tensor begin(const torch::Tensor& x) {
+    return activate(bn1_(conv1_(x).contiguous(torch::MemoryFormat::ChannelsLast)), activation_);
+  }
+  // Pooling before the activation, which rises, gives the same values as after it, with a quarter of the work.
+  torch::Tensor deepen(const torch::Tensor& x) {
+    // Where it comes from another stage its channels are outermost.
+    const torch::Tensor in_order = x.contiguous(torch::MemoryFormat::ChannelsLast);
+    return activate(torch::max_pool2d(bn2_(conv2_(in_order)), 2), activation_);
+  }
+  torch::Tensor score(const torch::Tensor& x) {
+    const auto compute = [this](const torch::Tensor& input) {
+      torch::Tensor flat = input.flatten(1);
+      if (dropout_ > 0) flat = torch::dropout(flat, dropout_, is_training());
+      return fc2_(activate(fc1_(flat), activation_));
+    };
+    return dropout_ > 0 ? model::run_block(fc1_.ptr(), compute, x, false) : compute(x);
+  }
+
   torch::nn::Conv2d conv1_;
   Norm bn1_;
   torch::nn::Conv2d conv2_;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/model/block.h"
 #include "muster/model/divisible.h"
 #include "muster/model/zoo/requirements.h"
 
@@ -23,15 +24,21 @@ class Mlp final : public model::Net, public model::Divisible {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    x = x.flatten(1);
-    for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
-      // In place: a linear layer's backward does not look at its output.
-      x = activate(layer(i, x), activation_);
-      if (dropout_ == 0) continue;
-      x = is_first_of_pair(i) ? team_.dropout(x, dropout_, is_training(), 1, layers_[i]->options.out_features())
-                              : torch::dropout(x, dropout_, is_training());
+    for (std::size_t i = 0; i < layers_.size(); i += 2)
+      x = pair(i, x);
+    return x;
+  }
+
+  // Pairs of layers, so that a team divides each of them within a stage.
+  std::vector<model::Piece> pieces() override {
+    std::vector<model::Piece> all;
+    for (std::size_t i = 0; i < layers_.size(); i += 2) {
+      std::vector<std::string> holds{fmt::format("fc{}", i + 1)};
+      if (i + 1 < layers_.size()) holds.push_back(fmt::format("fc{}", i + 2));
+      all.push_back({holds.front(), holds, [this, i](const torch::Tensor& x) { return pair(i, x); },
+                     draws(i) ? layers_[i].ptr() : nullptr});
     }
-    return layer(layers_.size() - 1, x);
+    return all;
   }
 
   std::vector<model::Split> splits() const override {
@@ -46,6 +53,28 @@ class Mlp final : public model::Net, public model::Divisible {
   void join(const model::TensorTeam& team) override { team_ = team; }
 
  private:
+  // Whether layer `i` or its partner is followed by dropout.
+  bool draws(std::size_t i) const { return dropout_ > 0 && i + 1 < layers_.size(); }
+
+  torch::Tensor pair(std::size_t i, const torch::Tensor& x) {
+    const auto compute = [this, i](const torch::Tensor& input) {
+      torch::Tensor out = activated(i, input.flatten(1));
+      return i + 1 < layers_.size() ? activated(i + 1, out) : out;
+    };
+    return draws(i) ? model::run_block(layers_[i].ptr(), compute, x, false) : compute(x);
+  }
+
+  // Layer `i` and what comes behind it, which is nothing for the last one.
+  torch::Tensor activated(std::size_t i, const torch::Tensor& input) {
+    torch::Tensor x = layer(i, input);
+    if (i + 1 == layers_.size()) return x;
+    // In place: a linear layer's backward does not look at its output.
+    x = activate(x, activation_);
+    if (dropout_ == 0) return x;
+    return is_first_of_pair(i) ? team_.dropout(x, dropout_, is_training(), 1, layers_[i]->options.out_features())
+                               : torch::dropout(x, dropout_, is_training());
+  }
+
   bool is_first_of_pair(std::size_t i) const { return i % 2 == 0 && i + 1 < layers_.size(); }
 
   torch::Tensor layer(std::size_t i, const torch::Tensor& x) {

@@ -29,12 +29,17 @@ std::vector<ModelOptions> models_in_pieces() {
     if (options.name == "transformer") options.heads = 2;
     all.push_back(options);
   }
-  for (const char* const name : {"resnet20", "resnet18", "wrn-10-1"}) {
+  for (const char* const name : {"resnet20", "resnet18", "wrn-10-1", "cnn"}) {
     ModelOptions options{.name = name};
     options.input_shape = {3, 16, 16};
-    if (options.name.starts_with("wrn")) options.dropout = 0.3;
+    if (!options.name.starts_with("resnet")) options.dropout = 0.3;
     all.push_back(options);
   }
+  ModelOptions mlp{.name = "mlp"};
+  mlp.input_shape = {12};
+  mlp.hidden = {16, 16, 16, 16, 16, 16, 16};
+  mlp.dropout = 0.3;
+  all.push_back(mlp);
   return all;
 }
 
@@ -53,7 +58,7 @@ TEST(Pieces, AreTheModelWhereverItIsCut) {
     torch::manual_seed(kLaneSeed);
     const torch::Tensor whole = net->forward(batch);
     const std::vector<Piece> pieces = net->pieces();
-    ASSERT_GT(pieces.size(), 3U) << options.name;
+    ASSERT_GE(pieces.size(), 3U) << options.name;
     for (std::size_t cut = 1; cut < pieces.size(); ++cut) {
       torch::Tensor x = batch;
       torch::manual_seed(kLaneSeed);
@@ -100,6 +105,37 @@ TEST(Pieces, OfASequentialAreItsModules) {
   EXPECT_TRUE(torch::equal(x, whole));
 }
 
+// A layer whose weight is another one's.
+struct TiedLinearImpl final : torch::nn::Module {
+  explicit TiedLinearImpl(const torch::Tensor& other)
+      : weight(register_parameter("weight", other)), bias(register_parameter("bias", torch::zeros(other.size(0)))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return torch::linear(x, weight, bias); }
+
+  torch::Tensor weight;
+  torch::Tensor bias;
+};
+TORCH_MODULE(TiedLinear);
+
+// What is trained once has one name, and both pieces use it; else the gradient of one of them would be lost.
+TEST(Pieces, OfASequentialThatShareATensorBothHoldIt) {
+  const torch::nn::Linear first(4, 4);
+  const TiedLinear last(first->weight);
+  const torch::nn::Linear twice(4, 4);
+  torch::nn::Sequential net(
+      {{"first", first}, {"twice", twice}, {"last", last}, {"again", torch::nn::AnyModule(twice)}});
+  const std::vector<Piece> pieces = pieces_of(net);
+  ASSERT_EQ(pieces.size(), 4U);
+  EXPECT_TRUE(holds_tensor(pieces[2].holds, "first.weight"));
+  EXPECT_FALSE(holds_tensor(pieces[2].holds, "first.bias"));
+  EXPECT_FALSE(holds_tensor(pieces[1].holds, "first.weight"));
+  EXPECT_TRUE(holds_tensor(pieces[3].holds, "twice.weight"));
+  EXPECT_TRUE(holds_tensor(pieces[3].holds, "twice.bias"));
+  std::uint64_t parameters = 0;
+  for (const PieceProfile& piece : profile_pieces(*net, pieces, torch::randn({2, 4})))
+    parameters += piece.parameter_bytes;
+  EXPECT_EQ(parameters, (16 + 4 + 16 + 4 + 4) * sizeof(float));
+}
+
 TEST(Pieces, CostsAddUpToThoseOfTheModel) {
   for (const ModelOptions& options : models_in_pieces()) {
     const std::shared_ptr<Net> net = make_model(options, 1);
@@ -121,9 +157,30 @@ TEST(Pieces, CostsAddUpToThoseOfTheModel) {
   }
 }
 
+TEST(Pieces, MemoryIsThatOfItsTensors) {
+  torch::nn::Sequential net({{"wide", torch::nn::Linear(64, 256)},
+                             {"norm", torch::nn::BatchNorm1d(256)},
+                             {"bend", torch::nn::Functional(torch::relu)}});
+  const torch::Tensor mean = net->named_buffers()["norm.running_mean"].clone();
+  const std::vector<PieceMemory> memory = measure_pieces(*net, pieces_of(net), torch::randn({3, 64}));
+  ASSERT_EQ(memory.size(), 3U);
+  // Each keeps what it gives, 256 floats a sample; a norm the mean and deviation of each channel besides.
+  for (const PieceMemory& piece : memory)
+    EXPECT_EQ(piece.kept.sample_bytes, 256 * sizeof(float));
+  EXPECT_EQ(memory[0].kept.fixed_bytes, 0U);
+  EXPECT_GE(memory[1].kept.fixed_bytes, 2 * 256 * sizeof(float));
+  // Back: the gradient of what it gives and of what it takes, and of the layer its weight's.
+  EXPECT_GE(memory[0].most.fixed_bytes, 64 * 256 * sizeof(float));
+  EXPECT_GE(memory[0].most.sample_bytes, (256 + 256 + 64) * sizeof(float));
+  EXPECT_LE(memory[0].most.sample_bytes, (256 + 256 + 256 + 64) * sizeof(float));
+  // Nothing of it is left.
+  EXPECT_TRUE(torch::equal(net->named_buffers()["norm.running_mean"], mean));
+  EXPECT_FALSE(net->parameters()[0].grad().defined());
+}
+
 TEST(Pieces, AModelThatCannotBeCutHasNone) {
-  ModelOptions options{.name = "mlp"};
-  options.input_shape = {4};
+  ModelOptions options{.name = "fbnet_a"};
+  options.input_shape = {3, 32, 32};
   const std::shared_ptr<Net> net = make_model(options, 1);
   EXPECT_TRUE(profile_pieces(*net, options).empty());
 }

@@ -37,6 +37,22 @@ TEST(Stages, ARowKeepsAsMuchAsItsScheduleSays) {
   EXPECT_DOUBLE_EQ(Stages(gpipe, pieces(4), {}, 1).lanes_kept(8), 4.0);
 }
 
+TEST(Stages, HoldActivationsAsTheirScheduleSays) {
+  // A lane of 10 samples: each piece keeps 100 bytes, and has 130 while it is computed; the loss has 2 x 4 x 10 besides.
+  std::vector<model::PieceProfile> equal(4, {.name = "p", .multiply_adds = 1, .output_bytes = 4});
+  const std::vector<model::PieceMemory> memory(4, {.kept = {0, 10}, .most = {30, 10}});
+  const auto held = [&](const pipeline::Mesh& mesh, std::size_t lanes) {
+    return Stages(mesh, equal, {}, 10).activation_bytes(memory, lanes, 10);
+  };
+  EXPECT_THAT(held({.pipeline = 4}, 8), ::testing::ElementsAre(430, 330, 230, 180));
+  const pipeline::Mesh gpipe{.pipeline = 4, .schedule = pipeline::Schedule::kGpipe};
+  EXPECT_THAT(held(gpipe, 8), ::testing::ElementsAre(830, 830, 830, 880));
+  EXPECT_THAT(held({.data = 2, .pipeline = 2}, 2), ::testing::ElementsAre(230, 280));
+  const std::vector<std::string> lines =
+      Stages({.pipeline = 2}, equal, {}, 10).describe(std::vector<std::uint64_t>{1000, 2000});
+  EXPECT_THAT(lines.at(2), ::testing::HasSubstr("holds at most 2.0 kB of activations"));
+}
+
 TEST(Stages, SaysWhereEachWorkerIs) {
   const Stages stages({.data = 2, .pipeline = 2}, pieces(4), {}, 1);
   EXPECT_THAT(stages.places(4), ::testing::ElementsAre("0.0", "0.1", "1.0", "1.1"));
