@@ -8,7 +8,6 @@
 
 #include "muster/base/cores.h"
 #include "muster/base/json.h"
-#include "muster/base/memory.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/cli/command.h"
@@ -45,7 +44,7 @@ void run_info(bool json) {
   const std::vector<std::string> strategies = strategies::strategy_names();
   const std::string mpi = comm::mpi_available() ? comm::mpi_library() : "none";
   const auto missing_gloo = comm::missing_gloo();
-  const Memory memory = usable_memory();
+  const Memory memory = launch::memory_in(surroundings);
   if (json) {
     const Json row{{"muster", version()},
                    {"torch", libraries.kernels.torch},

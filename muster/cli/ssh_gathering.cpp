@@ -44,11 +44,12 @@ SshGathering::SshGathering(ClusterFlags& flags)
     : others_(hosts_in(flags)),
       remote_program_(flags.remote_muster),
       remote_interface_(flags.interface),
-      agents_({.program = "ssh", .bundle = flags.bundle}) {
+      agents_({.program = "ssh", .bundle = flags.bundle, .tell = tell}) {
   const auto own = std::find_if(others_.begin(), others_.end(), is_here);
   if (own == others_.end())
     throw Error(ErrorKind::kInvalidInput, fmt::format("this machine ({}) is not among the hosts", host_name()), {},
                 "Type it on one of them: that one coordinates, and trains as well.");
+  own_name_ = without_user(own->name);
   own_workers_ = own->workers;
   others_.erase(own);
   if (others_.empty())

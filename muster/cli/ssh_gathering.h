@@ -22,7 +22,9 @@ class SshGathering final : public Gathering {
 
   // All of them, this one too.
   int hosts() const { return static_cast<int>(others_.size()) + 1; }
-  // On this one; nothing: as the job says.
+  // This one as it was typed.
+  const std::string& own_name() const { return own_name_; }
+  // Its workers; nothing: as the job says.
   std::optional<int> own_workers() const { return own_workers_; }
 
   void prepare(coordinator::CoordinatedJob& job) override;
@@ -37,6 +39,7 @@ class SshGathering final : public Gathering {
 
  private:
   std::vector<launch::NamedHost> others_;
+  std::string own_name_;
   std::optional<int> own_workers_;
   std::string remote_program_;
   std::string remote_interface_;

@@ -66,9 +66,7 @@ void tell(const std::string& message) {
 }
 
 std::string memory_for_workers() {
-  Memory memory = usable_memory();
-  const std::optional<std::uint64_t> granted = launch::detect_surroundings().memory_bytes;
-  if (granted && *granted < memory.usable_bytes) memory = {*granted, "what Slurm has granted on this node"};
+  const Memory memory = launch::memory_in(launch::detect_surroundings());
   return fmt::format("{} {}", memory.usable_bytes, memory.reason);
 }
 

@@ -33,7 +33,6 @@ constexpr std::array<std::string_view, 15> kOfCLibrary{
     "ld-linux",           "libc.so",         "libm.so",       "libmvec.so",  "libpthread.so", "libdl.so",
     "librt.so",           "libresolv.so",    "libutil.so",    "libnsl.so.1", "libnss_",       "libanl.so",
     "libBrokenLocale.so", "libthread_db.so", "libcrypt_glibc"};
-constexpr const char* kSums = "SHA256SUMS";
 
 // A file of the bundle, as it is named there.
 struct Part {
@@ -50,7 +49,9 @@ void copy_part(const std::filesystem::path& from, const std::filesystem::path& t
   if (::chmod(to.c_str(), mode) != 0) throw_system_error("cannot be made readable", to);
 }
 
-std::string sum_of(const std::filesystem::path& path) {
+}  // namespace
+
+std::string file_sum(const std::filesystem::path& path) {
   const OpenFile file = open_for_reading(path);
   Sha256 sum;
   std::vector<std::byte> piece(1 << 20);
@@ -61,6 +62,8 @@ std::string sum_of(const std::filesystem::path& path) {
   }
   return sum.finish();
 }
+
+namespace {
 
 std::vector<Part> fill(const std::filesystem::path& program, const std::filesystem::path& folder) {
   make_folder(folder / "bin");
@@ -81,9 +84,9 @@ std::vector<Part> fill(const std::filesystem::path& program, const std::filesyst
   parts.push_back({"bundle.json"});
   std::string sums;
   for (const Part& part : parts)
-    sums += fmt::format("{}  {}\n", sum_of(folder / part.name), part.name);
-  write_atomically(folder / kSums, sums);
-  parts.push_back({kSums});
+    sums += fmt::format("{}  {}\n", file_sum(folder / part.name), part.name);
+  write_atomically(folder / kBundleSums, sums);
+  parts.push_back({kBundleSums});
   return parts;
 }
 

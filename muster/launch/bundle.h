@@ -26,6 +26,11 @@ struct LoadedLibrary {
 };
 std::vector<LoadedLibrary> loaded_libraries();
 
+// In a bundle: the checksums of its files.
+constexpr const char* kBundleSums = "SHA256SUMS";
+// Of a file's bytes, as sha256sum has it. Throws kNotFound, kIo.
+std::string file_sum(const std::filesystem::path& path);
+
 struct MadeBundle {
   std::size_t libraries = 0;
   std::uint64_t bytes = 0;  // of all files

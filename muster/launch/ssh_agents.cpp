@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,15 +14,16 @@
 #include <fmt/format.h>
 
 #include "muster/base/clock.h"
-#include "muster/base/hash.h"
 #include "muster/base/text.h"
 #include "muster/control/trust_files.h"
+#include "muster/launch/bundle.h"
 
 namespace muster::launch {
 namespace {
 
 constexpr std::chrono::seconds kFarewell{10};
 constexpr std::chrono::seconds kConfiguration{10};  // to read files and, where it says so, run commands
+constexpr std::chrono::minutes kLook{2};            // a slow login
 constexpr std::chrono::minutes kCopy{30};
 constexpr std::chrono::milliseconds kPollOfAgents{20};
 constexpr int kSshFailed = 255;
@@ -61,6 +61,18 @@ Ending finish(ChildProcess& process, const Deadline& deadline, const std::string
 Ending run_shell(const std::string& text, const Deadline& deadline) {
   ChildProcess process({.program = "sh", .arguments = {"-c", text}, .environment = {}, .own_group = true});
   return finish(process, deadline, text);
+}
+
+// Of all that is in it: a folder has the sums of its files. Throws kNotFound, kInvalidInput.
+std::string sum_of_bundle(const std::filesystem::path& bundle) {
+  std::error_code code;
+  if (!std::filesystem::exists(bundle, code))
+    throw Error(ErrorKind::kNotFound, "there is no such bundle", bundle.string(), "muster bundle makes one.");
+  if (!std::filesystem::is_directory(bundle, code)) return file_sum(bundle);
+  if (!std::filesystem::exists(bundle / kBundleSums, code))
+    throw Error(ErrorKind::kInvalidInput, fmt::format("is no bundle: it has no {}", kBundleSums), bundle.string(),
+                "muster bundle makes one.");
+  return file_sum(bundle / kBundleSums);
 }
 
 Error lost_host(const std::string& host, const Ending& ending) {
@@ -132,7 +144,7 @@ void SshAgents::start(const NamedHost& host, RemoteAgent agent, const std::files
       secrets += *text;
     }
   }
-  if (!options_.bundle.empty()) agent.programs.push_back(copy_bundle(host.name));
+  if (!options_.bundle.empty()) bring_bundle(host.name, agent);
   Pipe pipe = make_pipe();
   Command command{.program = options_.program,
                   .arguments = ssh_arguments(host.name, remote_script(agent)),
@@ -144,36 +156,29 @@ void SshAgents::start(const NamedHost& host, RemoteAgent agent, const std::files
   write_all(agents_.back().line.get(), secrets);
 }
 
-std::string SshAgents::copy_bundle(const std::string& host) const {
-  struct stat facts {};
-  if (::stat(options_.bundle.c_str(), &facts) != 0)
-    throw Error(ErrorKind::kNotFound, "there is no such bundle", options_.bundle.string(), "muster bundle makes one.");
-  const std::string path = std::filesystem::absolute(options_.bundle).string();
-  const std::string key =
-      fmt::format("{}\n{}\n{}.{}", path, facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
-  const std::string there = ".cache/muster/bundle-" + sha256(std::as_bytes(std::span(key))).substr(0, 16);
-  const std::string unpacked = S_ISDIR(facts.st_mode) ? fmt::format("tar -C {} -c .", shell_word(path))
-                                                      : fmt::format("zstd -q -d -c {}", shell_word(path));
+void SshAgents::bring_bundle(const std::string& host, RemoteAgent& agent) {
+  if (bundle_sum_.empty()) bundle_sum_ = sum_of_bundle(options_.bundle);
+  const std::string folder = ".cache/muster/bundle-" + bundle_sum_.substr(0, 16);
+  agent.bundled = "./" + folder + "/bin/muster";
   const auto ssh = [&](const std::string& script) {
     std::string words = shell_word(options_.program);
     for (const std::string& word : ssh_arguments(host, script))
       words += " " + shell_word(word);
     return words;
   };
-  const std::string program = fmt::format("{}/bin/muster", there);
-  const std::string test = fmt::format("cd && test -x {} && pwd", program);
-  const std::string unpack = fmt::format(
-      "cd && umask 077 && mkdir -p {0}.new && tar -x -C {0}.new && {{ test -x {0}.new/bin/muster || mv {0}.new/*/* "
-      "{0}.new/; }} "
-      "&& mv -T {0}.new {0}",
-      there);
+  const Ending found = run_shell(ssh(looking_script(agent)) + " </dev/null", Deadline::after(kLook));
+  // A machine that cannot be reached is found out when its agent is started.
+  if (found.exit_code != kNoProgramThere) return;
+  options_.tell(fmt::format("host {} has no muster: the bundle is copied there", host));
+  const std::string path = std::filesystem::absolute(options_.bundle).string();
+  const std::string unpacked = std::filesystem::is_directory(options_.bundle)
+                                   ? fmt::format("tar -C {} -c -f - .", shell_word(path))
+                                   : fmt::format("zstd -q -d -c {}", shell_word(path));
   const Ending ending =
-      run_shell(fmt::format("{} </dev/null >/dev/null 2>&1 || {} | {}", ssh(test), unpacked, ssh(unpack)),
-                Deadline::after(kCopy));
+      run_shell(fmt::format("{} | {}", unpacked, ssh(unpacking_script(folder))), Deadline::after(kCopy));
   if (!ending.good())
     throw Error(ErrorKind::kIo, fmt::format("the bundle could not be copied to host {}: {}", host, to_string(ending)),
-                path, "What ssh and tar said stands above.");
-  return "./" + program;
+                path, "What ssh, tar and sha256sum said stands above.");
 }
 
 std::optional<Error> SshAgents::lost() {

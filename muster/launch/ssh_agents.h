@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,8 @@ namespace muster::launch {
 
 struct SshOptions {
   std::string program = "ssh";
-  std::filesystem::path bundle{};  // of muster bundle, copied to machines that do not have it; empty: none is
+  std::filesystem::path bundle{};  // of muster bundle, copied to machines that have no muster; empty: none is
+  std::function<void(const std::string&)> tell = [](const std::string&) {};  // hears where it is copied to
 };
 
 // How ssh reaches a machine, by its configuration ("ssh -G").
@@ -50,10 +52,11 @@ class SshAgents {
     ChildProcess process;
     FileDescriptor line;  // its standard input
   };
-  // What a machine is given that has no Muster: where it is there afterwards. One place decides what is copied.
-  std::string copy_bundle(const std::string& host) const;
+  // Sees to it that the machine has the bundle, if it has no program for that agent.
+  void bring_bundle(const std::string& host, RemoteAgent& agent);
 
   const SshOptions options_;
+  std::string bundle_sum_;  // of its contents, once it is known
   std::vector<Agent> agents_;
 };
 

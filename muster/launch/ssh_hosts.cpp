@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -51,6 +52,23 @@ void add_host(std::vector<NamedHost>& hosts, NamedHost host, const std::string& 
   hosts.push_back(std::move(host));
 }
 
+// Leaves the agent's program in $program, or nothing.
+std::string finding_lines(const RemoteAgent& agent) {
+  std::string lines = "program=\n";
+  const auto try_each = [&](const std::vector<std::string>& programs) {
+    for (const std::string& one : programs)
+      lines += fmt::format("[ -n \"$program\" ] || [ ! -x {0} ] || program={0}\n", shell_word(one));
+  };
+  if (agent.program.empty()) {
+    try_each(agent.programs);
+    lines += "[ -n \"$program\" ] || program=$(command -v muster) || program=\n";
+  } else {
+    try_each({agent.program});
+  }
+  if (!agent.bundled.empty()) try_each({agent.bundled});
+  return lines;
+}
+
 }  // namespace
 
 std::vector<NamedHost> parse_hosts(const std::string& text) {
@@ -95,16 +113,7 @@ std::string remote_script(const RemoteAgent& agent) {
   std::string script = "set -eu; umask 077; unset MUSTER_NODES MUSTER_NODE MUSTER_RANK MUSTER_SIZE || :\n";
   for (const auto& [name, value] : agent.environment)
     script += fmt::format("export {}={}\n", name, shell_word(value));
-  if (agent.program.empty()) {
-    script += "program=\nfor one in";
-    for (const std::string& program : agent.programs)
-      script += " " + shell_word(program);
-    script +=
-        "; do if [ -x \"$one\" ]; then program=$one; break; fi; done\n"
-        "[ -n \"$program\" ] || program=$(command -v muster) || program=\n";
-  } else {
-    script += fmt::format("program={}\n[ -x \"$program\" ] || program=\n", shell_word(agent.program));
-  }
+  script += finding_lines(agent);
   script +=
       fmt::format("if [ -z \"$program\" ]; then echo 'muster: there is no muster on this machine' >&2; exit {}; fi\n",
                   kNoProgramThere);
@@ -130,6 +139,22 @@ std::string remote_script(const RemoteAgent& agent) {
       "exec 3<&-\ncode=0; wait $agent || code=$?\nkill $line 2>/dev/null || :\nexit $code\n",
       words);
   return script;
+}
+
+std::string looking_script(const RemoteAgent& agent) {
+  return fmt::format("{}[ -n \"$program\" ] || exit {}\n", finding_lines(agent), kNoProgramThere);
+}
+
+std::string unpacking_script(const std::string& folder) {
+  return fmt::format(
+      "set -eu; cd; umask 077; mkdir -p {1}\n"
+      "new=$(mktemp -d {1}/new-XXXXXX); trap 'rm -rf \"$new\"' EXIT\n"
+      "tar -x -f - -C \"$new\"\n"
+      // An archive has one folder at its top, which is not called as we call it.
+      "[ -e \"$new/bin\" ] || mv \"$new\"/*/* \"$new\"\n"
+      "(cd \"$new\" && sha256sum --check --quiet --strict SHA256SUMS)\n"
+      "[ -x {0}/bin/muster ] || mv -T \"$new\" {0} || [ -x {0}/bin/muster ]\n",
+      shell_word(folder), shell_word(std::filesystem::path(folder).parent_path().string()));
 }
 
 std::vector<std::string> ssh_arguments(const std::string& host, const std::string& script) {

@@ -37,10 +37,11 @@ struct RemoteAgent {
   std::string interface {};  // there; empty: as the job says, or the way to the coordinator
   std::string folder{};      // in which it is started; empty: the login's
   Variables environment{};   // that it has beside those of the login there
-  // Where the program is there, in this order: this path alone, if it is given; else the first of `programs` that is
-  // there, and what PATH has.
+  // Where the program is there, in this order: this path, if it is given, else the first of `programs` that is there
+  // and what PATH has; and in any case at last that of a bundle which was brought there.
   std::string program{};
   std::vector<std::string> programs{};
+  std::string bundled{};
   // Bytes that come on standard input first, for each file of an agent's certificates, in the order of
   // kCertificateFiles; all 0: there are none, and nothing is protected.
   std::vector<std::size_t> certificate_bytes{};
@@ -53,6 +54,12 @@ constexpr int kNoProgramThere = 127;
 // What the other machine's shell runs: takes the certificates from standard input into a folder of its own, starts the
 // agent, ends it (SIGTERM) when standard input ends, because then who has started it is gone; and gives its exit code.
 std::string remote_script(const RemoteAgent& agent);
+
+// Ends with 0 where that agent's program is, and with kNoProgramThere where it is not.
+std::string looking_script(const RemoteAgent& agent);
+// Takes a bundle (muster bundle), as an archive that is not compressed, from standard input into `folder`, below that
+// of the login: all of it, when its files have their checksums, or nothing. Another that brings the same does no harm.
+std::string unpacking_script(const std::string& folder);
 
 // The arguments of ssh: no questions asked, and a connection that is dead is noticed within 15 s.
 std::vector<std::string> ssh_arguments(const std::string& host, const std::string& script);

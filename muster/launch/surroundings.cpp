@@ -1,6 +1,6 @@
 // Each launcher has a function that reads its variables; the first that finds its own is believed. By hand comes before
-// all, because somebody has typed it; an MPI before Slurm, because a mpirun that Slurm has started is what has started
-// us.
+// all, because somebody has typed it; an MPI and PMIx before Slurm, because a mpirun or prterun that Slurm has started
+// is what has started us.
 #include "muster/launch/surroundings.h"
 
 #include <algorithm>
@@ -94,11 +94,32 @@ std::vector<std::string> addresses_of_uri(const std::string& uri) {
   return addresses;
 }
 
+// Whose ranks count, where a launcher was started in an allocation.
+std::string beside_slurm(const Lookup& lookup) {
+  const std::string job = word(lookup, "SLURM_JOB_ID");
+  return job.empty() ? "" : fmt::format("; inside of Slurm job {} it is this launcher's ranks that count", job);
+}
+
 void refuse_several_a_node(Surroundings& found, const std::string& who, int processes, const std::string& place,
                            const std::string& remedy) {
   found.trouble = fmt::format("{} started {} processes on {}; Muster wants one on each node, and starts {} by itself",
                               who, processes, place, "parallel.workers");
   found.remedy = remedy;
+}
+
+// What one task was granted. Without a limit of its own SLURM_MEM_PER_NODE is 0 or missing.
+void read_slurm_grants(const Lookup& lookup, Surroundings& found) {
+  constexpr std::uint64_t kMegabyte = 1 << 20;
+  found.cores = number(lookup, "SLURM_CPUS_PER_TASK", 1);
+  if (!found.cores) found.cores = number(lookup, "SLURM_CPUS_ON_NODE", 1);
+  const auto a_node = number<std::uint64_t>(lookup, "SLURM_MEM_PER_NODE", 0);
+  const auto a_core = number<std::uint64_t>(lookup, "SLURM_MEM_PER_CPU", 0);
+  const auto cores = number<std::uint64_t>(lookup, "SLURM_CPUS_ON_NODE", 1);
+  if (a_node.value_or(0) > 0)
+    found.memory_bytes = *a_node * kMegabyte;
+  else if (a_core.value_or(0) > 0 && cores)
+    found.memory_bytes = *a_core * *cores * kMegabyte;
+  found.restarts = number(lookup, "SLURM_RESTART_COUNT", 0).value_or(0);
 }
 
 std::optional<Surroundings> by_open_mpi(const Lookup& lookup) {
@@ -116,11 +137,8 @@ std::optional<Surroundings> by_open_mpi(const Lookup& lookup) {
   found.towards = addresses_of_uri(uri);
   found.ranks_of_mpi = true;
   found.name = fmt::format("mpi-{}", short_hash(job + "\n" + uri));
-  found.reason = fmt::format(
-      "OMPI_COMM_WORLD_RANK={} of {}{}", *rank, *size,
-      word(lookup, "SLURM_JOB_ID").empty()
-          ? ""
-          : fmt::format("; inside of Slurm job {} it is mpirun's ranks that count", word(lookup, "SLURM_JOB_ID")));
+  found.reason = fmt::format("OMPI_COMM_WORLD_RANK={} of {}{}", *rank, *size, beside_slurm(lookup));
+  if (!word(lookup, "SLURM_JOB_ID").empty()) read_slurm_grants(lookup, found);
   const int here = number(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE", 1).value_or(1);
   const int machines = number(lookup, "OMPI_MCA_orte_num_nodes", 1).value_or(std::numeric_limits<int>::max());
   const std::string remedy = "mpirun -N 1 muster ...: one process a node; with one machine leave mpirun out.";
@@ -133,21 +151,6 @@ std::optional<Surroundings> by_open_mpi(const Lookup& lookup) {
     found.remedy = kByHand;
   }
   return found;
-}
-
-// What one task was granted. Without a limit of its own SLURM_MEM_PER_NODE is 0 or missing.
-void read_slurm_grants(const Lookup& lookup, Surroundings& found) {
-  constexpr std::uint64_t kMegabyte = 1 << 20;
-  found.cores = number(lookup, "SLURM_CPUS_PER_TASK", 1);
-  if (!found.cores) found.cores = number(lookup, "SLURM_CPUS_ON_NODE", 1);
-  const auto a_node = number<std::uint64_t>(lookup, "SLURM_MEM_PER_NODE", 0);
-  const auto a_core = number<std::uint64_t>(lookup, "SLURM_MEM_PER_CPU", 0);
-  const auto cores = number<std::uint64_t>(lookup, "SLURM_CPUS_ON_NODE", 1);
-  if (a_node.value_or(0) > 0)
-    found.memory_bytes = *a_node * kMegabyte;
-  else if (a_core.value_or(0) > 0 && cores)
-    found.memory_bytes = *a_core * *cores * kMegabyte;
-  found.restarts = number(lookup, "SLURM_RESTART_COUNT", 0).value_or(0);
 }
 
 std::optional<Surroundings> by_slurm(const Lookup& lookup) {
@@ -212,20 +215,22 @@ std::optional<Surroundings> by_pmi(const Lookup& lookup) {
   return found;
 }
 
-// Launchers that have PMIx alone: variables say a rank and the job's name, its server the rest.
+// Launchers that have PMIx alone: variables say a rank and the job's name, its server the rest. Tasks of srun
+// --mpi=pmix are Slurm's.
 std::optional<Surroundings> by_pmix(const Lookup& lookup, const AskPmix& ask) {
   const std::string name = word(lookup, "PMIX_NAMESPACE");
   const std::optional<int> rank = number(lookup, "PMIX_RANK", 0);
-  if (name.empty() || !rank) return std::nullopt;
+  if (name.empty() || !rank || name.starts_with("slurm.")) return std::nullopt;
   Surroundings found;
   found.launcher = "pmix";
-  found.reason = fmt::format("PMIX_NAMESPACE={}, PMIX_RANK={}", excerpt(name, 80), *rank);
+  found.reason = fmt::format("PMIX_NAMESPACE={}, PMIX_RANK={}{}", excerpt(name, 80), *rank, beside_slurm(lookup));
   const std::optional<PmixJob> job = ask();
   if (!job || job->rank != *rank || *rank >= job->size) {
     found.trouble = "PMIX_RANK is set, and no PMIx server says how many processes there are";
     found.remedy = kByHand;
     return found;
   }
+  if (!word(lookup, "SLURM_JOB_ID").empty()) read_slurm_grants(lookup, found);
   found.nodes = job->size;
   found.node = *rank;
   found.together = true;
@@ -245,9 +250,11 @@ std::optional<Surroundings> by_pmix(const Lookup& lookup, const AskPmix& ask) {
 }  // namespace
 
 Surroundings detect_surroundings(const Lookup& lookup, const AskPmix& ask) {
-  for (const auto& detect : {by_hand, by_open_mpi, by_slurm, by_pmi})
+  for (const auto& detect : {by_hand, by_open_mpi})
     if (std::optional<Surroundings> found = detect(lookup)) return *found;
   if (std::optional<Surroundings> found = by_pmix(lookup, ask)) return *found;
+  for (const auto& detect : {by_slurm, by_pmi})
+    if (std::optional<Surroundings> found = detect(lookup)) return *found;
   Surroundings alone;
   alone.reason = "no variables of Slurm, of an MPI or of docs/launching.md are set";
   return alone;
@@ -263,6 +270,12 @@ std::string to_string(const Surroundings& found) {
                                                      : "by hand";
   if (!found.trouble.empty()) return fmt::format("{}: {} ({})", who, found.trouble, found.reason);
   return fmt::format("{}: node {} of {}{} ({})", who, found.node, found.nodes, names, found.reason);
+}
+
+Memory memory_in(const Surroundings& found) {
+  const Memory memory = usable_memory();
+  if (!found.memory_bytes || *found.memory_bytes >= memory.usable_bytes) return memory;
+  return {*found.memory_bytes, "what Slurm has granted on this node"};
 }
 
 void require_usable(const Surroundings& found) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/memory.h"
 #include "muster/launch/environment.h"
 #include "muster/launch/pmix_job.h"
 
@@ -55,6 +56,9 @@ std::string to_string(const Surroundings& surroundings);
 
 // Throws Error{kInvalidInput} with the trouble and its remedy, if there is one.
 void require_usable(const Surroundings& surroundings);
+
+// What a job may take on this machine: what is free, or what was granted, if that is less.
+Memory memory_in(const Surroundings& surroundings);
 
 // The names that Slurm writes as "n[1-3,7],login": all of them, in order. Throws Error{kInvalidInput} for what is no
 // such list, or has more than 65,536 names.

@@ -108,7 +108,13 @@ void check_mesh(const Schema& schema, const Job& job) {
 // Workers that are ranks of an MPI are as many as its processes: one on each host.
 void check_network(const Schema& schema, const Job& job) {
   const auto& p = job.parallel;
-  if (p.network != "mpi" || p.hosts.most == 1 || p.workers.most == 1) return;
+  if (p.network != "mpi") return;
+  if (p.chosen().traits().needs_servers)
+    throw schema.invalid(
+        "parallel.network",
+        fmt::format("workers of {} send to servers, by calls of their own and not by MPI", p.chosen().name()),
+        "Remove the key, or use a strategy without servers.");
+  if (p.hosts.most == 1 || p.workers.most == 1) return;
   throw schema.invalid(
       "parallel.network",
       fmt::format("MPI knows one process on each host, and parallel.workers allows {} workers there", p.workers.most),

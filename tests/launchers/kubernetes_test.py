@@ -96,12 +96,32 @@ class Kubernetes(unittest.TestCase):
         requests = self.container["resources"]["requests"]
         self.assertEqual(requests["cpu"], "2")
         self.assertTrue(requests["memory"].endswith("Mi"))
-        self.assertIn("Memory of a pod", self.text)
+        # That of the preflight, which has made the model, and not the guess for what cannot be measured.
+        self.assertRegex(self.text, r"# Memory of a pod: [0-9.]+ [MG]B for 2 workers")
+        self.assertLess(int(requests["memory"][:-2]), 4096)
         self.assertEqual(self.pod["terminationGracePeriodSeconds"], 33 + 30)
         rules = self.objects["Job"]["spec"]["podFailurePolicy"]["rules"]
         self.assertEqual(rules[0]["action"], "Ignore")
         self.assertEqual(rules[0]["onPodConditions"][0]["type"], "DisruptionTarget")
         self.assertTrue(self.pod["securityContext"]["runAsNonRoot"])
+
+    def test_paths_of_this_machine_are_warned_of(self):
+        with open(os.path.join(self.folder, "table.csv"), "w") as file:
+            file.write("a,b\n" + "1,0\n2,1\n" * 50)
+
+        def warnings(path, *more):
+            with open(os.path.join(self.folder, "table.toml"), "w") as file:
+                file.write('[job]\nlanes = 4\n[data]\nsource = "csv"\ntarget = "b"\ntest_fraction = 0.2\nbatch = 8\n'
+                           f'path = "{path}"\n[model]\nname = "mlp"\n')
+            return launchers.finish([MUSTER, "launch", "kubernetes", "table.toml", "--image", "i", *more], self.folder)
+
+        here = os.path.join(self.folder, "table.csv")
+        done = warnings(here)
+        self.assertIn(f'data.path = "{here}" has to be a path that every pod sees', done.stderr)
+        done = warnings("/data/table.csv", "--data", "tables")
+        self.assertNotIn("has to be a path", done.stderr)
+        # What is not here cannot be measured: the guess says so.
+        self.assertIn("# Memory of a pod: not measured", done.stdout)
 
     def test_what_is_missing_is_said(self):
         done = launchers.finish([MUSTER, "launch", "kubernetes", "job.toml"], self.folder, code=2)

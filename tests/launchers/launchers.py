@@ -124,8 +124,8 @@ JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={port1} CPUs=4
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={port2} CPUs=4
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={port1} CPUs=4 RealMemory=4000
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={port2} CPUs=4 RealMemory=4000
 PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=1 GraceTime=60
 PartitionName=first Nodes=n1,n2 MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=10 PreemptMode=OFF
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """muster on a real Slurm of two nodes: under srun, submitted, near its time limit, preempted, started wrongly.
 
-usage: slurm_test.py MUSTER
+usage: slurm_test.py MUSTER PROGRAM      PROGRAM: examples/own_model.cpp, for muster run
 """
 import glob
 import os
@@ -13,7 +13,7 @@ import unittest
 
 import launchers
 
-MUSTER = os.path.abspath(sys.argv.pop(1))
+MUSTER, PROGRAM = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 ONE_EACH = ["srun", "-N", "2", "--ntasks-per-node=1"]
 
 
@@ -44,15 +44,15 @@ class Slurm(unittest.TestCase):
         return launchers.weights(self.run_here([MUSTER, "train", "job.toml", "--json", "--set", "job.runs=\"alone\"",
                                                 *more]).stdout)
 
-    def log_of(self, job):
-        with open(os.path.join(self.folder, f"far-{job}.log")) as file:
+    def log_of(self, job, name="far"):
+        with open(os.path.join(self.folder, f"{name}-{job}.log")) as file:
             return file.read()
 
     def known_of(self, job):
         """What Slurm, the job and its nodes have said: for the message of a test that waited in vain."""
         said = [subprocess.run(words, env=ENV, check=False, capture_output=True, text=True).stdout
                 for words in (["scontrol", "show", "job", job], ["sinfo", "-N", "-l"], ["squeue", "-l"])]
-        logs = glob.glob(os.path.join(self.folder, "far-*.log")) + glob.glob(os.path.join(
+        logs = glob.glob(os.path.join(self.folder, "*-*.log")) + glob.glob(os.path.join(
             os.path.dirname(ENV["SLURM_CONF"]), "slurm*.log"))
         for path in logs:
             with open(path, errors="replace") as file:
@@ -62,8 +62,9 @@ class Slurm(unittest.TestCase):
     def wait(self, job, condition, what, seconds):
         launchers.wait_until(condition, what, seconds, lambda: self.known_of(job))
 
-    def submit(self, *flags):
-        text = self.run_here([MUSTER, "launch", "slurm", "job.toml", "--nodes", "2", *flags]).stdout
+    def submit(self, *flags, words=("job.toml",), env=None):
+        text = launchers.finish([MUSTER, "launch", "slurm", "--nodes", "2", *flags, *words], self.folder,
+                                {**ENV, **(env or {})}).stdout
         return re.search(r"Submitted batch job (\d+)", text).group(1)
 
     def state(self, job):
@@ -82,6 +83,33 @@ class Slurm(unittest.TestCase):
         done = self.run_here(ONE_EACH + [MUSTER, "info"])
         self.assertIn("Slurm: node 0 of 2", done.stdout)
         self.assertIn("Slurm: node 1 of 2", done.stdout)
+
+    def test_what_slurm_grants_is_what_there_is(self):
+        def granted(memory):
+            return ["salloc", "-N", "1", "-n", "1", "--cpus-per-task=3", f"--mem={memory}", "srun", "--cpus-per-task=3", MUSTER]
+
+        info = launchers.json.loads(self.run_here(granted(300) + ["info", "--json"]).stdout)
+        self.assertEqual(info["memory_bytes"], 300 << 20)
+        self.assertIn("Slurm", info["memory_reason"])
+        self.assertIn("SLURM_CPUS_PER_TASK 3", info["cores_limits"])
+        facts = launchers.json.loads(self.run_here(granted(300) + ["doctor", "--json"]).stdout)["hosts"][0]
+        self.assertEqual(facts["memory"], 300 << 20)
+        done = subprocess.run(granted(20) + ["train", "job.toml"], cwd=self.folder, env=ENV, check=False,
+                              capture_output=True, text=True, timeout=120)
+        self.assertNotEqual(done.returncode, 0, done.stderr)
+        self.assertIn("what Slurm has granted on this node", done.stderr)
+
+    def test_mpirun_inside_of_an_allocation_counts(self):
+        # Its daemons are started as on two hosts; what Slurm says of the job stands in their surroundings all the same.
+        with launchers.mpi_hosts() as mpirun:
+            inside = ["salloc", "-N", "2", "--ntasks-per-node=1", *mpirun, "--mca", "plm", "rsh", "--mca", "ras", "^slurm"]
+            for alone in ([], ["env", "-u", "OMPI_COMM_WORLD_RANK", "-u", "OMPI_COMM_WORLD_SIZE"]):
+                done = self.run_here(inside + alone + [MUSTER, "train", "job.toml", "--json", "--interface", "lo"])
+                self.assertEqual(launchers.weights(done.stdout), self.expected())
+                self.assertIn("node 0 of 2", done.stderr)
+                self.assertIn("it is this launcher's ranks that count", done.stderr)
+                # Nothing but rows of our own is on standard output.
+                self.assertTrue(all(line.startswith("{") for line in done.stdout.splitlines()), done.stdout)
 
     def test_two_tasks_a_node_are_refused_at_once(self):
         done = self.run_here(["srun", "-N", "2", "--ntasks-per-node=2", MUSTER, "train", "job.toml"], code=2)
@@ -155,6 +183,25 @@ class Slurm(unittest.TestCase):
 
     def test_usr1_leads_to_a_checkpoint_and_a_requeue_that_goes_on(self):
         self.goes_on_after(lambda job: self.run_here(["scancel", "--signal=USR1", job]))
+
+    def model_of_program(self, folder):
+        with open(os.path.join(folder, sorted(glob.glob("spirals/*/model.safetensors", root_dir=folder))[-1]), "rb") as file:
+            return file.read()
+
+    def test_a_program_is_queued_again_and_goes_on(self):
+        run = ["run", "-n", "1", "--host-seconds", "60", "--liveness", "60", PROGRAM]
+        alone = os.path.join(self.folder, "alone")
+        os.mkdir(alone)
+        launchers.finish([MUSTER, *run], alone)
+        # Each commit takes a while, so that there is time to disturb it.
+        job = self.submit(words=["--", *run], env={"MUSTER_FAILPOINTS": "arena.commit.before_arrival=delay=40"})
+        self.wait(job, lambda: self.lives(job) and glob.glob(os.path.join(self.folder, "spirals", "*")), "training", 120)
+        self.run_here(["scancel", "--signal=USR1", job])
+        self.wait(job, lambda: self.state(job)[1] == 1, "the requeue", 120)
+        self.wait(job, lambda: self.lives(job) == "COMPLETED", "the job", 240)
+        log = self.log_of(job, "muster-run")
+        self.assertIn("going on from step", log)
+        self.assertEqual(self.model_of_program(self.folder), self.model_of_program(alone), log)
 
     def test_preemption_leads_to_a_checkpoint_and_goes_on(self):
         self.goes_on_after(lambda job: self.run_here(["srun", "-p", "first", "-N", "2", "--ntasks-per-node=4", "true"]))

@@ -57,7 +57,7 @@ class Ssh(unittest.TestCase):
     def test_the_doctor_examines_both(self):
         done = self.on_first([MUSTER, "doctor", "job.toml", "--hosts", "10.93.72.1,two", "--json"])
         report = launchers.json.loads(done.stdout)
-        self.assertEqual({host["host"] for host in report["hosts"]}, {"host-1", "two"})
+        self.assertEqual([host["host"] for host in report["hosts"]], ["10.93.72.1", "two"], "as they were typed")
         self.assertEqual([link["failure"] for link in report["links"]], ["", ""])
         done = self.on_first([MUSTER, "doctor", "--hosts", "10.93.72.1,10.93.72.77", "--interface", "eth0"], code=1)
         self.assertIn("10.93.72.77: ssh could not connect", done.stderr)
@@ -72,24 +72,62 @@ class Ssh(unittest.TestCase):
         done = launchers.finish(self.hosts[0].words(TRAIN + ["--hosts", "10.93.72.1,two"]), self.folder, env, 1)
         self.assertIn("has not read its configuration", done.stderr)
 
-    def test_a_bundle_is_copied(self):
+    def bundle(self):
+        """What stands for one of muster bundle, with checksums; its program says that it is the bundle's."""
         bundle = os.path.join(self.folder, "bundle")
         os.makedirs(os.path.join(bundle, "bin"), exist_ok=True)
-        with open(os.path.join(bundle, "bin", "muster"), "w") as file:
+        program = os.path.join(bundle, "bin", "muster")
+        with open(program, "w") as file:
             file.write(f'#!/bin/sh\necho "from a bundle" >&2\nexec {MUSTER} "$@"\n')
-        os.chmod(os.path.join(bundle, "bin", "muster"), 0o755)
-        # Without the program at the same path or in PATH there.
-        link = os.path.join(self.folder, "own", "muster")
-        os.makedirs(os.path.dirname(link), exist_ok=True)
-        home = os.path.expanduser("~")
-        before = set(os.listdir(os.path.join(home, ".cache", "muster"))) if os.path.isdir(
-            os.path.join(home, ".cache", "muster")) else set()
-        try:
-            done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--bundle", bundle])
-            self.assertEqual(launchers.weights(done.stdout), self.expected)
-        finally:
-            for name in set(os.listdir(os.path.join(home, ".cache", "muster"))) - before:
-                subprocess.run(["rm", "-rf", os.path.join(home, ".cache", "muster", name)], check=True)
+        os.chmod(program, 0o755)
+        launchers.finish(["sh", "-c", "sha256sum bin/muster > SHA256SUMS"], bundle)
+        return bundle, program
+
+    def from_first_alone(self, bundle, code=0):
+        """Trains by a program that lies where no other host has one: at a mount that this process alone sees."""
+        own = os.path.join(self.folder, "own")
+        os.makedirs(own, exist_ok=True)
+        script = f'mount --bind {os.path.dirname(MUSTER)} {own} && exec "$@"'
+        return self.on_first(["unshare", "--mount", "sh", "-c", script, "sh", os.path.join(own, "muster"), *TRAIN[1:],
+                              "--hosts", "10.93.72.1,two", "--bundle", bundle], code)
+
+    def test_a_bundle_is_copied_where_there_is_no_muster(self):
+        cache = os.path.expanduser("~/.cache/muster")
+        before = set(os.listdir(cache)) if os.path.isdir(cache) else set()
+
+        def copied():
+            return {name for name in os.listdir(cache) if name not in before} if os.path.isdir(cache) else set()
+
+        def clear():
+            for name in copied():
+                subprocess.run(["rm", "-rf", os.path.join(cache, name)], check=True)
+
+        self.addCleanup(clear)
+        bundle, program = self.bundle()
+        # A file that was damaged on the way is noticed there, and nothing of it stays.
+        with open(program, "a") as file:
+            file.write("damaged\n")
+        self.assertIn("could not be copied to host two", self.from_first_alone(bundle, code=1).stderr)
+        self.assertEqual(copied(), set())
+        bundle, program = self.bundle()
+        done = self.from_first_alone(bundle)
+        self.assertEqual(launchers.weights(done.stdout), self.expected)
+        self.assertIn("host two has no muster: the bundle is copied there", done.stderr)
+        self.assertIn("from a bundle", done.stderr)
+        self.assertEqual(len(copied()), 1)
+        done = self.from_first_alone(bundle)
+        self.assertIn("from a bundle", done.stderr)
+        self.assertNotIn("is copied there", done.stderr)
+        clear()
+        # Where there is a muster it stays out of it.
+        done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--bundle", bundle])
+        self.assertNotIn("from a bundle", done.stderr)
+        self.assertEqual(copied(), set())
+
+    def test_what_is_no_bundle_is_refused(self):
+        for bundle, words in ((self.folder, "is no bundle"), ("/no/such/bundle", "no such bundle")):
+            done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--bundle", bundle], code=2)
+            self.assertIn(words, done.stderr)
 
     def test_nothing_is_left_on_the_other_host(self):
         before = set(os.listdir("/tmp"))

@@ -175,6 +175,7 @@ void run_doctor(DoctorFlags flags, Outcome& outcome) {
       throw Error(ErrorKind::kInvalidInput, "--listen beside --hosts with names", {},
                   "Leave one of them out: hosts that ssh reaches are told where to join.");
     SshGathering by_ssh(flags.cluster);
+    if (flags.name.empty()) flags.name = by_ssh.own_name();  // the others have the names that were typed, too
     run_first(flags, static_cast<std::size_t>(by_ssh.hosts()), &by_ssh, outcome);
   } else if (!flags.cluster.listen.empty()) {
     run_first(flags, number_of_hosts(flags.hosts), nullptr, outcome);

@@ -20,13 +20,12 @@
 #include "muster/base/cores.h"
 #include "muster/base/error.h"
 #include "muster/base/host_name.h"
-#include "muster/base/memory.h"
 #include "muster/base/version.h"
 #include "muster/comm/mpi_transport.h"
 #include "muster/compute/threads.h"
 #include "muster/control/certificates.h"
 #include "muster/control/trust_files.h"
-#include "muster/launch/environment.h"
+#include "muster/launch/surroundings.h"
 #include "muster/trainer/data_agreement.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
@@ -108,7 +107,13 @@ MachineFacts collect_facts(const FactsOptions& options) {
   facts.c_library = fmt::format("glibc {}", ::gnu_get_libc_version());
   utsname names{};
   if (::uname(&names) == 0) facts.kernel = fmt::format("{} {} {}", names.sysname, names.release, names.machine);
-  const Cores cores = usable_cores(launch::granted_cores());
+  launch::Surroundings around;
+  try {
+    around = launch::detect_surroundings();
+  } catch (const Error&) {
+    // Variables that make no sense: who starts a job is told.
+  }
+  const Cores cores = usable_cores(around.cores);
   facts.cores = cores.usable;
   facts.cores_reason = fmt::format("{}; {}", cores.reason, cores.limits);
   facts.machine_cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
@@ -116,7 +121,7 @@ MachineFacts collect_facts(const FactsOptions& options) {
   if (::getloadavg(&load, 1) == 1) facts.load = load;
   facts.open_files = limit_of(RLIMIT_NOFILE);
   facts.processes = limit_of(RLIMIT_NPROC);
-  const Memory memory = usable_memory();
+  const Memory memory = launch::memory_in(around);
   facts.memory = memory.usable_bytes;
   facts.memory_reason = memory.reason;
   struct statvfs shared {};

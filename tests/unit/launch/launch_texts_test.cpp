@@ -93,6 +93,58 @@ TEST(RemoteScript, SaysThatThereIsNoMuster) {
   EXPECT_THAT(out, HasSubstr("no muster on this machine"));
 }
 
+TEST(LookingScript, SaysWhetherTheAgentWouldFindItsProgram) {
+  const testing::TemporaryFolder folder;
+  const auto looked = [&](const RemoteAgent& agent) {
+    int code = 0;
+    const std::string out = shell(looking_script(agent), "", folder.path(), code, "PATH=/bin sh script > out 2>&1");
+    EXPECT_EQ(out, "");
+    return code;
+  };
+  RemoteAgent agent;
+  agent.programs = {(folder / "first").string(), (folder / "it's second").string()};
+  agent.bundled = "./bundled";
+  EXPECT_EQ(looked(agent), kNoProgramThere);
+  for (const char* name : {"bundled", "it's second"}) {
+    testing::spill(folder / name, "#!/bin/sh\n");
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+    EXPECT_EQ(looked(agent), 0) << name;
+    std::filesystem::remove(folder / name);
+  }
+  agent.program = "/bin/sh";
+  EXPECT_EQ(looked(agent), 0);
+  agent.program = "/no/such/muster";
+  EXPECT_EQ(looked(agent), kNoProgramThere);
+}
+
+TEST(UnpackingScript, TakesABundleWithItsChecksumsAndNoOther) {
+  const testing::TemporaryFolder folder;
+  const auto bring = [&](const std::string& program) {
+    testing::spill(folder / "from/muster/bin/muster", program);
+    EXPECT_EQ(std::system(fmt::format("cd {} && chmod +x from/muster/bin/muster && tar -C from -cf input muster",
+                                      folder.path().string())
+                              .c_str()),
+              0);
+    int code = 0;
+    const std::string out = shell(unpacking_script(".cache/muster/bundle-1"), testing::slurp(folder / "input"),
+                                  folder.path(), code, "HOME=$PWD sh script < input > out 2>&1");
+    EXPECT_EQ(
+        std::system(fmt::format("cd {} && ! ls -d .cache/muster/new-* 2>/dev/null", folder.path().string()).c_str()), 0)
+        << "half of it was left";
+    return code;
+  };
+  std::filesystem::create_directories(folder / "from/muster/bin");
+  testing::spill(folder / "from/muster/bin/muster", "whole");
+  ASSERT_EQ(std::system(
+                fmt::format("cd {}/from/muster && sha256sum bin/muster > SHA256SUMS", folder.path().string()).c_str()),
+            0);
+  EXPECT_NE(bring("half"), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / ".cache/muster/bundle-1"));
+  EXPECT_EQ(bring("whole"), 0);
+  EXPECT_EQ(testing::slurp(folder / ".cache/muster/bundle-1/bin/muster"), "whole");
+  EXPECT_EQ(bring("whole"), 0) << "another has brought it meanwhile";
+}
+
 TEST(RemoteScript, EndsTheAgentWithTheConnection) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path program = folder / "muster";

@@ -147,6 +147,12 @@ TEST(Surroundings, OfPmixAloneItsServerIsAsked) {
   EXPECT_THAT(found({.rank = 1, .size = 2, .here = 2}).trouble, HasSubstr("2 processes on this machine"));
   EXPECT_THAT(found({.rank = 1, .size = 3, .machines = 2}).trouble, HasSubstr("3 processes on 2 machines"));
   EXPECT_THAT(found({.rank = 0, .size = 2}).trouble, HasSubstr("how many processes")) << "another's server";
+  // In an allocation it is the launcher's ranks that count, on what Slurm has granted; unless it is srun itself.
+  const Surroundings inside = found({.rank = 1, .size = 2}, with(kBatch, {{"SLURM_MEM_PER_NODE", "2048"}}));
+  EXPECT_EQ(inside.launcher, "pmix");
+  EXPECT_THAT(inside.reason, HasSubstr("inside of Slurm job 42"));
+  EXPECT_EQ(inside.memory_bytes, std::uint64_t{2048} << 20);
+  EXPECT_EQ(found({.rank = 1, .size = 2}, with(kStep, {{"PMIX_NAMESPACE", "slurm.pmix.42.0"}})).launcher, "slurm");
   // Those of Open MPI and Slurm say it themselves, and nobody is asked.
   const auto nobody = []() -> std::optional<PmixJob> { throw std::runtime_error("asked"); };
   EXPECT_TRUE(detect_surroundings(environment(kOpenMpi), nobody).ranks_of_mpi);
@@ -165,6 +171,14 @@ TEST(Surroundings, SayWhatSlurmGrants) {
       detect_surroundings(environment(with(kStep, {{"SLURM_CPUS_PER_TASK", "4"}, {"SLURM_MEM_PER_NODE", "2048"}})));
   EXPECT_EQ(limited.cores, 4);
   EXPECT_EQ(limited.memory_bytes, std::uint64_t{2048} << 20);
+  const Memory small = memory_in({.memory_bytes = 1 << 20});
+  EXPECT_EQ(small.usable_bytes, std::uint64_t{1} << 20);
+  EXPECT_THAT(small.reason, HasSubstr("Slurm"));
+  EXPECT_THAT(memory_in({.memory_bytes = std::uint64_t{1} << 60}).reason, ::testing::Not(HasSubstr("Slurm")));
+  EXPECT_EQ(
+      detect_surroundings(environment(with(kOpenMpi, with(kBatch, {{"SLURM_MEM_PER_NODE", "2048"}})))).memory_bytes,
+      std::uint64_t{2048} << 20)
+      << "mpirun inside of an allocation";
   const Surroundings by_core = detect_surroundings(environment(with(kStep, {{"SLURM_MEM_PER_CPU", "512"}})));
   EXPECT_EQ(by_core.memory_bytes, std::uint64_t{8 * 512} << 20);
 }

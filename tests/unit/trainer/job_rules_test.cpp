@@ -54,6 +54,8 @@ TEST(JobRules, SeveralHostsNeedAStrategyThatCanAndALaneForEveryWorker) {
   EXPECT_THAT(served("hosts = \"1:2\""), AllOf(HasSubstr("parallel.hosts"), HasSubstr("Give one number")));
   EXPECT_THAT(served("hosts = 2\nservers = 0"), AllOf(HasSubstr("parallel.servers"), HasSubstr("2 puts one on each")));
   EXPECT_THAT(served("hosts = 2\ntransport = \"shared_memory\""), HasSubstr("parallel.transport"));
+  for (const char* keys : {"network = \"mpi\"", "hosts = 2\nnetwork = \"mpi\""})
+    EXPECT_THAT(served(keys), AllOf(HasSubstr("parallel.network"), HasSubstr("parameter_server"))) << keys;
   EXPECT_THAT(served("hosts = 2\nconsistency = \"asp\"\nsnapshot_seconds = 5"),
               AllOf(HasSubstr("parallel.snapshot_seconds"), HasSubstr("copies = 2")));
   for (const char* strategy : {"all_reduce", "local_sgd"}) {
