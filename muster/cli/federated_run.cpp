@@ -159,7 +159,7 @@ void write_federated_card(const std::filesystem::path& run, const trainer::Resol
   if (last != nullptr) {
     const std::string weights = read_text(run / model::kModelFile, kMostModelBytes);
     card.result =
-        trainer::ModelCard::Result{.rounds = last->round, .weights_hash = sha256(std::as_bytes(std::span(weights)))};
+        trainer::ModelCard::Result{.weights_hash = sha256(std::as_bytes(std::span(weights))), .rounds = last->round};
     if (last->test) {
       card.result->test = {.loss = last->test->loss, .samples = last->test->samples};
       for (const auto& [name, value] : last->test->metrics)

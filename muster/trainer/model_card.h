@@ -17,12 +17,12 @@ struct ModelCard {
   struct Result {
     std::uint64_t steps = 0;
     std::uint64_t epochs = 0;
-    std::uint64_t rounds = 0;  // of federated training, which has no steps and no epochs of its own
     double seconds = 0;
     Evaluation test = {};
     std::uint64_t best_step = 0;
     double best_loss = 0;  // on the validation set
     std::string weights_hash = {};
+    std::uint64_t rounds = 0;  // of federated training, which has no steps and no epochs of its own
   };
 
   std::string name = {};            // of the job
