@@ -71,6 +71,9 @@ TEST_F(BundleTest, HasSumsThatAgree) {
   const Finished again = run_program(folder_->path(), {"bundle", "bundle"});
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_THAT(again.err, HasSubstr("is there already"));
+  testing::spill(folder_->path() / "old.tar.zst", "somebody's");
+  EXPECT_EQ(run_program(folder_->path(), {"bundle", "old.tar.zst"}).exit_code, 2);
+  EXPECT_EQ(testing::slurp(folder_->path() / "old.tar.zst"), "somebody's");
   EXPECT_EQ(run_program(folder_->path(), {"bundle", "x.tar.gz"}).exit_code, 2);
 }
 
