@@ -74,8 +74,16 @@ StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyPlan& plan,
   store_->commit(first_entries(plan));
   open();
   if (const std::optional<Error> obstacle = resume_obstacle(plan_, plan)) throw Error(*obstacle);
+  if (plan_.budget == plan.budget && plan_.retries == plan.retries) return;
   plan_.budget = plan.budget;
   plan_.retries = plan.retries;
+  // So that who opens the study without a plan knows it, too. Of two who change it at once one has its way.
+  const std::optional<control::Entry> entry = store_->get(kPlanKey);
+  Json head = parse_json(entry->value, kWhere);
+  const Json now = plan.json();
+  for (const char* part : {"budget", "retries"})
+    head[part] = now.at(part);
+  store_->compare_and_put(kPlanKey, entry->revision, head.dump());
 }
 
 StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyLogOptions& options)
@@ -242,6 +250,7 @@ double StudyLog::others_seconds() {
 Spent StudyLog::spent() const {
   Spent spent;
   spent.trials = history_.originals();
+  spent.ended = history_.ended().size();
   if (plan_.budget.epochs == 0 && plan_.budget.processor_seconds == 0) return spent;  // nobody asks for the rest
   for (const Trial& trial : history_.trials()) {
     spent.epochs += trial.resource() - (trial.lineage ? trial.lineage->resource : 0);

@@ -43,7 +43,8 @@ inline constexpr const char* kPerson = "person";
 
 class StudyLog {
  public:
-  // Puts `plan` into the store if there is no study in it; else the study there is opened, if it can go on with `plan`.
+  // Puts `plan` into the store if there is no study in it; else the study there is opened, if it can go on with `plan`,
+  // whose budget and retries are its own from now on.
   // Throws kMismatch (it cannot), and as Store.
   StudyLog(std::unique_ptr<control::Store> store, const StudyPlan& plan, const StudyLogOptions& options = {});
   // Opens the study in the store. Throws kNotFound if there is none.
