@@ -21,15 +21,17 @@ BudgetVerdict judge(const Budget& budget, const Spent& spent) {
   return {};
 }
 
-std::optional<double> seconds_left(const Budget& budget, const Spent& spent, std::uint64_t ended, double elapsed) {
+std::optional<double> seconds_left(const Budget& budget, const Spent& before, const Spent& now, double elapsed) {
   double left = std::numeric_limits<double>::infinity();
-  const auto by_rate = [&](double limit, double done) {
-    if (limit > 0 && done > 0) left = std::min(left, std::max(0.0, (limit - done) * elapsed / done));
+  const auto by_rate = [&](auto limit, auto was, auto is) {
+    if (limit <= 0 || is <= was) return;
+    const double rest = static_cast<double>(limit) - static_cast<double>(is);
+    left = std::min(left, std::max(0.0, rest * elapsed / static_cast<double>(is - was)));
   };
-  if (budget.seconds > 0) left = std::max(0.0, budget.seconds - spent.seconds);
-  by_rate(budget.processor_seconds, spent.processor_seconds);
-  by_rate(static_cast<double>(budget.epochs), static_cast<double>(spent.epochs));
-  by_rate(static_cast<double>(budget.trials), static_cast<double>(ended));
+  if (budget.seconds > 0) left = std::max(0.0, budget.seconds - now.seconds);
+  by_rate(budget.processor_seconds, before.processor_seconds, now.processor_seconds);
+  by_rate(budget.epochs, before.epochs, now.epochs);
+  by_rate(budget.trials, before.ended, now.ended);
   return left < std::numeric_limits<double>::infinity() ? std::optional(left) : std::nullopt;
 }
 

@@ -14,6 +14,7 @@ struct Spent {
   std::uint64_t epochs = 0;
   double processor_seconds = 0;
   double seconds = 0;
+  std::uint64_t ended = 0;  // of the trials
 };
 
 struct BudgetVerdict {
@@ -24,7 +25,8 @@ struct BudgetVerdict {
 
 BudgetVerdict judge(const Budget& budget, const Spent& spent);
 
-// Seconds until the study is over, by what it has spent so far in `elapsed` seconds; empty: it cannot be told.
-std::optional<double> seconds_left(const Budget& budget, const Spent& spent, std::uint64_t ended, double elapsed);
+// Seconds until the study is over, by what it has spent in the last `elapsed` seconds, before which it had spent
+// `before`; empty: it cannot be told.
+std::optional<double> seconds_left(const Budget& budget, const Spent& before, const Spent& now, double elapsed);
 
 }  // namespace muster::tuning

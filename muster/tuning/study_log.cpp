@@ -74,8 +74,16 @@ StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyPlan& plan,
   store_->commit(first_entries(plan));
   open();
   if (const std::optional<Error> obstacle = resume_obstacle(plan_, plan)) throw Error(*obstacle);
+  if (plan_.budget == plan.budget && plan_.retries == plan.retries) return;
   plan_.budget = plan.budget;
   plan_.retries = plan.retries;
+  // So that who opens the study without a plan knows it, too. Of two who change it at once one has its way.
+  const std::optional<control::Entry> entry = store_->get(kPlanKey);
+  Json head = parse_json(entry->value, kWhere);
+  const Json now = plan.json();
+  for (const char* part : {"budget", "retries"})
+    head[part] = now.at(part);
+  store_->compare_and_put(kPlanKey, entry->revision, head.dump());
 }
 
 StudyLog::StudyLog(std::unique_ptr<control::Store> store, const StudyLogOptions& options)
@@ -100,6 +108,7 @@ void StudyLog::open() {
 void StudyLog::reload() {
   stale_ = true;
   staged_.clear();
+  before_.clear();
   const std::uint64_t revision = store_->revision();
   const std::vector<control::Entry> entries = store_->list(kLogPrefix);
   history_ = History();
@@ -128,9 +137,14 @@ bool StudyLog::catch_up() {
     unseen_ = false;
     return true;
   }
-  bool news = std::exchange(unseen_, false);
+  const bool news = read_new();
+  return std::exchange(unseen_, false) || news;
+}
+
+bool StudyLog::read_new() {
   const std::uint64_t now = store_->revision();
-  if (now == revision_) return news;
+  if (now == revision_) return false;
+  bool news = false;
   while (const std::optional<control::Entry> entry = store_->get(log_key(next_))) {
     replay(*entry);
     news = true;
@@ -142,13 +156,28 @@ bool StudyLog::catch_up() {
 
 void StudyLog::stage(StudyEvent event) {
   event.at = seconds_since_1970(*options_.clock);
+  Before before;
+  if (event.number < history_.size()) before = {history_.at(event.number), notes_[event.number]};
   apply(event, history_, notes_, "a decision of this process");
+  before_.push_back(std::move(before));
   staged_.push_back(std::move(event));
+}
+
+// To what is on disk, without reading all of it again.
+void StudyLog::take_back() {
+  for (; !staged_.empty(); staged_.pop_back(), before_.pop_back()) {
+    history_.take_back(before_.back().trial);
+    if (before_.back().trial)
+      notes_[staged_.back().number] = before_.back().notes;
+    else
+      notes_.pop_back();
+  }
 }
 
 void StudyLog::forget() {
   stale_ = stale_ || !staged_.empty();
   staged_.clear();
+  before_.clear();
 }
 
 bool StudyLog::commit(bool waits) {
@@ -169,11 +198,12 @@ bool StudyLog::commit(bool waits) {
     throw;
   }
   if (!revision) {
-    reload();
-    unseen_ = true;
+    take_back();
+    unseen_ = read_new();
     return false;
   }
   staged_.clear();
+  before_.clear();
   ++next_;
   // Members beat in between; then the next catch_up() looks once more than it had to.
   if (*revision == revision_ + 1) revision_ = *revision;
@@ -242,6 +272,7 @@ double StudyLog::others_seconds() {
 Spent StudyLog::spent() const {
   Spent spent;
   spent.trials = history_.originals();
+  spent.ended = history_.ended().size();
   if (plan_.budget.epochs == 0 && plan_.budget.processor_seconds == 0) return spent;  // nobody asks for the rest
   for (const Trial& trial : history_.trials()) {
     spent.epochs += trial.resource() - (trial.lineage ? trial.lineage->resource : 0);

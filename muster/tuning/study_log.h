@@ -43,7 +43,8 @@ inline constexpr const char* kPerson = "person";
 
 class StudyLog {
  public:
-  // Puts `plan` into the store if there is no study in it; else the study there is opened, if it can go on with `plan`.
+  // Puts `plan` into the store if there is no study in it; else the study there is opened, if it can go on with `plan`,
+  // whose budget and retries are its own from now on.
   // Throws kMismatch (it cannot), and as Store.
   StudyLog(std::unique_ptr<control::Store> store, const StudyPlan& plan, const StudyLogOptions& options = {});
   // Opens the study in the store. Throws kNotFound if there is none.
@@ -89,7 +90,15 @@ class StudyLog {
     Clock::Instant at;
   };
 
+  // How a trial was before an event that was staged.
+  struct Before {
+    std::optional<Trial> trial{};
+    TrialNotes notes{};
+  };
+
   void open();
+  void take_back();
+  bool read_new();
   void replay(const control::Entry& entry);
   void reload();
   bool is_lost(const std::string& owner);
@@ -106,6 +115,7 @@ class StudyLog {
   bool stale_ = false;          // history_ may have what is not on disk: to be read anew
   bool unseen_ = false;         // a refused commit has read what others did, and catch_up() has not told it yet
   std::vector<StudyEvent> staged_;
+  std::vector<Before> before_;  // of each of these
   std::string member_;
   std::map<std::string, Seen> seen_;  // members of other machines
 };

@@ -158,6 +158,25 @@ void History::fail(std::uint64_t number, std::string reason) {
   record(number, "fail", {});
 }
 
+void History::take_back(const std::optional<Trial>& before) {
+  MUSTER_CHECK(!subjects_.empty(), "nothing has happened that could be taken back");
+  const std::uint64_t number = subjects_.back();
+  subjects_.pop_back();
+  digests_.pop_back();
+  Trial& trial = trials_[number];
+  if (tuning::ended(trial.state)) ended_.pop_back();  // who has ended changes no more, so it was this call
+  waiting_.erase(number);
+  running_.erase(number);
+  if (!before) {
+    if (!trial.lineage) --originals_;
+    trials_.pop_back();
+    return;
+  }
+  trial = *before;
+  if (trial.state == State::kWaiting) waiting_.insert(number);
+  if (trial.state == State::kRunning) running_.insert(number);
+}
+
 std::optional<std::uint64_t> best_trial(const History& history, std::size_t objective, Goal goal) {
   std::optional<std::uint64_t> best;
   double least = 0.0;

@@ -80,6 +80,8 @@ class History {
   void finish(std::uint64_t number, std::vector<double> result);
   void stop(std::uint64_t number, std::string reason);
   void fail(std::uint64_t number, std::string reason);
+  // Takes back the last one of these calls, before which its trial was as `before` says; empty: it was not there.
+  void take_back(const std::optional<Trial>& before);
 
   const std::vector<Trial>& trials() const { return trials_; }
   std::uint64_t size() const { return trials_.size(); }

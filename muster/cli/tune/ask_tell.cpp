@@ -55,8 +55,9 @@ void ask(const AskFlags& flags) {
       fmt::print("{} {}\n", key, tuning::to_text(value));
     return;
   }
-  fmt::print("{}\n",
-             Json{{"trial", trial->number}, {"values", trial->values.json()}, {"epoch", trial->resource}}.dump());
+  Json row{{"trial", trial->number}, {"values", trial->values.json()}, {"epoch", trial->resource}};
+  if (trial->lineage) row["from"] = {{"trial", trial->lineage->parent}, {"epoch", trial->lineage->resource}};
+  fmt::print("{}\n", row.dump());
 }
 
 void tell(const TellFlags& flags) {

@@ -54,8 +54,7 @@ std::string ProgramSubject::filled(std::string word, const tuning::Trial& trial,
 std::vector<std::string> ProgramSubject::prepare(const tuning::Trial& trial,
                                                  const std::vector<tuning::Trial>& ancestors, std::uint64_t until) {
   if (!ancestors.empty())
-    throw Error(ErrorKind::kUnsupported, "the state of a program's trial cannot be copied into another one", {},
-                "Population-based training is for job files.");
+    throw Error(ErrorKind::kUnsupported, "the state of a program's trial cannot be copied into another one");
   make_folder(folder(trial.number));
   std::vector<std::string> words{"run",
                                  "-n",

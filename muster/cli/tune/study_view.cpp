@@ -50,7 +50,7 @@ StudyView::StudyView(ProgressStyle style, const tuning::StudyLog& log, std::size
       width_(std::move(width)),
       clock_(clock),
       begun_at_(clock.now()),
-      ended_before_(log.history().ended().size()) {
+      before_(log.spent()) {
 }
 
 StudyView::~StudyView() {
@@ -150,7 +150,7 @@ void StudyView::draw_table(const tuning::Spent& spent) {
   };
   const double elapsed = std::chrono::duration<double>(clock_.now() - begun_at_).count();
   const std::uint64_t ended = history.ended().size();
-  const auto left = tuning::seconds_left(log_.plan().budget, spent, ended - ended_before_, elapsed);
+  const auto left = tuning::seconds_left(log_.plan().budget, before_, spent, elapsed);
   line(fmt::format("{}: {}{} trials ended, {} run, {} paused, {} failed; {}; {}{}", log_.plan().name, ended,
                    log_.plan().budget.trials > 0 ? fmt::format(" of {}", log_.plan().budget.trials) : "",
                    count_of(history, State::kRunning), count_of(history, State::kPaused),

@@ -49,7 +49,7 @@ class StudyView final : public tuning::TunerObserver {
   const std::function<int()> width_;
   const Clock& clock_;
   const Clock::Instant begun_at_;
-  const std::uint64_t ended_before_;
+  const tuning::Spent before_;
   std::size_t drawn_ = 0;  // lines of the table that stand on the terminal
 };
 

@@ -119,6 +119,11 @@ std::unique_ptr<TrialSubject> subject_of(const tuning::StudyFile& file, const tu
                                                   static_cast<std::uint64_t>(file.trials.workers.value_or(1)),
                                                   static_cast<std::uint64_t>(file.trials.threads), plan.max_resource);
   const auto scheduler = plan.scheduler.make(plan.schedule_problem());
+  if (scheduler->changes_values())
+    throw Error(ErrorKind::kUnsupported,
+                fmt::format("the scheduler {} copies trials, and the state of a program cannot be copied",
+                            plan.scheduler.name()),
+                file.path, "Use another [schedule], or muster tune ask and tell, which say what is to be copied.");
   if (!subject->can_pause() && scheduler->next_decision(tuning::Trial{}) < plan.max_resource)
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("the scheduler {} pauses trials, and the program is not told until when to train",

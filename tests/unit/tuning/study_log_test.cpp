@@ -164,6 +164,8 @@ TEST_F(StudyLogTest, AStudyIsResumedWithWhatItWasBegunWith) {
   StudyPlan longer = small_plan();
   longer.budget.trials = 20;
   EXPECT_EQ(open(longer).plan().budget.trials, 20U);
+  const StudyLog looked_at(control::make_sqlite_store(folder_ / "study.db"));
+  EXPECT_EQ(looked_at.plan().budget.trials, 20U);
   // An earlier study that was read at the start may have grown since, or be gone.
   StudyPlan warmer = small_plan();
   warmer.known.push_back({{{"x", 0.5}}, {1.0}});

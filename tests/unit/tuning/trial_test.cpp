@@ -2,6 +2,9 @@
 #include "muster/tuning/trial.h"
 
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -45,6 +48,40 @@ TEST(HistoryTest, ALineageIsWhereATrialBegins) {
 }
 
 // Every call, its order and all that it says are in the digest.
+// Each call taken back, in the reverse order, leads through the same states as there were on the way.
+TEST(HistoryTest, WhatHappenedCanBeTakenBack) {
+  History history;
+  std::vector<History> states;
+  std::vector<std::optional<Trial>> before;
+  const auto happens = [&](std::uint64_t number, const std::function<void()>& call) {
+    states.push_back(history);
+    before.push_back(number < history.size() ? std::optional(history.at(number)) : std::nullopt);
+    call();
+  };
+  happens(0, [&] { history.add({.number = 0, .values = {{"x", 1.0}}}); });
+  happens(0, [&] { history.run(0); });
+  happens(0, [&] { history.report(0, {1, {3.0}}); });
+  happens(1, [&] { history.add({.number = 1, .values = {{"x", 2.0}}, .lineage = Lineage{0, 1}}); });
+  happens(0, [&] { history.pause(0, "why"); });
+  happens(1, [&] { history.run(1); });
+  happens(0, [&] { history.run(0); });
+  happens(0, [&] { history.report(0, {2, {2.5}}); });
+  happens(0, [&] { history.lose(0, 1); });
+  happens(1, [&] { history.stop(1, "enough"); });
+  happens(0, [&] { history.run(0); });
+  happens(0, [&] { history.finish(0, {2.0}); });
+  for (; !states.empty(); states.pop_back(), before.pop_back()) {
+    history.take_back(before.back());
+    EXPECT_EQ(history.trials(), states.back().trials());
+    EXPECT_EQ(history.ended(), states.back().ended());
+    EXPECT_EQ(history.waiting(), states.back().waiting());
+    EXPECT_EQ(history.running(), states.back().running());
+    EXPECT_EQ(history.originals(), states.back().originals());
+    ASSERT_EQ(history.events(), states.back().events());
+    EXPECT_EQ(history.digest(history.events()), states.back().digest(states.back().events()));
+  }
+}
+
 TEST(HistoryTest, DigestsTellHistoriesApart) {
   const auto digest = [](const Assignment& values, double result, bool swapped) {
     History history;
