@@ -61,7 +61,7 @@ class Worker {
   // goes on for as long as this is true, that is as long as any worker has one. In a turn without a batch it calls
   // all_reduce_gradients(), for each of its modules, and its optimizer's step() all the same; means of that turn are
   // over the workers that have one, whatever gradients the others hold. So all of them make the same steps, as many as
-  // the one with the most batches has.
+  // the one with the most batches has. Who leaves the loop before that calls uneven(false) after it, as all others do.
   bool uneven(bool has_batch) const;
   // Combines a tensor of all workers, of equal shape and type, in place: a figure, a count. Not for gradients one by
   // one, which is slow. Throws kUnsupported for other types than float, double, half, bfloat16, int32, int64 and uint8,
