@@ -1,5 +1,5 @@
-// How much memory of tensors this thread holds, as torch's allocator reports it: every allocation, before it is touched.
-// What the libraries below it take for themselves is not in it.
+// How much memory of tensors this thread holds, as torch's allocator reports it: every allocation, before it is
+// touched. What the libraries below it take for themselves is not in it.
 #pragma once
 
 #include <c10/core/Allocator.h>

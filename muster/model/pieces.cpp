@@ -58,10 +58,8 @@ std::vector<Piece> pieces_of(const torch::nn::Sequential& net) {
     const std::string& name = names[pieces.size()];
     const std::shared_ptr<torch::nn::Module> block = module.ptr();
     const auto forward = [any = module](const torch::Tensor& x) mutable { return any.forward<torch::Tensor>(x); };
-    pieces.push_back({name,
-                      first_names.held_by(name, *block),
-                      [block, forward](const torch::Tensor& x) { return run_block(block, forward, x, false); },
-                      block});
+    pieces.push_back({name, first_names.held_by(name, *block),
+                      [block, forward](const torch::Tensor& x) { return run_block(block, forward, x, false); }, block});
   }
   if (pieces.empty())
     throw Error(ErrorKind::kInvalidInput, "a Sequential without modules", "net", "Give it those of the model.");

@@ -101,8 +101,9 @@ std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, con
     std::vector<model::Piece> pieces = mesh.pipeline == 1 ? std::vector{whole_piece(net)} : net->pieces();
     std::vector<model::PieceProfile> profiles = model::profile_pieces(*net, pieces, model_options(job, spec));
     if (pieces.empty())
-      throw Error(ErrorKind::kUnsupported, "this model cannot be cut into stages", {},
-                  "Models of the zoo that can are transformer, resnet18 and the like, wrn-D-K, lstm, gru, cnn and mlp.");
+      throw Error(
+          ErrorKind::kUnsupported, "this model cannot be cut into stages", {},
+          "Models of the zoo that can are transformer, resnet18 and the like, wrn-D-K, lstm, gru, cnn and mlp.");
     return std::make_shared<const StagedModel>(
         StagedModel{Stages(mesh, std::move(profiles), job.parallel.cut, lane_samples), std::move(pieces), divided});
   });

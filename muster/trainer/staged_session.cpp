@@ -42,7 +42,8 @@ std::shared_ptr<const StagedModel> staged_model(const Worker& worker, const torc
 }
 
 StagedCode code_of(const StagedSession::Loss& loss) {
-  return {[](Lane&) {}, [](Lane&) {},
+  return {[](Lane&) {},
+          [](Lane&) {},
           [&loss](Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
             lane.backward(loss(answer, lane.target));
           },

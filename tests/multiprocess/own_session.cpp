@@ -42,9 +42,9 @@ void train_tied(muster::Worker& worker, const muster::data::Data& data) {
   const torch::nn::Linear first(6, 8);
   const torch::nn::Sequential net(
       {{"first", first}, {"bend", torch::nn::Functional(torch::tanh)}, {"last", Turned(first->weight)}});
-  auto staged = muster::synchronize_stages(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9},
-                                           {.batch = 16, .lanes = 4},
-                                           {.stages = 2, .sample = torch::zeros({1, 6}), .cut = {"last"}});
+  auto staged =
+      muster::synchronize_stages(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9}, {.batch = 16, .lanes = 4},
+                                 {.stages = 2, .sample = torch::zeros({1, 6}), .cut = {"last"}});
   staged.train_until(20, data.train, [](const torch::Tensor& answer, const torch::Tensor& target) {
     return torch::nn::functional::cross_entropy(answer, target);
   });

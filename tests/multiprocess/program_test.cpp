@@ -616,8 +616,9 @@ TEST_F(ProgramTest, BenchOfStagesDrawsWhatItMeasuredAndRefusesFlagsThatWouldDoNo
     ++boxes;
   EXPECT_EQ(boxes, 8U + 16U) << picture;
   const Finished computed =
-      muster({"bench", "pipeline", "--compute", "--stages", "2", "--lanes", "4", "--batch", "8", "--layers", "4", "--heads",
-              "2", "--d-model", "64", "--context", "64", "--vocabulary", "64", "--rounds", "1", "--steps", "1", "--json"});
+      muster({"bench", "pipeline",     "--compute", "--stages", "2", "--lanes",   "4",  "--batch",
+              "8",     "--layers",     "4",         "--heads",  "2", "--d-model", "64", "--context",
+              "64",    "--vocabulary", "64",        "--rounds", "1", "--steps",   "1",  "--json"});
   ASSERT_EQ(computed.exit_code, 0) << computed.err;
   const Json row = rows(computed.out).at(1);
   ASSERT_EQ(row.at("team"), "pipeline");

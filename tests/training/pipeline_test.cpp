@@ -101,8 +101,9 @@ TEST_F(Pipeline, ACnnAndAPerceptronWithDropoutHaveTheBitsOfOneWorker) {
               {{"parallel.mesh={pipeline=2}"},
                {"parallel.mesh={data=2, pipeline=2}", "parallel.cut=[\"head\"]"},
                {"parallel.mesh={pipeline=3}", "parallel.schedule=gpipe"}});
-  expect_same(picture_job("[model]\nname = \"mlp\"\nhidden = [24, 24, 24, 24]\ndropout = 0.2\n[optimizer]\nlr = 0.05\n"),
-              {{"parallel.mesh={pipeline=2}"}, {"parallel.mesh={pipeline=3}", "parallel.schedule=gpipe"}});
+  expect_same(
+      picture_job("[model]\nname = \"mlp\"\nhidden = [24, 24, 24, 24]\ndropout = 0.2\n[optimizer]\nlr = 0.05\n"),
+      {{"parallel.mesh={pipeline=2}"}, {"parallel.mesh={pipeline=3}", "parallel.schedule=gpipe"}});
 }
 
 TEST_F(Pipeline, AnLstmWithDropoutHasTheBitsOfOneWorker) {
@@ -151,8 +152,9 @@ TEST_F(Pipeline, RefusesWhatCannotBe) {
               HasSubstr("no piece \"layer2\""));
   EXPECT_THAT(refused(resnet, {"parallel.schedule=gpipe"}), HasSubstr("without a pipeline"));
   EXPECT_THAT(refused(resnet, {"parallel.mesh={pipeline=2}", "parallel.chunks=2"}), HasSubstr("interleaved"));
-  EXPECT_THAT(refused(picture_job("[model]\nname = \"fbnet_a\"\n"), {"data.shape=[3,32,32]", "parallel.mesh={pipeline=2}"}),
-              HasSubstr("cannot be cut into stages"));
+  EXPECT_THAT(
+      refused(picture_job("[model]\nname = \"fbnet_a\"\n"), {"data.shape=[3,32,32]", "parallel.mesh={pipeline=2}"}),
+      HasSubstr("cannot be cut into stages"));
 }
 
 TEST_F(Pipeline, CheckDrawsWhoHoldsWhat) {

@@ -118,7 +118,7 @@ void add_tensor(CLI::App& bench) {
 // What is said of a transformer means nothing to stages that sleep, and the other way round.
 void refuse_other_kind(const CLI::App& command, bool computes) {
   const std::vector<std::string> of_sleep{"--sleep", "--width", "--picture"};
-  const std::vector<std::string> of_transformer{"--layers", "--d-model", "--heads",   "--context", "--vocabulary",
+  const std::vector<std::string> of_transformer{"--layers", "--d-model", "--heads",  "--context", "--vocabulary",
                                                 "--batch",  "--threads", "--rounds", "--against", "--python"};
   for (const std::string& name : computes ? of_sleep : of_transformer) {
     if (command.count(name) > 0)

@@ -22,8 +22,8 @@ struct MeshBench {
   std::int64_t steps = 1;    // timed in a turn, after one that is not
   std::string schedule = "1f1b";
   std::int64_t chunks = 2;  // of interleaved
-  std::string against;  // "torch"
-  std::string python;   // of --against; empty: the system's
+  std::string against;      // "torch"
+  std::string python;       // of --against; empty: the system's
   bool json = false;
   // Of the processes that it starts.
   std::string team;

@@ -127,12 +127,11 @@ class Stage {
     source.test_samples = 1;
     const std::shared_ptr<const data::Dataset> dataset = data::open_source(source).train;
     std::vector<trainer::StagedCode::Computed> computed;
-    const trainer::StagedCode code{
-        [](trainer::Lane&) {}, [](trainer::Lane&) {},
-        [](trainer::Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
-          lane.backward(answer.mean());
-        },
-        [&](const trainer::StagedCode::Computed& box) { computed.push_back(box); }};
+    const trainer::StagedCode code{[](trainer::Lane&) {}, [](trainer::Lane&) {},
+                                   [](trainer::Lane& lane, const torch::Tensor& answer, const model::TensorTeam&) {
+                                     lane.backward(answer.mean());
+                                   },
+                                   [&](const trainer::StagedCode::Computed& box) { computed.push_back(box); }};
     session.step(dataset, code);  // the first one warms up
     const double before = session.times().compute;
     std::vector<double> milliseconds;

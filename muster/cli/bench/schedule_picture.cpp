@@ -61,8 +61,7 @@ std::string draw_schedules(const std::vector<ScheduleTrace>& traces) {
           x, y + 2, width, kRow - 4, colour_of(box, trace.stages), box.lane, box.part,
           box.forward ? "forward" : "backward", box.begin, box.end);
       if (width >= kLeastForNumber)
-        svg +=
-            words(x + width / 2, y + 16, std::to_string(box.lane), "middle", box.forward ? "#222" : "#fff");
+        svg += words(x + width / 2, y + 16, std::to_string(box.lane), "middle", box.forward ? "#222" : "#fff");
     }
     top += kRow * static_cast<double>(trace.stages) + kGap;
   }

@@ -38,7 +38,8 @@ TEST(Stages, ARowKeepsAsMuchAsItsScheduleSays) {
 }
 
 TEST(Stages, HoldActivationsAsTheirScheduleSays) {
-  // A lane of 10 samples: each piece keeps 100 bytes, and has 130 while it is computed; the loss has 2 x 4 x 10 besides.
+  // A lane of 10 samples: each piece keeps 100 bytes, and has 130 while it is computed; the loss has 2 x 4 x 10
+  // besides.
   std::vector<model::PieceProfile> equal(4, {.name = "p", .multiply_adds = 1, .output_bytes = 4});
   const std::vector<model::PieceMemory> memory(4, {.kept = {0, 10}, .most = {30, 10}});
   const auto held = [&](const pipeline::Mesh& mesh, std::size_t lanes) {
