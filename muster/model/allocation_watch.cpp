@@ -1,5 +1,5 @@
-// The watch is in the slot that torch has for a profiler, whose reports of memory come from the allocator itself. What a
-// thread frees that another one took counts for the one that frees it.
+// The watch is in the slot that torch has for a profiler, whose reports of memory come from the allocator itself. What
+// a thread frees that another one took counts for the one that frees it.
 #include "muster/model/allocation_watch.h"
 
 #include <algorithm>
