@@ -290,10 +290,9 @@ TEST_F(Coordinator, AJobThatLoadsItsCheckpointIsKnownAndCanBeStopped) {
   ASSERT_TRUE(testing::eventually([&] {
     const Finished asked = run_program(folder_ / "other", {"status", run.string(), "--json"});
     now = asked.exit_code == 0 ? rows(asked.out).front() : Json::object();
-    return now.value("state", "") == "starting";
+    return now.value("state", "") == "starting" && now.value("reason", "") == "loading the newest checkpoint";
   })) << now
       << resumed.err();
-  EXPECT_EQ(now.at("reason"), "loading the newest checkpoint");
   EXPECT_EQ(now.at("coordinator").at("live"), true);
   EXPECT_EQ(now.at("members").size(), 2U);
   const Finished stopped = run_program(folder_ / "other", {"stop", run.string(), "--timeout", "60"});
