@@ -209,18 +209,18 @@ TEST_F(Federated, WhatCannotBeIsRefusedWithThePlace) {
   refused({"--set", "federated.aggregate=trimmed_mean"}, "leaves out nobody");
   refused({"--set", "federated.sample_noise=1"}, "federated.sample_clip");
   refused({"--set", "federated.sample_clip=1"}, "has no effect without sample_noise");
-  std::ofstream(folder_ / "job.toml")
-      << "[data]\nsource = \"synthetic\"\nshape = [1, 28, 28]\nclasses = 4\nsamples = 60\n"
-         "test_samples = 30\n[model]\nname = \"cnn\"\n"
-         "[federated]\nclients = 3\nper_round = 2\n";
-  refused({"--set", "federated.noise=1", "--set", "federated.clip=1"}, "statistics of batch norm");
-  refused({"--set", "federated.sample_noise=1", "--set", "federated.sample_clip=1"}, "statistics of batch norm");
   refused({"--set", "federated.keep=[\"body\"]"}, "\"body\" fits no tensor");
   refused({"--set", "federated.compress=zip"}, "no way to send updates");
   refused({"--set", "federated.compress=int8", "--set", "federated.algorithm=scaffold"}, "federated.compress");
   refused({"--set", "federated.concurrency=9"}, "has no effect without algorithm = \"fedbuff\"");
   refused({"--set", "federated.submodels=[\"model.hidden=[32]\"]"}, "is no part of");
   refused({"--set", "federated.submodels=[\"model.hiden=[8]\"]"}, "federated.submodels");
+  std::ofstream(folder_ / "job.toml")
+      << "[data]\nsource = \"synthetic\"\nshape = [1, 28, 28]\nclasses = 4\nsamples = 60\n"
+         "test_samples = 30\n[model]\nname = \"cnn\"\n"
+         "[federated]\nclients = 3\nper_round = 2\n";
+  refused({"--set", "federated.noise=1", "--set", "federated.clip=1"}, "statistics of batch norm");
+  refused({"--set", "federated.sample_noise=1", "--set", "federated.sample_clip=1"}, "statistics of batch norm");
 }
 
 }  // namespace
