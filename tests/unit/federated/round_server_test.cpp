@@ -472,10 +472,13 @@ TEST_F(RoundServerTest, ABufferIsFilledByNoMoreThanTrainAtATime) {
   };
   {
     OpenRound round(served, 2);
+    EXPECT_TRUE(begins(0));  // both, whoever of them has opened the round
+    EXPECT_TRUE(begins(1));
     EXPECT_EQ(send(server, "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
     round.end();
   }
-  OpenRound round(served, 2);  // c0 begins again, and c1 has not ended
+  OpenRound round(served, 2);
+  EXPECT_TRUE(begins(0)) << "again; and c1 has not ended";
   EXPECT_FALSE(begins(2));
   EXPECT_FALSE(begins(3));
   EXPECT_EQ(send(server, "c1", 0, update_of(1)).verdict, Verdict::kAccepted);
@@ -609,8 +612,10 @@ TEST_F(RoundServerTest, AServerThatStoodStillTakesNobodyForSilent) {
   OpenRound round(served, 2);
   clock.advance(std::chrono::seconds(1000));
   // It has looked when both are there again.
-  for (const Deadline deadline = Deadline::after(std::chrono::seconds(20)); server.standing().present < 2;)
+  for (const Deadline deadline = Deadline::after(std::chrono::seconds(120)); server.standing().present < 2;) {
     ASSERT_FALSE(deadline.passed());
+    std::this_thread::yield();  // it wants the lock, too
+  }
   EXPECT_EQ(send(server, "c0", 0, update_of(1)).verdict, Verdict::kAccepted);
   EXPECT_EQ(send(server, "c1", 0, update_of(1)).verdict, Verdict::kAccepted);
   EXPECT_EQ(round.end().plan.counts.size(), 2U);
