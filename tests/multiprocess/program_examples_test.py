@@ -2,12 +2,13 @@
 """An example program with a session alone, as two and three workers, as two of which the leader is killed, and as three
 of which any is killed at any moment: the same weights.
 
-usage: program_examples_test.py MUSTER PROGRAM LEARNS [--resumes] [--kills N] [ARGUMENT...]
+usage: program_examples_test.py MUSTER PROGRAM LEARNS [--resumes] [--kills N] [--workers N,M] [ARGUMENT...]
     LEARNS is a pattern whose group is a number in what the program prints, and < or >: "step \\d+: loss (\\S+)<" wants
     the last of these numbers below the first, and with a number behind it below that too; empty: nothing is looked at. The argument "data" is a folder with the
     files of Fashion-MNIST, unpacked. With --resumes the program keeps checkpoints: it is also stopped by `muster stop`
     and started again. So many workers are killed at moments drawn by chance (MUSTER_TEST_SEED), each in a run of its own; 1
-    unless --kills says otherwise.
+    unless --kills says otherwise. Workers are 2 and 3 where --workers does not say otherwise; those that are killed are of
+    the second number.
 """
 import contextlib
 import glob
@@ -109,11 +110,11 @@ def run_hurt(muster, program, folder):
     return text
 
 
-def run_killed(muster, program, folder, seconds, chance):
-    """Gives what is printed; of three workers one is killed somewhere in the `seconds` that a run takes, and perhaps
+def run_killed(muster, count, program, folder, seconds, chance):
+    """Gives what is printed; of `count` workers one is killed somewhere in the `seconds` that a run takes, and perhaps
     another, or the one that took its place. Before all have started and while they load and evaluate is as good a moment
     as any."""
-    process = begin(muster, 3, program, folder)
+    process = begin(muster, count, program, folder)
     moments = sorted(chance.uniform(0, seconds) for _ in range(chance.randint(1, 3)))
     for before, moment in zip([0] + moments, moments):
         time.sleep(moment - before)  # sleeps: the moment is what is drawn
@@ -147,11 +148,16 @@ def main():
             at = words.index("--kills")
             kills = int(words[at + 1])
             del words[at:at + 2]
+        several = [2, 3]
+        if "--workers" in words:
+            at = words.index("--workers")
+            several = [int(number) for number in words[at + 1].split(",")]
+            del words[at:at + 2]
         arguments = [data if word == "data" else word for word in words]
         if data in arguments:
             unpack(data)
         texts = []
-        for workers in (0, 2, 3):
+        for workers in [0] + several:
             place = os.path.join(folder, str(workers))
             os.mkdir(place)
             began = time.monotonic()
@@ -168,7 +174,7 @@ def main():
         for number in range(kills):
             place = os.path.join(folder, f"killed-{number}")
             os.mkdir(place)
-            text = run_killed(muster, [program] + arguments, place, seconds, chance)
+            text = run_killed(muster, several[-1], [program] + arguments, place, seconds, chance)
             # Who would have printed them may have been killed after the last step.
             assert "weights" not in text or weights_in(text) == weights_in(texts[0]), text
         # Some train for a fraction of a second, in which a busy machine may not have asked for their status.

@@ -25,7 +25,7 @@ GOOD_TREE = {
         for layer in "base observe comm model compute control launch coordinator tuning pipeline trainer cli "
         "docs tests examples".split()
     )
-    + "| `data/` | `partition/` and `augment/` |\n| `federated/` | `secure/` |\n| `strategies/` | `first/`, `second/`, `members/`, `replica/` |\n",
+    + "| `data/` | `partition/` and `augment/` |\n| `federated/` | `secure/`, `vertical/` |\n| `strategies/` | `first/`, `second/`, `members/`, `replica/` |\n",
     ".clang-format": "BasedOnStyle: Google\n",
     "CMakeLists.txt": "project(Tiny)\nadd_subdirectory(muster)\nadd_subdirectory(examples)\nadd_subdirectory(tests)\n",
     "muster/CMakeLists.txt": "foreach(layer base model launch coordinator strategies trainer cli)\n"
@@ -58,6 +58,7 @@ GOOD_TREE = {
     "muster/coordinator/CMakeLists.txt": "muster_layer(coordinator SOURCES job.cpp)\n",
     "muster/coordinator/job.cpp": SOURCE,
     "muster/federated/round.h": OPENING + '#include "muster/federated/secure/shares.h"\n',
+    "muster/federated/vertical/rows.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/federated/secure/shares.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/federated/vertical/points.h": OPENING + '#include "muster/base/error.h"\n',
     "muster/pipeline/cut.h": OPENING + '#include "muster/base/error.h"\n',
