@@ -609,8 +609,8 @@ Json Schema::to_json() const {
                 keys[field.key()] = fmt::format("{}:{}", target->least, target->most);
             } else if constexpr (std::is_same_v<T, OwnOptions>) {
               Json& options = keys[field.key()] = Json::object();
-              for (const auto& [name, value] : target->values())
-                std::visit([&](const auto& held) { options[name] = held; }, value);
+              for (const auto& option : target->values())
+                std::visit([&](const auto& held) { options[option.first] = held; }, option.second);
             } else {
               keys[field.key()] = *target;
             }

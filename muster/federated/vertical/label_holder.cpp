@@ -299,7 +299,7 @@ void LabelHolder::gather() {
 // Decides what the session is for: true, to train. From then on calls are told so.
 bool LabelHolder::agree() {
   if (!std::ranges::all_of(parties_, &Party::met)) throw SessionOver();
-  const bool same = alignment_ && std::ranges::all_of(parties_, [&](const Party& party) {
+  const bool same = alignment_ && std::ranges::all_of(parties_, [&](const Party& party) MUSTER_REQUIRES(mutex_) {
                       return party.wish.alignment == alignment_->name;
                     });
   if (!same) {
