@@ -16,6 +16,7 @@
 #include "muster/base/files.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/comm/checked_transport.h"
 #include "muster/comm/hierarchical.h"
 #include "muster/comm/network_backend.h"
 #include "muster/comm/self_backend.h"
@@ -172,7 +173,7 @@ std::unique_ptr<Backend> build_network(const BackendChoice& choice, const std::v
     std::vector<int> members;
     for (const Place& place : places)
       members.push_back(place.mpi_rank);
-    return std::make_unique<NetworkBackend>(make_mpi_transport(options.mpi, members, options.name));
+    return std::make_unique<NetworkBackend>(with_checksums(make_mpi_transport(options.mpi, members, options.name)));
   }
   const bool several_hosts =
       std::any_of(places.begin(), places.end(), [&](const Place& place) { return place.host != places[0].host; });
@@ -186,7 +187,7 @@ std::unique_ptr<Backend> build_network(const BackendChoice& choice, const std::v
   gloo.interface = options.interface;
   gloo.deadline = deadline;
   gloo.interruption = options.interruption;
-  return std::make_unique<NetworkBackend>(make_gloo_transport(gloo));
+  return std::make_unique<NetworkBackend>(with_checksums(make_gloo_transport(gloo)));
 }
 
 std::unique_ptr<Backend> build(const BackendChoice& choice, const std::vector<Place>& places,

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/data/crc32c.h"
 
 namespace muster::control {
 namespace {
@@ -36,7 +36,7 @@ data::ShardCatalog from_wire(const v1::CatalogReply& reply, const std::string& w
 
 void to_wire(std::span<const std::byte> bytes, v1::ReadShardReply& reply) {
   reply.set_data(bytes.data(), bytes.size());
-  reply.set_crc32c(data::crc32c(bytes));
+  reply.set_crc32c(crc32c(bytes));
 }
 
 std::vector<std::byte> from_wire(const v1::ReadShardReply& reply, std::uint64_t bytes, const std::string& where) {
@@ -45,7 +45,7 @@ std::vector<std::byte> from_wire(const v1::ReadShardReply& reply, std::uint64_t 
     throw Error(ErrorKind::kDamaged, fmt::format("{} bytes came, {} were asked for", text.size(), bytes), where);
   const auto given = std::as_bytes(std::span(text));
   std::vector<std::byte> data(given.begin(), given.end());
-  if (data::crc32c(data) != reply.crc32c())
+  if (crc32c(data) != reply.crc32c())
     throw Error(ErrorKind::kDamaged, "its bytes have another checksum than it says", where);
   return data;
 }

@@ -12,9 +12,9 @@
 #include <fmt/format.h>
 
 #include "muster/base/check.h"
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/data/crc32c.h"
 #include "muster/data/scale_bytes.h"
 
 namespace muster::data {

@@ -17,8 +17,8 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/data/crc32c.h"
 
 namespace muster::data {
 namespace {

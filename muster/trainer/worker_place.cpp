@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/comm/checked_transport.h"
 #include "muster/comm/connect.h"
 #include "muster/comm/mpi_transport.h"
 #include "muster/comm/network_backend.h"
@@ -57,7 +58,7 @@ std::shared_ptr<WorkerPlace> connect_worker(const launch::World& world) {
   if (world.launcher == "mpirun" && comm::mpi_available()) {
     std::vector<int> members(static_cast<std::size_t>(world.size));
     std::iota(members.begin(), members.end(), 0);
-    auto transport = comm::make_mpi_transport(comm::start_mpi(), members, "workers");
+    auto transport = comm::with_checksums(comm::make_mpi_transport(comm::start_mpi(), members, "workers"));
     return std::make_shared<WorkerPlace>(world,
                                          comm::Group(std::make_shared<comm::NetworkBackend>(std::move(transport))));
   }

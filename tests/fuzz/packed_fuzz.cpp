@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/data/crc32c.h"
 #include "muster/data/packed_format.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/data/crc32c.h"
 #include "muster/strategies/parameter_server/sparse_table.h"
 
 namespace {
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     bytes.insert(bytes.end(), input.begin(), input.end());
   }
   if ((data[0] & 0x80) && bytes.size() >= kHeaderBytes + kCheckBytes) {
-    const std::uint32_t crc = muster::data::crc32c(std::span(bytes).first(bytes.size() - kCheckBytes));
+    const std::uint32_t crc = muster::crc32c(std::span(bytes).first(bytes.size() - kCheckBytes));
     std::memcpy(bytes.data() + bytes.size() - kCheckBytes, &crc, sizeof crc);
   }
   try {

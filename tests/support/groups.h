@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "muster/comm/checked_transport.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
 #include "muster/comm/network_backend.h"
@@ -35,7 +36,8 @@ inline void run_group(int ranks, Network network, const std::function<void(int, 
       options.rank = rank;
       options.size = ranks;
       options.store = store;
-      body(rank, comm::Group(std::make_shared<comm::NetworkBackend>(comm::make_gloo_transport(options))));
+      auto transport = comm::with_checksums(comm::make_gloo_transport(options));
+      body(rank, comm::Group(std::make_shared<comm::NetworkBackend>(std::move(transport))));
     }
   });
 }

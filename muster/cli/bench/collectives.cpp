@@ -18,6 +18,7 @@
 #include "muster/base/text.h"
 #include "muster/cli/bench/bench.h"
 #include "muster/cli/bench/rank_processes.h"
+#include "muster/comm/checked_transport.h"
 #include "muster/comm/copy.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
@@ -172,12 +173,13 @@ class RankBench {
       gloo.size = size_;
       gloo.store = store;
       gloo.deadline = deadline;
-      backend = std::make_shared<comm::NetworkBackend>(comm::make_gloo_transport(gloo));
+      backend = std::make_shared<comm::NetworkBackend>(comm::with_checksums(comm::make_gloo_transport(gloo)));
     } else if (name == "mpi") {
       std::vector<int> members(static_cast<std::size_t>(size_));
       for (int rank = 0; rank < size_; ++rank)
         members[static_cast<std::size_t>(rank)] = rank;
-      backend = std::make_shared<comm::NetworkBackend>(comm::make_mpi_transport(runtime_, members, name));
+      backend = std::make_shared<comm::NetworkBackend>(
+          comm::with_checksums(comm::make_mpi_transport(runtime_, members, name)));
     } else {
       backend = comm::make_shm_backend(rank_, size_, store, deadline);
       if (name == "shm-shared") return std::make_unique<SharedContender>(Group(std::move(backend), kRankRunTimeout));

@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
-#include "muster/data/crc32c.h"
 #include "muster/strategies/parameter_server/sparse_table.h"
 
 namespace muster::strategies {
@@ -106,7 +106,7 @@ Head read_head(const TableOptions& options, std::span<const std::byte> bytes) {
   const auto head = read<Head>(bytes, 0);
   if (head.magic != kMagic) damaged(options, "it does not begin as a table does");
   const auto check = read<Check>(bytes, bytes.size() - sizeof(Check));
-  if (check.crc != data::crc32c(bytes.first(bytes.size() - sizeof(Check))) || check.zero != 0)
+  if (check.crc != crc32c(bytes.first(bytes.size() - sizeof(Check))) || check.zero != 0)
     damaged(options, "the checksum is wrong");
   if (head.version != kVersion)
     fail(ErrorKind::kUnsupported, options, fmt::format("version {} of the form", head.version),
@@ -164,7 +164,7 @@ std::vector<std::byte> SparseTable::save() const {
   for (std::size_t i = 0; i < candidates.size(); ++i)
     write(bytes, places.candidates + i * sizeof(Candidate), candidates[i]);
 
-  write(bytes, places.check, Check{data::crc32c(std::span(bytes).first(places.check)), 0});
+  write(bytes, places.check, Check{crc32c(std::span(bytes).first(places.check)), 0});
   return bytes;
 }
 

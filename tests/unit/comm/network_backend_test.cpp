@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/comm/checked_transport.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
 #include "support/collective_checks.h"
@@ -34,7 +35,7 @@ class NetworkBackendTest : public ::testing::Test {
     options.rank = rank;
     options.size = size;
     options.store = store_;
-    return Group(std::make_shared<NetworkBackend>(make_gloo_transport(options)), timeout);
+    return Group(std::make_shared<NetworkBackend>(with_checksums(make_gloo_transport(options))), timeout);
   }
 
   std::shared_ptr<Store> store_ = make_memory_store();

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/comm/checked_transport.h"
 #include "muster/comm/gloo_transport.h"
 #include "muster/comm/group.h"
 #include "muster/comm/network_backend.h"
@@ -197,7 +198,7 @@ pid_t start_rank(const std::filesystem::path& folder, const Operation& operation
     auto transport = connect(folder, rank, kRanks);
     make_file_store(folder)->set(fmt::format("connected/{}", rank), "");
     if (rank == victim) transport = std::make_unique<FaultyTransport>(std::move(transport), messages, signal);
-    Group group(std::make_shared<NetworkBackend>(std::move(transport)), timeout);
+    Group group(std::make_shared<NetworkBackend>(with_checksums(std::move(transport))), timeout);
     code = call_until_lost(group, operation, kind, victim);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s, rank %d: %s\n", operation.name, rank, error.what());

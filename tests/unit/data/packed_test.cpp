@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "muster/data/crc32c.h"
+#include "muster/base/crc32c.h"
 #include "muster/data/image_dataset.h"
 #include "muster/data/pack.h"
 #include "muster/data/packed_dataset.h"

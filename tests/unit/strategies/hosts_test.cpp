@@ -189,6 +189,18 @@ TEST_F(SharedSyncHosts, ABrokenConnectionIsToldToTheCoordinatorWhichBeginsAnew) 
   EXPECT_GT(job.generations(), 1U);
 }
 
+TEST_F(SharedSyncHosts, ADamagedMessageIsNotUsedAndTheStepIsDoneAgain) {
+  // Heads come first in a step, then sums.
+  for (const int call : {0, 1, 2}) {
+    HostPlan second{1, 2, fmt::format("comm.message.arrived=error@step=4,attempt=0,call={}", call)};
+    HostsJob job({{1, 3}, second}, training_, expected_);
+    job.run();
+    EXPECT_EQ(job.deaths(), 0) << call;
+    EXPECT_GT(job.generations(), 1U) << call;
+    if (HasFailure()) return;
+  }
+}
+
 TEST_F(SharedSyncHosts, OneThatIsBehindByAStepTakesItFromTheOthers) {
   // Its last worker dies before it commits what the other host commits.
   HostsJob job({{1, 1}, {2, 1, "arena.commit.before_arrival=kill@rank=1,step=5,attempt=0"}}, training_, expected_);

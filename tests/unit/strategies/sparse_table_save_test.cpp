@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "muster/base/crc32c.h"
 #include "muster/base/error.h"
 #include "muster/base/random.h"
-#include "muster/data/crc32c.h"
 #include "muster/strategies/parameter_server/sparse_table.h"
 
 namespace muster::strategies {
@@ -54,7 +54,7 @@ SparseTable trained_table(SparseOptimizer optimizer = SparseOptimizer::kAdam) {
 }
 
 void seal(Bytes& bytes) {
-  const std::uint32_t crc = data::crc32c(std::span(bytes).first(bytes.size() - 8));
+  const std::uint32_t crc = crc32c(std::span(bytes).first(bytes.size() - 8));
   std::memcpy(bytes.data() + bytes.size() - 8, &crc, sizeof crc);
 }
 

@@ -1,11 +1,11 @@
 // Two ways to the same number: tables, and the processor's instruction over three blocks at once, put together by a
 // linear map. The tests hold each to the other.
-#include "muster/data/crc32c.h"
+#include "muster/base/crc32c.h"
 
 #include <array>
 #include <cstring>
 
-namespace muster::data {
+namespace muster {
 namespace {
 
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
@@ -114,4 +114,4 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
   return crc32c_portable(bytes, before);
 }
 
-}  // namespace muster::data
+}  // namespace muster
