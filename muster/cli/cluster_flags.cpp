@@ -17,20 +17,20 @@ void add_common_flags(CLI::App& command, ClusterFlags& flags) {
                    "address can run programs here");
 }
 
+}  // namespace
+
 // Nothing that is given may count as not given: a variable of a script that is empty would take the protection away.
-CLI::Option* add_file(CLI::App& command, const std::string& name, std::filesystem::path& file,
-                      const std::string& help) {
+CLI::Option* add_trust_file(CLI::App& command, const std::string& name, std::filesystem::path& file,
+                            const std::string& help) {
   const auto refuse_nothing = [](const std::string& value) { return value.empty() ? "is empty" : std::string(); };
   return command.add_option(name, file, help)->check(CLI::Validator(refuse_nothing, "PATH"));
 }
 
-void require_one_word(const ClusterFlags& flags) {
-  if (!flags.insecure || !flags.trust.any()) return;
+void require_one_word(const control::TrustOptions& trust, bool insecure) {
+  if (!insecure || !trust.any()) return;
   throw Error(ErrorKind::kInvalidInput, "--insecure beside --certs, --tls-... or --token", {},
               "Leave --insecure out: with the others hosts know each other.");
 }
-
-}  // namespace
 
 void add_listen_flags(CLI::App& command, ClusterFlags& flags) {
   CLI::Option* const listen =
@@ -38,12 +38,12 @@ void add_listen_flags(CLI::App& command, ClusterFlags& flags) {
                          "ADDRESS:PORT of this host at which agents of others join (parallel.hosts); port 0: any");
   control::TrustOptions& trust = flags.trust;
   for (CLI::Option* const option :
-       {add_file(command, "--certs", trust.certs,
-                 "The coordinator's folder of muster certs create; agents have theirs"),
-        add_file(command, "--tls-cert", trust.tls_certificate,
-                 "Instead of --certs: a certificate for this host that agents can check (PEM)"),
-        add_file(command, "--tls-key", trust.tls_key, "Its key (PEM)"),
-        add_file(command, "--token", trust.token, "With --tls-cert: the file tokens of muster certs tokens")})
+       {add_trust_file(command, "--certs", trust.certs,
+                       "The coordinator's folder of muster certs create; agents have theirs"),
+        add_trust_file(command, "--tls-cert", trust.tls_certificate,
+                       "Instead of --certs: a certificate for this host that agents can check (PEM)"),
+        add_trust_file(command, "--tls-key", trust.tls_key, "Its key (PEM)"),
+        add_trust_file(command, "--token", trust.token, "With --tls-cert: the file tokens of muster certs tokens")})
     option->needs(listen);
   add_common_flags(command, flags);
 }
@@ -72,10 +72,10 @@ void add_node_flags(CLI::App& command, ClusterFlags& flags) {
 void add_join_flags(CLI::App& command, ClusterFlags& flags) {
   command.add_option("--join", flags.join, "ADDRESS:PORT that muster train --listen says")->required();
   control::TrustOptions& trust = flags.trust;
-  add_file(command, "--certs", trust.certs, "An agent's folder of muster certs create");
-  add_file(command, "--token", trust.token, "Instead of --certs: the file agent.token of muster certs tokens");
-  add_file(command, "--tls-ca", trust.tls_authority,
-           "With --token: who has signed the coordinator's certificate (PEM); none: whom this system trusts");
+  add_trust_file(command, "--certs", trust.certs, "An agent's folder of muster certs create");
+  add_trust_file(command, "--token", trust.token, "Instead of --certs: the file agent.token of muster certs tokens");
+  add_trust_file(command, "--tls-ca", trust.tls_authority,
+                 "With --token: who has signed the coordinator's certificate (PEM); none: whom this system trusts");
   add_common_flags(command, flags);
 }
 
@@ -91,17 +91,19 @@ void add_either_flags(CLI::App& command, ClusterFlags& flags) {
       command.add_option("--listen", flags.listen, "ADDRESS:PORT of this host at which others join");
   command.add_option("--join", flags.join, "ADDRESS:PORT of the host that listens")->excludes(listen);
   control::TrustOptions& trust = flags.trust;
-  add_file(command, "--certs", trust.certs, "A folder of muster certs create: the coordinator's or an agent's");
-  add_file(command, "--tls-cert", trust.tls_certificate, "With --listen, instead of --certs: a certificate (PEM)");
-  add_file(command, "--tls-key", trust.tls_key, "Its key (PEM)");
-  add_file(command, "--token", trust.token, "The file of muster certs tokens that this side has");
-  add_file(command, "--tls-ca", trust.tls_authority, "With --join and --token: who has signed that certificate (PEM)");
+  add_trust_file(command, "--certs", trust.certs, "A folder of muster certs create: the coordinator's or an agent's");
+  add_trust_file(command, "--tls-cert", trust.tls_certificate,
+                 "With --listen, instead of --certs: a certificate (PEM)");
+  add_trust_file(command, "--tls-key", trust.tls_key, "Its key (PEM)");
+  add_trust_file(command, "--token", trust.token, "The file of muster certs tokens that this side has");
+  add_trust_file(command, "--tls-ca", trust.tls_authority,
+                 "With --join and --token: who has signed that certificate (PEM)");
   add_common_flags(command, flags);
 }
 
 control::ClusterListen listen_by(const ClusterFlags& flags) {
   require_network(comm::missing_gloo());
-  require_one_word(flags);
+  require_one_word(flags.trust, flags.insecure);
   control::require_may_listen(flags.listen, flags.trust.any(), flags.insecure);
   control::ClusterListen listen;
   listen.address = flags.listen;
@@ -111,7 +113,7 @@ control::ClusterListen listen_by(const ClusterFlags& flags) {
 
 control::ClusterTarget join_by(const ClusterFlags& flags) {
   require_network(comm::missing_gloo());
-  require_one_word(flags);
+  require_one_word(flags.trust, flags.insecure);
   control::require_may_join(flags.join, flags.trust.any(), flags.insecure);
   control::ClusterTarget target;
   target.address = flags.join;

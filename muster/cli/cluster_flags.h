@@ -43,6 +43,12 @@ bool names_hosts(const std::string& hosts);
 // --host-file, --remote-muster and --bundle, beside a --hosts that names some.
 void add_ssh_flags(CLI::App& command, ClusterFlags& flags);
 
+// A file or folder of those who are to be trusted. Nothing that is given may count as not given.
+CLI::Option* add_trust_file(CLI::App& command, const std::string& name, std::filesystem::path& file,
+                            const std::string& help);
+// Throws kInvalidInput for --insecure beside something that protects.
+void require_one_word(const control::TrustOptions& trust, bool insecure);
+
 // Throws kUnsupported when Gloo is missing: what workers of several hosts say to each other goes through it.
 void require_network(const std::optional<comm::MissingGloo>& missing);
 

@@ -2,7 +2,9 @@
 // so that what was said here survives the coordinator.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/cli/command.h"
+#include "muster/cli/far_job.h"
 #include "muster/cli/runs.h"
 #include "muster/control/access_token.h"
 #include "muster/control/commands_folder.h"
@@ -25,6 +28,10 @@ constexpr std::chrono::seconds kCommandTime{10};
 constexpr std::chrono::milliseconds kAnswerInterval{200};
 constexpr std::chrono::seconds kAnswerTime{2};
 
+std::string new_request() {
+  return control::ControlClient::new_request();
+}
+
 struct CommandFlags {
   std::string job;
   std::string runs = "runs";
@@ -32,29 +39,43 @@ struct CommandFlags {
   std::string assignment;
   bool no_wait = false;
   double timeout_seconds = 300;
+  FarFlags far;
 };
 
 void add_job(CLI::App* command, CommandFlags& flags) {
   command->add_option("job", flags.job, "A run's folder, its name, or the beginning of it")->required();
   command->add_option("--runs", flags.runs, "Folder that holds the runs")->capture_default_str();
+  add_far_flags(*command, flags.far);
+}
+
+void tell_wanted(const control::Scaling& scaling, const control::WantedState& wanted) {
+  const auto tell = [](int count, std::string_view what) {
+    fmt::print("The job wants {} {}{} from now on.\n", count, what, count == 1 ? "" : "s");
+  };
+  if (scaling.workers) tell(wanted.target_workers, "worker");
+  if (scaling.servers) tell(wanted.target_servers, "parameter server");
 }
 
 void run_scale(const CommandFlags& flags) {
   if (!flags.scaling.workers && !flags.scaling.servers)
     throw Error(ErrorKind::kInvalidInput, "how many workers, or how many servers?", {},
                 "muster scale JOB WORKERS, or muster scale JOB --servers N.");
+  if (flags.far.given())
+    return tell_wanted(flags.scaling, far_job(flags.far, flags.job, kCommandTime)->scale(new_request(), flags.scaling));
   const std::filesystem::path run = find_commanded(flags.job, flags.runs);
   require_running(run, flags.runs);
   const control::ControlClient client(run);
-  const control::WantedState wanted = client.scale(flags.scaling, Deadline::after(kCommandTime));
-  const auto tell = [](int count, std::string_view what) {
-    fmt::print("The job wants {} {}{} from now on.\n", count, what, count == 1 ? "" : "s");
-  };
-  if (flags.scaling.workers) tell(wanted.target_workers, "worker");
-  if (flags.scaling.servers) tell(wanted.target_servers, "parameter server");
+  tell_wanted(flags.scaling, client.scale(flags.scaling, Deadline::after(kCommandTime)));
+}
+
+void tell_change(const control::Change& change) {
+  fmt::print("Change {} is stored: {}. It takes effect at the next step, and again when the run is resumed.\n",
+             change.number, change.assignment);
 }
 
 void run_set(const CommandFlags& flags) {
+  if (flags.far.given())
+    return tell_change(far_job(flags.far, flags.job, kCommandTime)->set(new_request(), flags.assignment));
   const std::filesystem::path found = find_commanded(flags.job, flags.runs);
   require_running(found, flags.runs);
   std::error_code code;
@@ -67,32 +88,64 @@ void run_set(const CommandFlags& flags) {
   for (const control::Change& change : client.record().changes())
     earlier.push_back(change.assignment);
   trainer::check_change(run.job(), earlier, flags.assignment);
-  const control::Change change = client.set(flags.assignment, Deadline::after(kCommandTime));
-  fmt::print("Change {} is stored: {}. It takes effect at the next step, and again when the run is resumed.\n",
-             change.number, change.assignment);
+  tell_change(client.set(flags.assignment, Deadline::after(kCommandTime)));
 }
 
-// Until nothing of the job runs any more; tells what it waits for whenever that changes. Gives how the job ended.
-control::Standing wait_for_end(const control::ControlClient& client, const Deadline& deadline) {
+std::string line_of(const control::JobStatus& status) {
+  const auto running = std::count_if(status.members.begin(), status.members.end(),
+                                     [](const control::Worker& member) { return member.member(); });
+  return fmt::format("{}: step {}, {} worker{} left", status.state, status.step, running, running == 1 ? "" : "s");
+}
+
+// What `status` gives whenever it is another line than before, until it gives none.
+void follow(const std::function<std::optional<control::JobStatus>()>& status, const Deadline& deadline) {
   std::string told;
-  while (is_alive(client.record())) {
+  while (const std::optional<control::JobStatus> now = status()) {
     if (deadline.passed())
       throw Error(ErrorKind::kTimeout, "the job was told to stop and has not ended yet", {},
                   "Look at it with muster status; it goes on stopping.");
-    const control::JobStatus status =
-        client.status(Deadline::after(std::min<std::chrono::nanoseconds>(kAnswerTime, deadline.remaining())));
-    const auto running = std::count_if(status.members.begin(), status.members.end(),
-                                       [](const control::Worker& member) { return member.member(); });
-    std::string line =
-        fmt::format("{}: step {}, {} worker{} left", status.state, status.step, running, running == 1 ? "" : "s");
+    std::string line = line_of(*now);
     if (line != told) fmt::print(stderr, "{}\n", line);
     told = std::move(line);
     system_clock().sleep_for(kAnswerInterval);
   }
+}
+
+// Until nothing of the job runs any more. Gives how it ended.
+control::Standing wait_for_end(const control::ControlClient& client, const Deadline& deadline) {
+  follow(
+      [&]() -> std::optional<control::JobStatus> {
+        if (!is_alive(client.record())) return std::nullopt;
+        return client.status(Deadline::after(std::min<std::chrono::nanoseconds>(kAnswerTime, deadline.remaining())));
+      },
+      deadline);
   return client.record().standing();
 }
 
+constexpr std::string_view kTold = "The job has been told to stop; it writes a checkpoint first.\n";
+
+// Its coordinator is the last of it to end, and how it ended stands where it ran.
+void run_stop_far(const CommandFlags& flags, const Deadline& deadline) {
+  const auto job = far_job(flags.far, flags.job, kCommandTime);
+  job->stop(new_request());
+  if (flags.no_wait) return fmt::print(kTold);
+  follow(
+      [&]() -> std::optional<control::JobStatus> {
+        try {
+          return job->status();
+        } catch (const Error& error) {
+          if (error.kind() != ErrorKind::kPeerLost) throw;
+          return std::nullopt;
+        }
+      },
+      deadline);
+  fmt::print("The job has ended: nobody listens at {} any more. muster status on that host says how.\n", flags.far.at);
+}
+
 void run_stop(const CommandFlags& flags) {
+  const Deadline deadline = Deadline::after(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(flags.timeout_seconds)));
+  if (flags.far.given()) return run_stop_far(flags, deadline);
   const std::filesystem::path run = find_commanded(flags.job, flags.runs);
   if (!control::has_record(control::commands_folder(run))) require_running(run, flags.runs);
   const control::ControlClient client(run);
@@ -103,13 +156,8 @@ void run_stop(const CommandFlags& flags) {
   }
   require_running(run, flags.runs);
   client.stop(Deadline::after(kCommandTime));
-  if (flags.no_wait) {
-    fmt::print("The job has been told to stop; it writes a checkpoint first.\n");
-    return;
-  }
-  const auto limit = std::chrono::duration<double>(flags.timeout_seconds);
-  const control::Standing end =
-      wait_for_end(client, Deadline::after(std::chrono::duration_cast<std::chrono::nanoseconds>(limit)));
+  if (flags.no_wait) return fmt::print(kTold);
+  const control::Standing end = wait_for_end(client, deadline);
   if (end.phase != control::JobPhase::kStopped && end.phase != control::JobPhase::kFinished)
     throw Error(ErrorKind::kPeerLost,
                 fmt::format("the job ended, but not as it should: {}{}", to_string(end.phase),
@@ -131,7 +179,8 @@ void add_scale(CLI::App& app) {
       "Workers change the speed; the result stays. Servers come and go while training goes on.\n"
       "\nExamples:\n"
       "  muster scale fashion 3\n"
-      "  muster scale fashion --servers 4");
+      "  muster scale fashion --servers 4\n"
+      "  muster scale fashion 3 --at 10.0.0.1:7400 --certs user-alice");
   command->callback([flags] { run_scale(*flags); });
 }
 
@@ -143,7 +192,9 @@ void add_stop(CLI::App& app) {
   command->add_option("--timeout", flags->timeout_seconds, "Longest wait in seconds; the job goes on stopping")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
-  command->footer("Examples:\n  muster stop fashion\n  muster stop fashion --no-wait");
+  command->footer(
+      "Examples:\n  muster stop fashion\n  muster stop fashion --no-wait\n"
+      "  muster stop fashion --at 10.0.0.1:7400 --certs user-alice");
   command->callback([flags] { run_stop(*flags); });
 }
 

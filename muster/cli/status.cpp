@@ -1,5 +1,5 @@
 // muster status: the jobs that run here, or one job in full. Asks the coordinator where one lives, and the job's record
-// where none does; a run that cannot be read does not hide the others.
+// where none does; a run that cannot be read does not hide the others. With --at a job that has no host here.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/cli/command.h"
+#include "muster/cli/far_job.h"
 #include "muster/cli/run_standing.h"
 #include "muster/cli/runs.h"
 #include "muster/cli/status_view.h"
@@ -24,6 +25,7 @@ struct StatusFlags {
   std::string runs = "runs";
   bool all = false;
   bool json = false;
+  FarFlags far;
 };
 
 control::JobStatus status_of(const std::filesystem::path& run) {
@@ -62,7 +64,13 @@ void run_status_of_all(const StatusFlags& flags) {
   }
 }
 
+void run_status_far(const StatusFlags& flags) {
+  const control::JobStatus status = far_job(flags.far, flags.job, kAnswerTime)->status();
+  fmt::print("{}", flags.json ? to_json(status).dump() + "\n" : job_page(status));
+}
+
 void run_status(const StatusFlags& flags) {
+  if (flags.far.given()) return run_status_far(flags);
   if (flags.job.empty()) return run_status_of_all(flags);
   const std::filesystem::path run = find_newest_run(flags.job, flags.runs);
   const control::JobStatus status = status_of(run);
@@ -85,12 +93,14 @@ void add_status(CLI::App& app) {
   command->add_option("--runs", flags->runs, "Folder that holds the runs")->capture_default_str();
   command->add_flag("--all", flags->all, "Also jobs that are over");
   command->add_flag("--json", flags->json, "One JSON object a line for each job");
+  add_far_flags(*command, flags->far);
   command->footer(
       "Without a coordinator the run's record and files answer, and say so.\n"
       "\nExamples:\n"
       "  muster status\n"
       "  muster status fashion\n"
-      "  muster status fashion --json | jq '.members[].waits_for'");
+      "  muster status fashion --json | jq '.members[].waits_for'\n"
+      "  muster status --at 10.0.0.1:7400 --certs reader");
   command->callback([flags] { run_status(*flags); });
 }
 

@@ -1,7 +1,6 @@
-// gRPC's own pause between two attempts to connect grows to minutes; a coordinator that comes back is looked for every
-// second. What it takes to get through a handshake with gRPC 1.51 is told at kConnectMs and Attendant.
+// Each call within its time, over one connection (coordinator_channel.h) that an Attendant keeps alive. Calls name the
+// life of the coordinator that was joined: numbers of hosts are those of one life.
 #include "muster/control/cluster_client.h"
-#include "muster/control/attendant.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -12,9 +11,9 @@
 
 #include "cluster.grpc.pb.h"
 #include "muster/base/error.h"
-#include "muster/base/text.h"
+#include "muster/control/attendant.h"
 #include "muster/control/cluster_wire.h"
-#include "muster/control/credentials.h"
+#include "muster/control/coordinator_channel.h"
 #include "muster/control/wire.h"
 
 namespace muster::control {
@@ -22,43 +21,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kAnswerTime{3000};  // beyond what a call was asked to wait
 constexpr std::chrono::milliseconds kTellingTime{500};  // in which a coordinator hears of another one
-constexpr int kFirstReconnectMs = 100;
-constexpr int kLongestReconnectMs = 1000;
-// A connection over a link that was cut is given up, so that another one is made as soon as there is a way again.
-constexpr int kKeepaliveMs = 5'000;
-constexpr std::string_view kLastError = "last error: ";  // in what gRPC says of attempts to connect
-
-std::shared_ptr<grpc::Channel> channel_to(const ClusterTarget& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMostClusterReplyBytes);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestReconnectMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Proxies of the environment are for the web, not for here; and two agents of one process have a connection each.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  expect_coordinator(target.trust, arguments);
-  return grpc::CreateCustomChannel(
-      target.address, target.trust.any() ? make_channel_credentials(target.trust) : grpc::InsecureChannelCredentials(),
-      arguments);
-}
-
-// Nobody is there, or somebody with whom no connection comes about; what gRPC says of it tells which.
-Error unreachable(const grpc::Status& status, const std::string& where) {
-  const std::string& said = status.error_message();
-  const std::size_t last = said.rfind(kLastError);
-  const bool handshake = said.find("andshake") != std::string::npos;
-  return Error(ErrorKind::kPeerLost,
-               fmt::format("the coordinator cannot be reached ({})",
-                           excerpt(last == std::string::npos ? said : said.substr(last + kLastError.size()), 200)),
-               where,
-               handshake ? "Is it protected in the same way as this side, by certificates of one authority (--certs)? "
-                           "Its audit says why it refuses."
-                         : "Does it run, and is that its address?");
-}
 
 }  // namespace
 
@@ -70,7 +32,8 @@ struct ClusterClient::Parts {
   std::optional<Attendant> attendant;  // of a connection that may have to be made again
 };
 
-ClusterClient::ClusterClient(const ClusterTarget& target) : ClusterClient(channel_to(target), target.address, {}) {
+ClusterClient::ClusterClient(const ClusterTarget& target)
+    : ClusterClient(channel_to_coordinator(target), target.address, {}) {
   parts_->attendant.emplace(parts_->channel);
 }
 

@@ -1,4 +1,5 @@
-// ClusterServer: the coordinator's end of the wire to the agents of other hosts (proto/cluster.proto).
+// ClusterServer: the coordinator's end of the wire to the agents of other hosts (proto/cluster.proto), and to people
+// who command from elsewhere (proto/control.proto).
 //
 // Who may call is the trust's to say (credentials.h); with trust a gate stands before it (tcp_gate.h). Without trust
 // the server is for loopback, or for a network that the user trusts: whoever decides to listen asks
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "muster/control/cluster_calls.h"
+#include "muster/control/control_calls.h"
 #include "muster/control/trust_options.h"
 
 namespace muster::control {
@@ -23,9 +25,10 @@ struct ClusterListen {
 
 class ClusterServer {
  public:
-  // Throws kIo naming the address when it cannot be listened on, kInvalidInput, and as make_server_trust(). `calls`
-  // outlives the server.
-  ClusterServer(ClusterCalls& calls, const ClusterListen& listen);
+  // `commands`: of people who have a certificate or token of theirs, who call from anywhere (far_control.h); null: they
+  // are not taken. Throws kIo naming the address when it cannot be listened on, kInvalidInput, and as
+  // make_server_trust(). `calls` and `commands` outlive the server.
+  ClusterServer(ClusterCalls& calls, const ClusterListen& listen, ControlCalls* commands = nullptr);
   ClusterServer(const ClusterServer&) = delete;
   ClusterServer& operator=(const ClusterServer&) = delete;
   // Calls in work get a second to end.

@@ -11,10 +11,11 @@
 
 #include <fmt/format.h>
 
-#include "control.grpc.pb.h"
 #include "muster/base/error.h"
 #include "muster/base/mutex.h"
 #include "muster/control/access_token.h"
+#include "muster/control/authorize_call.h"
+#include "muster/control/control_service.h"
 #include "muster/control/grpc_service.h"
 #include "muster/control/local_listener.h"
 #include "muster/control/wire.h"
@@ -48,81 +49,49 @@ class RefusalLog {
   std::uint64_t unreported_ MUSTER_GUARDED_BY(mutex_) = 0;
 };
 
-class Service final : public v1::Control::Service {
- public:
-  Service(ControlCalls& calls, std::string token, Log& log, const Clock& clock)
-      : calls_(calls), token_(std::move(token)), refusals_(log, clock) {}
-
-  // Notes a call or a connection that was refused.
-  void refuse(const std::string& peer) { refusals_.refused(peer); }
-
-  grpc::Status Status(grpc::ServerContext* context, const v1::StatusRequest*, v1::StatusReply* reply) override {
-    return serve(*context, [&] { to_wire(calls_.status(), *reply); });
-  }
-
-  grpc::Status Scale(grpc::ServerContext* context, const v1::ScaleRequest* request, v1::WantedReply* reply) override {
-    return serve(*context, [&] { to_wire(calls_.scale(request->request(), scaling_of(*request)), *reply); });
-  }
-
-  grpc::Status Stop(grpc::ServerContext* context, const v1::StopRequest* request, v1::WantedReply* reply) override {
-    return serve(*context, [&] { to_wire(calls_.stop(request->request()), *reply); });
-  }
-
-  grpc::Status Set(grpc::ServerContext* context, const v1::SetRequest* request, v1::SetReply* reply) override {
-    return serve(*context, [&] { to_wire(calls_.set(request->request(), request->assignment()), *reply); });
-  }
-
- private:
-  bool authorized(const grpc::ServerContext& context) const {
+// Whether the call has the run's token, once.
+AuthorizeCall with_token(std::string token, RefusalLog& refusals) {
+  return [token = std::move(token), &refusals](const grpc::ServerContextBase& context, std::string_view) {
     const auto [begin, end] = context.client_metadata().equal_range(kTokenKey);
-    return begin != end && std::next(begin) == end && same_token({begin->second.data(), begin->second.size()}, token_);
-  }
-
-  template <typename Body>
-  grpc::Status serve(const grpc::ServerContext& context, const Body& body) {
-    if (!authorized(context)) {
-      refuse("this user or root, without the run's token");
-      const grpc::Status told =
-          to_status(Error(ErrorKind::kInvalidInput, "the token is not the run's", {},
-                          "Use the account that started the run; its token is in control.token."));
-      return {grpc::StatusCode::UNAUTHENTICATED, told.error_message(), told.error_details()};
-    }
-    return answer_call(body);
-  }
-
-  ControlCalls& calls_;
-  const std::string token_;
-  RefusalLog refusals_;
-};
+    if (begin != end && std::next(begin) == end && same_token({begin->second.data(), begin->second.size()}, token))
+      return grpc::Status::OK;
+    refusals.refused("this user or root, without the run's token");
+    const grpc::Status told = to_status(Error(ErrorKind::kInvalidInput, "the token is not the run's", {},
+                                              "Use the account that started the run; its token is in control.token."));
+    return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, told.error_message(), told.error_details());
+  };
+}
 
 }  // namespace
 
 struct ControlServer::Parts {
+  Parts(Log& log, const Clock& clock) : refusals(log, clock) {}
+
+  RefusalLog refusals;
   std::string address;
   std::unique_ptr<ControlCalls> own_calls;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<grpc::Service> service;
   std::unique_ptr<grpc::Server> server;     // ended before the service
   std::unique_ptr<LocalListener> listener;  // ended before the server
 };
 
 ControlServer::ControlServer(JobRecord& record, const std::filesystem::path& run, ControlCallbacks callbacks, Log& log,
                              const Clock& clock)
-    : parts_(std::make_unique<Parts>()) {
+    : parts_(std::make_unique<Parts>(log, clock)) {
   parts_->own_calls = std::make_unique<RecordedCalls>(record, std::move(callbacks));
-  listen(*parts_->own_calls, record, run, log, clock);
+  listen(*parts_->own_calls, record, run);
 }
 
 ControlServer::ControlServer(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log,
                              const Clock& clock)
-    : parts_(std::make_unique<Parts>()) {
-  listen(calls, record, run, log, clock);
+    : parts_(std::make_unique<Parts>(log, clock)) {
+  listen(calls, record, run);
 }
 
-void ControlServer::listen(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log,
-                           const Clock& clock) {
+void ControlServer::listen(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run) {
   const std::string name = "muster-" + random_hex(16);
   parts_->address = "unix-abstract:" + name;
-  parts_->service = std::make_unique<Service>(calls, make_token(token_file(run)), log, clock);
+  parts_->service = make_control_service(calls, with_token(make_token(token_file(run)), parts_->refusals));
   grpc::ServerBuilder builder;
   limit_server(builder, {kMostThreads, kMostRequestBytes, kMostReplyBytes});
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostThreads);
@@ -137,7 +106,7 @@ void ControlServer::listen(ControlCalls& calls, JobRecord& record, const std::fi
                 [server = parts_->server.get()](FileDescriptor connection) {
                   grpc::AddInsecureChannelFromFd(server, connection.release());
                 },
-                [service = parts_->service.get()](uid_t user) { service->refuse(fmt::format("user {}", user)); }});
+                [parts = parts_.get()](uid_t user) { parts->refusals.refused(fmt::format("user {}", user)); }});
   record.put_endpoint(parts_->address);
 }
 

@@ -38,7 +38,7 @@ class ControlServer {
 
  private:
   struct Parts;
-  void listen(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run, Log& log, const Clock& clock);
+  void listen(ControlCalls& calls, JobRecord& record, const std::filesystem::path& run);
 
   std::unique_ptr<Parts> parts_;
 };

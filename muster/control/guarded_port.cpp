@@ -22,7 +22,7 @@ GuardedPort::GuardedPort(const ClusterListen& listen)
 
 void GuardedPort::open(std::unique_ptr<grpc::Service> service, const std::function<void(grpc::ServerBuilder&)>& limit,
                        std::string_view whom) {
-  service_ = std::move(service);
+  add(std::move(service));
   grpc::ServerBuilder builder;
   limit(builder);
   // Two servers on one port would each get some of the callers.
@@ -34,7 +34,8 @@ void GuardedPort::open(std::unique_ptr<grpc::Service> service, const std::functi
   } else {
     builder.AddListeningPort(listen_.address, grpc::InsecureServerCredentials(), &port);
   }
-  builder.RegisterService(service_.get());
+  for (const std::unique_ptr<grpc::Service>& each : services_)
+    builder.RegisterService(each.get());
   server_ = builder.BuildAndStart();
   if (!server_ || (port == 0 && !gate_))
     throw Error(ErrorKind::kIo, fmt::format("cannot listen for {}", whom), listen_.address,

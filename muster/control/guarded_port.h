@@ -12,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "muster/base/log.h"
 #include "muster/control/audit.h"
@@ -37,6 +39,8 @@ class GuardedPort {
   AuthorizeCall authorize() const { return trust_ ? trust_->authorize : AuthorizeCall(); }
   const std::optional<ServerTrust>& trust() const { return trust_; }
 
+  // Beside the one that open() is given, before that.
+  void add(std::unique_ptr<grpc::Service> service) { services_.push_back(std::move(service)); }
   // From now on calls are taken, for `service`, within what `limit` sets; `whom` is for the error. Once. Throws kIo
   // naming the address when it cannot be listened on.
   void open(std::unique_ptr<grpc::Service> service, const std::function<void(grpc::ServerBuilder&)>& limit,
@@ -50,8 +54,8 @@ class GuardedPort {
   Audit audit_;
   std::optional<ServerTrust> trust_;
   std::string address_;
-  std::unique_ptr<grpc::Service> service_;
-  std::unique_ptr<grpc::Server> server_;  // ended before the service
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<grpc::Server> server_;  // ended before them
   std::optional<TcpGate> gate_;
 };
 

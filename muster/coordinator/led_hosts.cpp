@@ -95,7 +95,7 @@ LedHosts::LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, s
   // After that: the first host is the one that has the job's first state.
   control::ClusterListen listen = job.hosts->listen;
   listen.note = std::move(note);
-  server_.emplace(cluster_, listen);
+  server_.emplace(cluster_, listen, &commands);
   if (hosts_.taken_over && !hosts_.before.empty()) heralds_.emplace(hosts_.before, cluster_.identity());
   if (!job.started.empty()) tell_(job.started);
   if (hosts_.listens)

@@ -29,7 +29,8 @@ class LedHosts {
 
   // Listens, and joins as the first host. `tell` is for people, `note` for the log; from any thread. Throws as
   // ClusterServer. REQUIRES: job.hosts.
-  // `commands` are those that agents pass on; they outlive it. `may_decide`: ClusterOptions.
+  // `commands` are those that agents pass on and people give from elsewhere; they outlive it. `may_decide`:
+  // ClusterOptions.
   LedHosts(const CoordinatedJob& job, control::ControlCalls& commands, std::function<bool()> may_decide, Tell tell,
            Tell note, const Clock& clock = system_clock());
 

@@ -151,6 +151,50 @@ TEST_F(HostsCommandsTest, WhatIsTypedOnOneHostReachesAll) {
                     HasSubstr(fmt::format("host {} (", (*hosts_)[2].name())), HasSubstr("passes on: muster stop")));
 }
 
+TEST_F(HostsCommandsTest, PeopleCommandItFromAMachineThatHasNoPartInIt) {
+  prepare(3, {"job.epochs=100000"});
+  ASSERT_EQ(on(0, {"certs", "create", "certs"}).exit_code, 0);
+  const auto give = [&](const std::string& role, int host) {
+    std::filesystem::copy((*hosts_)[0].file("/tmp/work/certs/" + role), (*hosts_)[host].file("/tmp/work/" + role));
+  };
+  give("coordinator", 0);
+  give("agent", 1);
+  give("user", 2);
+  give("reader", 2);
+  std::vector<std::string> words{MUSTER_PROGRAM};
+  const std::vector<std::string> arguments = train_arguments("1", {"parallel.hosts=2"});
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  words.insert(words.end(), {"--listen", address(), "--certs", "coordinator"});
+  HostProgram first = (*hosts_)[0].start(words, slowly());
+  HostProgram second = (*hosts_)[1].start({MUSTER_PROGRAM, "agent", "--join", address(), "--certs", "agent"}, slowly());
+  wait_for(0, 2);
+
+  const auto far = [&](std::vector<std::string> command, const std::string& role) {
+    command.insert(command.end(), {"--at", address(), "--certs", role});
+    return on(2, command);
+  };
+  const Finished looked = far({"status", "--json"}, "reader");
+  ASSERT_EQ(looked.exit_code, 0) << looked.err;
+  EXPECT_EQ(rows(looked.out).back()["hosts"].size(), 2U);
+  EXPECT_THAT(far({"status"}, "reader").out, HasSubstr((*hosts_)[1].name()));
+  EXPECT_THAT(far({"stop", "far"}, "reader").err, HasSubstr("Stop is not for the role \"reader\""));
+  const Finished other = far({"stop", "near"}, "user");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("the job there is far"));
+  EXPECT_THAT(on(2, {"stop", "far", "--at", address()}).err, HasSubstr("--certs"));
+  EXPECT_EQ(far({"set", "far", "job.seed=3"}, "user").exit_code, 2);
+  EXPECT_EQ(far({"scale", "far", "1"}, "user").exit_code, 0);
+  const Finished set = far({"set", "far", "optimizer.lr=0.01"}, "user");
+  ASSERT_EQ(set.exit_code, 0) << set.err;
+  EXPECT_TRUE(eventually([&] { return rows(changes_of(0)).size() == 1 && changes_of(0) == changes_of(1); }))
+      << first.err() << second.err();
+  const Finished stop = far({"stop", "far"}, "user");
+  EXPECT_EQ(stop.exit_code, 0) << stop.err;
+  for (HostProgram* program : {&first, &second})
+    EXPECT_EQ(program->wait().exit_code, 128 + SIGTERM) << program->err();
+  EXPECT_THAT(on(0, {"logs", "far", "--supervisor"}).out, AllOf(HasSubstr("audit: "), HasSubstr("Stop")));
+}
+
 TEST_F(HostsCommandsTest, AJobWhoseCoordinatorIsKilledIsTakenOverOnItsHost) {
   prepare(2, {"job.epochs=60"});
   const Json expected = alone();
