@@ -73,6 +73,7 @@ using strategies::SharedSync;
 using strategies::SparseOptimizer;
 using strategies::TableOptions;
 using trainer::Backward;
+using trainer::Blocks;
 using trainer::evaluate;
 using trainer::Evaluation;
 using trainer::join;

@@ -158,11 +158,17 @@ std::vector<std::pair<std::string, std::string>> ModuleBinding::converted() cons
 
 void ModuleBinding::read_parameters(std::span<float> flat) const {
   MUSTER_CHECK(flat.size() == layout_.size() && !shows_shards_, "a flat array of the layout's size, and no shards");
-  std::fill(flat.begin(), flat.end(), 0.0F);
+  std::uint64_t end = 0;  // of the tensors so far; between them is nothing
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const model::TensorSlot& slot = layout_.tensors()[i];
+    std::fill(flat.begin() + static_cast<std::ptrdiff_t>(end), flat.begin() + static_cast<std::ptrdiff_t>(slot.offset),
+              0.0F);
+    end = slot.offset + slot.count;
     const torch::Tensor values = parameters_[i].detach().to(torch::kFloat32).contiguous();
-    copy_bytes(values.data_ptr<float>(), flat.data() + layout_.tensors()[i].offset, values.nbytes());
+    float* const place = flat.data() + slot.offset;
+    if (values.data_ptr<float>() != place) copy_bytes(values.data_ptr<float>(), place, values.nbytes());
   }
+  std::fill(flat.begin() + static_cast<std::ptrdiff_t>(end), flat.end(), 0.0F);
 }
 
 void ModuleBinding::read_buffers(std::span<std::byte> bytes) const {

@@ -50,7 +50,7 @@ class ModuleBinding {
   // Parameters that are not fp32, with the names of their types: they decide the result.
   std::vector<std::pair<std::string, std::string>> converted() const;
 
-  // Copies the module's current values out.
+  // Copies the module's current values out; parameters that are in their places in `flat` already stay there.
   void read_parameters(std::span<float> flat) const;
   void read_buffers(std::span<std::byte> bytes) const;
 

@@ -48,7 +48,20 @@ bool is_draft_of_best(std::string_view name) {
   return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// One listed file, verified: length before anything is allocated, then hash, then header.
+std::string hash_of(const OpenFile& file, const std::filesystem::path& path) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  std::vector<std::byte> piece(std::min(kPiece, file.size));
+  Sha256 hash;
+  for (std::uint64_t at = 0; at < file.size; at += kPiece) {
+    const std::span<std::byte> part = std::span(piece).first(std::min(kPiece, file.size - at));
+    read_exactly(file, at, part, path);
+    hash.update(part);
+  }
+  return hash.finish();
+}
+
+// One listed file, verified: length, then hash, then header. It is read piece by piece, so that a disk that fails is an
+// error, and then looked at where the kernel has it: whoever loads it may have no room for all of it.
 TensorSet load_file(const std::filesystem::path& folder, const ManifestFile& listed) {
   const std::filesystem::path path = folder / listed.name;
   const OpenFile file = open_for_reading(path);
@@ -56,12 +69,10 @@ TensorSet load_file(const std::filesystem::path& folder, const ManifestFile& lis
     throw Error(ErrorKind::kDamaged, fmt::format("has {} bytes; the manifest says {}", file.size, listed.bytes),
                 path.string());
   }
-  AlignedBytes bytes(file.size, path.string());
-  read_exactly(file, 0, bytes.span(), path);
-  if (sha256(bytes.span()) != listed.sha256) {
+  if (hash_of(file, path) != listed.sha256) {
     throw Error(ErrorKind::kDamaged, "is not what was written: its sha256 is not the manifest's", path.string());
   }
-  return TensorSet(std::move(bytes), path.string());
+  return TensorSet(FileMapping(file, path), path.string());
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "muster/base/error.h"
 #include "muster/model/allocation_watch.h"
 #include "muster/model/divisible.h"
+#include "muster/model/hollow.h"
 #include "muster/model/make_model.h"
 #include "muster/model/pieces.h"
 
@@ -400,13 +401,14 @@ StepMemory measure_step_memory(const ModelOptions& options) {
   return measure_model_memory(options, static_cast<std::uint64_t>(AllocationWatch::kNoLimit)).step;
 }
 
-ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes) {
+ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes, bool hollow) {
   const KeptRandomNumbers kept;
   auto limit = static_cast<std::int64_t>(std::min(most_bytes, static_cast<std::uint64_t>(AllocationWatch::kNoLimit)));
   std::int64_t held = 0;
   std::shared_ptr<Net> net;
   {
     const AllocationWatch watch(limit);
+    const auto without_memory = hollow ? std::make_unique<HollowTensors>() : nullptr;
     net = make_model(options, 1);
     net->train();
     // As in training, gradients have their place already.

@@ -83,6 +83,7 @@ bool holds_tensor(const std::vector<std::string>& holds, const std::string& name
 // of the libraries below it.
 StepMemory measure_step_memory(const ModelOptions& options);
 // Throws kResource, before the memory is used, as soon as the model and its small batches hold more than `most_bytes`.
-ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes);
+// `hollow`: without memory for its parameters and their gradients (hollow.h), which are counted all the same.
+ModelMemory measure_model_memory(const ModelOptions& options, std::uint64_t most_bytes, bool hollow = false);
 
 }  // namespace muster::model

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -127,12 +128,20 @@ void AlignedBytes::Free::operator()(std::byte* bytes) const {
 
 TensorSet::TensorSet(AlignedBytes file, const std::string& where)
     : file_(std::move(file)),
-      header_(parse_safetensors_header(file_.span(), file_.span().size(), where)),
+      bytes_(std::as_const(file_).span()),
+      header_(parse_safetensors_header(bytes_, bytes_.size(), where)),
+      where_(where) {
+}
+
+TensorSet::TensorSet(FileMapping file, const std::string& where)
+    : mapped_(std::move(file)),
+      bytes_(mapped_.bytes()),
+      header_(parse_safetensors_header(bytes_, bytes_.size(), where)),
       where_(where) {
 }
 
 std::span<const std::byte> TensorSet::data(const TensorEntry& entry) const {
-  return file_.span().subspan(header_.data_begin + entry.begin, entry.bytes());
+  return bytes_.subspan(header_.data_begin + entry.begin, entry.bytes());
 }
 
 TensorView TensorSet::tensor(std::string_view name) const {

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/file_mapping.h"
 #include "muster/base/files.h"
 
 namespace muster::model {
@@ -112,12 +113,13 @@ class AlignedBytes {
   std::size_t size_ = 0;
 };
 
-// A whole safetensors file in memory.
+// A whole safetensors file, in memory or where the kernel keeps it.
 class TensorSet {
  public:
   TensorSet() = default;
   // Throws kDamaged as parse_safetensors_header does.
   TensorSet(AlignedBytes file, const std::string& where);
+  TensorSet(FileMapping file, const std::string& where);
 
   const SafetensorsHeader& header() const { return header_; }
   std::span<const std::byte> data(const TensorEntry& entry) const;
@@ -126,6 +128,8 @@ class TensorSet {
 
  private:
   AlignedBytes file_;
+  FileMapping mapped_;
+  std::span<const std::byte> bytes_;  // of one of them
   SafetensorsHeader header_;
   std::string where_;
 };

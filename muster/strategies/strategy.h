@@ -60,6 +60,13 @@ struct CommittedState {
   }
 };
 
+// The same, to be written.
+struct StateToFill {
+  compute::Version version;
+  std::span<std::byte> buffers;
+};
+using FillState = std::function<void(const StateToFill&)>;
+
 // What a strategy is made from.
 struct StrategyOptions {
   model::FlatLayout layout;
@@ -100,6 +107,10 @@ class Strategy {
   // Sets the committed state: the model's first values, or a checkpoint's. Every worker calls it, and what the first
   // one gives counts. REQUIRES: sizes of the layouts; between steps; where members are replaced: before they meet.
   virtual void restore(const CommittedState& state) = 0;
+  // The same without a copy of the state, which is written where it stays: `fill` is called where what this worker
+  // gives counts, and writes all of it, over whatever is there. False: this strategy has no such place, nothing was
+  // done, and restore() it is.
+  virtual bool restore_in_place(const data::Cursor& /*cursor*/, const FillState& /*fill*/) { return false; }
 
   // Who trains together. This worker meets them and rejoins them through it, and tells the strategy after each time.
   virtual Membership& membership() = 0;

@@ -38,8 +38,10 @@ model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec) 
 
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec) {
   const auto refuse = [](const std::string& why) {
-    return Error(ErrorKind::kInvalidInput, fmt::format("the model cannot be made: {}", why.substr(0, why.find('\n'))),
-                 {}, "A smaller one takes less memory: model.hidden, model.width, model.depth.");
+    return Error(
+        ErrorKind::kInvalidInput, fmt::format("the model cannot be made: {}", why.substr(0, why.find('\n'))), {},
+        "A smaller one takes less memory: model.hidden, model.width, model.depth. With a mesh of several workers "
+        "none of them needs memory of its own for it: docs/model-parallel.md.");
   };
   try {
     return model::make_model(model_options(job, spec), static_cast<std::uint64_t>(job.seed));
@@ -48,6 +50,11 @@ std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& 
   } catch (const std::bad_alloc&) {
     throw refuse("the system has not so much memory");
   }
+}
+
+bool may_be_hollow(const Job& job) {
+  // Others are refused (build_stages), and what a file or a library makes is not known to be made alike each time.
+  return job.parallel.pipeline_mesh().shares_lanes() && job.model.script.empty() && job.model.library.empty();
 }
 
 namespace {

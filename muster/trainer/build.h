@@ -22,6 +22,9 @@ std::shared_ptr<const Task> build_task(const Job& job, const data::SampleSpec& s
 model::ModelOptions model_options(const Job& job, const data::SampleSpec& spec);
 // With the weights of the job's seed. Throws Error{kInvalidInput}.
 std::shared_ptr<model::Net> build_model(const Job& job, const data::SampleSpec& spec);
+// Whether workers need not make the model in memory of their own: its first values are written where they stay
+// (model/hollow.h). Of jobs with a mesh, whose models need not fit any of them.
+bool may_be_hollow(const Job& job);
 // How the job's model is computed in stages; empty for a job without a pipeline. Throws Error{kInvalidInput,
 // kUnsupported} with the key.
 std::shared_ptr<const StagedModel> build_stages(const ResolvedJob& resolved, const data::SampleSpec& spec,

@@ -71,9 +71,11 @@ MemoryEstimate estimate_memory(const MemoryFigures& figures) {
                                    {"samples read ahead", workers * loaded * figures.sample_bytes},
                                    {"copy for a checkpoint", snapshot}};
   keep_what_counts(training);
-  // Before the first step each worker has its first parameters twice and the optimizer's first state once.
+  // Before the first step each worker has made the model; where each has state of its own, it copies that from a second
+  // one, with the optimizer's.
+  const std::uint64_t copied = figures.strategy.traits().shares_host_memory ? 0 : 1 + (figures.slots > 0 ? 1 : 0);
   std::vector<MemoryItem> starting{
-      {"first weights of the workers", workers * parameters * (figures.slots > 0 ? 3 : 2)}};
+      {"first weights of the workers", figures.hollow ? 0 : workers * parameters * (1 + copied)}};
   keep_what_counts(starting);
   MemoryEstimate estimate;
   estimate.items = {

@@ -27,6 +27,7 @@ struct MemoryFigures {
   std::uint64_t passage_bytes = 0;       // of a lane, between the stages of a pipeline
   model::ModelMemory model = {};         // steps are 0 where they could not be measured
   std::string unmeasured = {};           // why they could not; empty: they were
+  bool hollow = false;                   // workers have no first weights of their own (build.h, may_be_hollow)
   bool may_recompute = false;            // the model has model.recompute and does not use it
   std::uint64_t evaluation_samples = 0;  // of an evaluation, at most a batch of it
   std::uint64_t sample_bytes = 0;        // of one sample as it is loaded

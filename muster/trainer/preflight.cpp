@@ -13,6 +13,7 @@
 
 #include "muster/base/text.h"
 #include "muster/compute/threads.h"
+#include "muster/model/hollow.h"
 #include "muster/model/profile.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/evaluation.h"
@@ -42,7 +43,8 @@ std::uint64_t difference(std::uint64_t more, std::uint64_t less) {
 void measure_model(const ResolvedJob& resolved, const data::SampleSpec& spec, const Memory& usable,
                    MemoryFigures& figures) {
   try {
-    figures.model = model::measure_model_memory(model_options(resolved.job, spec), usable.usable_bytes);
+    figures.model = model::measure_model_memory(model_options(resolved.job, spec), usable.usable_bytes,
+                                                may_be_hollow(resolved.job));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kResource) {
       throw Error(ErrorKind::kUnsupported,
@@ -66,6 +68,7 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   const data::SampleSpec& spec = sets.train->spec();
   MemoryFigures figures;
   figures.strategy = job.parallel.chosen();
+  figures.hollow = may_be_hollow(job);
   figures.workers = static_cast<std::uint64_t>(job.parallel.workers.most);
   figures.batch = resolved.batch;
   figures.lanes = resolved.lanes;
@@ -80,7 +83,8 @@ MemoryFigures measure_memory(const ResolvedJob& resolved, const Datasets& sets, 
   compute::set_threads(static_cast<int>(job.threads));
   measure_model(resolved, spec, usable, figures);
   if (job.parallel.pipeline_mesh().shares_lanes()) {
-    const auto staged = build_stages(resolved, spec, build_model(job, spec));
+    const auto make = [&] { return build_model(job, spec); };
+    const auto staged = build_stages(resolved, spec, may_be_hollow(job) ? model::HollowModel(make).net() : make());
     figures.lanes_kept = staged->stages.lanes_kept(resolved.lanes);
     figures.passage_bytes = staged->stages.passage_bytes();
   }

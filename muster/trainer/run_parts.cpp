@@ -2,12 +2,14 @@
 // get it from the strategy.
 #include "muster/trainer/run_parts.h"
 
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/failpoint.h"
 #include "muster/comm/arena_words.h"
+#include "muster/compute/module_binding.h"
 #include "muster/compute/threads.h"
 #include "muster/control/leader_note.h"
 #include "muster/model/sync_batch_norm.h"
@@ -42,15 +44,24 @@ RunParts::RunParts(const ResolvedJob& of_run, const TrainingOptions& training, T
       net(build_net()),
       staged(build_stages(resolved, sets.train->spec(), net)),
       records(make_records()),
-      session(net, optimizer_options(resolved), session_options(resolved, shape, options),
-              {.note = options.note,
-               .met = options.met,
-               .supervised = options.supervised,
-               .records = records,
-               .order = order,
-               .skipped_remedy =
-                   "Lower optimizer.lr, set optimizer.clip_norm, or look at the data; then resume or start again.",
-               .staged = staged}) {
+      session(net, optimizer_options(resolved), session_options(resolved, shape, options), session_parts()) {
+}
+
+SessionParts RunParts::session_parts() {
+  SessionParts parts{.note = options.note,
+                     .met = options.met,
+                     .supervised = options.supervised,
+                     .records = records,
+                     .order = order,
+                     .skipped_remedy =
+                         "Lower optimizer.lr, set optimizer.clip_norm, or look at the data; then resume "
+                         "or start again.",
+                     .staged = staged};
+  if (hollow_) {
+    parts.first_state = [this](const model::FlatLayout& layout, std::span<float> parameters,
+                               std::span<std::byte> buffers) { write_first_state(layout, parameters, buffers); };
+  }
+  return parts;
 }
 
 std::shared_ptr<LedgerExchange> RunParts::make_records() const {
@@ -88,13 +99,38 @@ std::shared_ptr<model::Net> RunParts::build_net() {
     memory =
         fmt::format("about {}; {}", describe(estimate_memory(figures), figures.workers), options.usable_memory->reason);
   }
-  std::shared_ptr<model::Net> made = build_fitting_model(resolved, sets.train->spec());
-  begin_from_files("model.init", [&] { return initialize_model(job, *made); });
+  std::shared_ptr<model::Net> made = may_be_hollow(job) ? build_hollow_net() : build_whole_net();
   // Read when there is a session, and by then there is a folder: what is wrong with it is said before.
   if (!options.resume && founds()) check_optimizer_file(resolved, *made);
   if (job.parallel.sync_batch_norm && model::synchronize_batch_norm(*made, options.group) == 0)
     throw resolved.invalid("parallel.sync_batch_norm", "the model has no batch norm");
   return made;
+}
+
+std::shared_ptr<model::Net> RunParts::build_whole_net() {
+  std::shared_ptr<model::Net> made = build_fitting_model(resolved, sets.train->spec());
+  begin_from_files("model.init", [&] { return initialize_model(job, *made); });
+  return made;
+}
+
+std::shared_ptr<model::Net> RunParts::build_hollow_net() {
+  hollow_.emplace([this] { return build_fitting_model(resolved, sets.train->spec()); });
+  return hollow_->net();
+}
+
+void RunParts::write_first_state(const model::FlatLayout& layout, std::span<float> parameters,
+                                 std::span<std::byte> buffers) {
+  std::map<std::string_view, float*> places;
+  for (const model::TensorSlot& slot : layout.tensors())
+    places.emplace(slot.name, parameters.data() + slot.offset);
+  const std::shared_ptr<model::Net> made = hollow_->make_at([&](const std::string& name) {
+    const auto found = places.find(name);
+    return found == places.end() ? nullptr : found->second;
+  });
+  begin_from_files("model.init", [&] { return initialize_model(job, *made); });
+  const compute::ModuleBinding values(made);
+  values.read_parameters(parameters);
+  values.read_buffers(buffers);
 }
 
 // Loads what the job begins from. Of workers that share their state the first one does it. A run that is resumed has a

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "muster/base/process_memory.h"
 #include "muster/data/lane_order.h"
 #include "muster/data/lane_plan.h"
+#include "muster/model/flat_layout.h"
+#include "muster/model/hollow.h"
 #include "muster/model/net.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
@@ -66,6 +69,11 @@ class RunParts {
   std::string memory{};                 // what the preflight found
   std::vector<std::string> init{};      // what was loaded from files
   std::optional<Error> init_failure{};  // of a run that is resumed
+
+ private:
+  std::optional<model::HollowModel> hollow_{};  // of a job with a mesh: `net` is that of it
+
+ public:
   const std::shared_ptr<const Task> task;
   const std::shared_ptr<model::Net> net;
   const std::shared_ptr<const StagedModel> staged;  // of a job whose workers compute lanes together; else empty
@@ -76,6 +84,11 @@ class RunParts {
   // What all hosts of the job have.
   Datasets open_agreed_data() const;
   std::shared_ptr<model::Net> build_net();
+  std::shared_ptr<model::Net> build_whole_net();
+  std::shared_ptr<model::Net> build_hollow_net();
+  SessionParts session_parts();
+  // The first values of a hollow model, where they stay.
+  void write_first_state(const model::FlatLayout& layout, std::span<float> parameters, std::span<std::byte> buffers);
   // As far as it is known before anything is loaded; else empty.
   const std::filesystem::path& begun_run() const;
   std::shared_ptr<LedgerExchange> make_records() const;

@@ -255,16 +255,17 @@ void SessionCore::write_after_update(std::span<float> parameters, std::span<std:
 
 // The first version is what the module holds.
 void SessionCore::adopt_module() {
-  std::vector<float> parameters(binding_.layout().size());
-  std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
-  std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
-  std::vector<float> zeros(slots() > 0 ? binding_.layout().size() : 0);
-  binding_.read_parameters(parameters);
-  binding_.read_buffers(buffers);
-  strategies::CommittedState first{parameters, {}, updates, buffers, {}};
-  for (int slot = 0; slot < slots(); ++slot)
-    first.state[static_cast<std::size_t>(slot)] = zeros;
-  strategy_->restore(first);
+  put_state({}, {}, [this](const strategies::StateToFill& to) {
+    if (parts_.first_state) {
+      parts_.first_state(binding_.layout(), to.version.parameters, to.buffers);
+    } else {
+      binding_.read_parameters(to.version.parameters);
+      binding_.read_buffers(to.buffers);
+    }
+    for (const std::span<float> slot : to.version.state)
+      std::ranges::fill(slot, 0.0F);
+    std::ranges::fill(to.version.updates, 0U);
+  });
   binding_.attach(strategy_->parameter_versions(), strategy_->memory());
   show_committed();
 }

@@ -99,6 +99,8 @@ class SessionCore {
   // --- The whole state.
   strategies::CommittedState committed() const { return strategy_->committed(); }
   void restore(const strategies::CommittedState& state);
+  // The same of a state that `fill` writes, all of it, where it stays if the strategy has such a place.
+  void restore(const data::Cursor& cursor, std::vector<strategies::ExtraPart> extra, const strategies::FillState& fill);
   // This worker's part in a restore() of the first one's, whose state counts: of workers that have nothing to give.
   void receive_state();
   const model::FlatLayout& layout() const { return binding_.layout(); }
@@ -136,6 +138,8 @@ class SessionCore {
   compute::UpdateRule rule();
   void write_after_update(std::span<float> parameters, std::span<std::byte> buffers);
   void adopt_module();
+  void put_state(const data::Cursor& cursor, std::vector<strategies::ExtraPart> extra,
+                 const strategies::FillState& fill);
   void show_committed();
   void leave_note();
   void feed_from(const std::shared_ptr<const data::Dataset>& dataset, std::shared_ptr<const data::LaneOrder> order);

@@ -2,11 +2,15 @@
 // each other, and which lanes they compute. Not installed.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "muster/data/lane_order.h"
+#include "muster/model/flat_layout.h"
 #include "muster/strategies/host_records.h"
 #include "muster/strategies/membership.h"
 
@@ -33,6 +37,10 @@ struct SessionParts {
   // The model in stages, which several workers compute together: step() with StagedCode. None: each lane has one
   // worker.
   std::shared_ptr<const StagedModel> staged{};
+  // Writes the first parameters, by the layout, and buffers, of a module that has none itself (model/hollow.h); of
+  // workers that share their state the first one calls it. None: they are the module's.
+  std::function<void(const model::FlatLayout&, std::span<float> parameters, std::span<std::byte> buffers)>
+      first_state{};
 };
 
 }  // namespace muster::trainer

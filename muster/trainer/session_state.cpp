@@ -1,11 +1,13 @@
 // A session's committed state as a whole: set from outside, written to files and read from them. What is in a
 // checkpoint and what a session agrees on with one that it goes on from stand here together.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,6 +53,33 @@ void SessionCore::restore(const strategies::CommittedState& state) {
   feed_.reset();
   strategy_->restore(state);
   show_committed();
+}
+
+void SessionCore::restore(const data::Cursor& cursor, std::vector<strategies::ExtraPart> extra,
+                          const strategies::FillState& fill) {
+  abandon();
+  feed_.reset();
+  put_state(cursor, std::move(extra), fill);
+  show_committed();
+}
+
+// Where the strategy has no place for it to be written to it is made here first.
+void SessionCore::put_state(const data::Cursor& cursor, std::vector<strategies::ExtraPart> extra,
+                            const strategies::FillState& fill) {
+  if (strategy_->restore_in_place(cursor, fill)) return;
+  std::vector<float> parameters(binding_.layout().size());
+  std::array<std::vector<float>, 2> state;
+  std::vector<std::uint64_t> updates(binding_.layout().tensors().size());
+  std::vector<std::byte> buffers(binding_.buffer_layout().bytes);
+  strategies::StateToFill made{{parameters, {}, updates}, buffers};
+  strategies::CommittedState committed{parameters, {}, updates, buffers, cursor, std::move(extra)};
+  for (std::size_t slot = 0; slot < static_cast<std::size_t>(slots()); ++slot) {
+    state[slot].resize(binding_.layout().size());
+    made.version.state[slot] = state[slot];
+    committed.state[slot] = state[slot];
+  }
+  fill(made);
+  strategy_->restore(committed);
 }
 
 void SessionCore::receive_state() {

@@ -3,6 +3,7 @@
 #include "muster/trainer/staged_session.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +16,9 @@
 namespace muster::trainer {
 namespace {
 
-std::shared_ptr<const StagedModel> staged_model(const Worker& worker, const torch::nn::Sequential& net,
+using Pieces = std::function<std::vector<model::Piece>()>;
+
+std::shared_ptr<const StagedModel> staged_model(const Worker& worker, torch::nn::Module& net, const Pieces& pieces_of,
                                                 const SessionOptions& options, const StageOptions& stages) {
   const auto workers = static_cast<std::size_t>(worker.size());
   if (stages.stages == 0 || (workers > 1 && workers % stages.stages != 0))
@@ -33,12 +36,20 @@ std::shared_ptr<const StagedModel> staged_model(const Worker& worker, const torc
   if (mesh.data > lanes)
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} rows of workers cannot share {} lanes", mesh.data, lanes),
                 "SessionOptions::lanes");
-  std::vector<model::Piece> pieces = model::pieces_of(net);
-  std::vector<model::PieceProfile> profiles = model::profile_pieces(*net.ptr(), pieces, stages.sample);
+  std::vector<model::Piece> pieces = pieces_of();
+  std::vector<model::PieceProfile> profiles = model::profile_pieces(net, pieces, stages.sample);
   // Of a short last batch a lane may have one more than usual.
   const std::uint64_t lane_samples = (options.batch + lanes - 1) / lanes + 1;
   return std::make_shared<const StagedModel>(
       StagedModel{Stages(mesh, std::move(profiles), stages.cut, lane_samples), std::move(pieces)});
+}
+
+StagedSession staged_session(const Worker& worker, const std::shared_ptr<torch::nn::Module>& net,
+                             const compute::OptimizerOptions& optimizer, const SessionOptions& options,
+                             std::shared_ptr<const StagedModel> staged) {
+  SessionParts parts;
+  parts.staged = staged;
+  return {worker_session(worker, ModelParts(net, optimizer), options, std::move(parts)), std::move(staged)};
 }
 
 StagedCode code_of(const StagedSession::Loss& loss) {
@@ -72,10 +83,16 @@ std::vector<std::string> StagedSession::describe() const {
 StagedSession synchronize_stages(const Worker& worker, const torch::nn::Sequential& net,
                                  const compute::OptimizerOptions& optimizer, const SessionOptions& options,
                                  const StageOptions& stages) {
-  std::shared_ptr<const StagedModel> staged = staged_model(worker, net, options, stages);
-  SessionParts parts;
-  parts.staged = staged;
-  return {worker_session(worker, ModelParts(net.ptr(), optimizer), options, std::move(parts)), staged};
+  const auto pieces = [&] { return model::pieces_of(net); };
+  return staged_session(worker, net.ptr(), optimizer, options,
+                        staged_model(worker, *net.ptr(), pieces, options, stages));
+}
+
+StagedSession synchronize_stages(const Worker& worker, const std::shared_ptr<torch::nn::Module>& net,
+                                 const Blocks& blocks, const compute::OptimizerOptions& optimizer,
+                                 const SessionOptions& options, const StageOptions& stages) {
+  const auto pieces = [&] { return model::pieces_of(*net, blocks); };
+  return staged_session(worker, net, optimizer, options, staged_model(worker, *net, pieces, options, stages));
 }
 
 }  // namespace muster::trainer

@@ -1,5 +1,5 @@
-// A model of one's own in stages: a torch::nn::Sequential whose modules several workers compute one after the other
-// (docs/model-parallel.md), with the bits of one worker.
+// A model of one's own in stages: a torch::nn::Sequential, or any module that names its blocks, which several workers
+// compute one after the other (docs/model-parallel.md), with the bits of one worker.
 //
 //   auto session = muster::synchronize_stages(worker, net, muster::Sgd{.lr = 0.1}, {.batch = 64, .lanes = 8},
 //                                             {.stages = 2, .sample = torch::zeros({1, 784})});
@@ -17,6 +17,7 @@
 
 #include <torch/torch.h>
 
+#include "muster/model/named_block.h"
 #include "muster/trainer/session.h"
 #include "muster/trainer/worker.h"
 
@@ -61,5 +62,16 @@ class StagedSession {
 StagedSession synchronize_stages(const Worker& worker, const torch::nn::Sequential& net,
                                  const compute::OptimizerOptions& optimizer, const SessionOptions& options,
                                  const StageOptions& stages);
+
+// Modules of a model, with the names that StageOptions::cut knows them by, in the order in which it computes them.
+using Blocks = std::vector<model::NamedBlock>;
+
+// The same for a module of any kind: `blocks` one after the other are what it computes, and everything that it trains
+// is in one of them.
+//
+//   auto session = muster::synchronize_stages(worker, net, {{"stem", net->stem}, {"head", net->head}}, ...);
+StagedSession synchronize_stages(const Worker& worker, const std::shared_ptr<torch::nn::Module>& net,
+                                 const Blocks& blocks, const compute::OptimizerOptions& optimizer,
+                                 const SessionOptions& options, const StageOptions& stages);
 
 }  // namespace muster::trainer

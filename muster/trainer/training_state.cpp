@@ -2,14 +2,19 @@
 // Everything is compared before anything is changed, so that a wrong file leaves the session as it was.
 #include "muster/trainer/training_state.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <new>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "muster/base/error.h"
 #include "muster/base/version.h"
+#include "muster/comm/region.h"
 
 namespace muster::trainer {
 namespace {
@@ -19,21 +24,22 @@ std::span<const std::byte> bytes_at(std::span<const T> all, std::size_t begin, s
   return std::as_bytes(all.subspan(begin, count));
 }
 
-// Copies tensor `name` into `out` after checking that it is what the model expects.
-void copy_tensor(const model::TensorSet& set, const std::string& name, model::Dtype dtype,
-                 const std::vector<std::int64_t>& shape, std::span<std::byte> out, const std::string& where) {
+// The bytes of tensor `name`, after checking that it is what the model expects.
+std::span<const std::byte> tensor_bytes(const model::TensorSet& set, const std::string& name, model::Dtype dtype,
+                                        const std::vector<std::int64_t>& shape, std::size_t bytes,
+                                        const std::string& where) {
   const model::TensorEntry* entry = set.header().find(name);
   if (entry == nullptr) {
     throw Error(ErrorKind::kMismatch, fmt::format("has no tensor {}", name), where,
                 "It is of another model or optimizer.");
   }
-  if (entry->dtype != dtype || entry->shape != shape || entry->bytes() != out.size()) {
+  if (entry->dtype != dtype || entry->shape != shape || entry->bytes() != bytes) {
     throw Error(ErrorKind::kMismatch,
                 fmt::format("tensor {} is {} of shape [{}], expected {} of shape [{}]", name, to_string(entry->dtype),
                             fmt::join(entry->shape, ", "), to_string(dtype), fmt::join(shape, ", ")),
                 where, "It is of another model.");
   }
-  if (!out.empty()) std::memcpy(out.data(), set.data(*entry).data(), out.size());
+  return set.data(*entry);
 }
 
 void expect_count(const model::TensorSet& set, std::size_t expected, const std::string& where) {
@@ -45,21 +51,49 @@ void expect_count(const model::TensorSet& set, std::size_t expected, const std::
 
 }  // namespace
 
+// The state itself is in shared memory, as what it is a copy of: it belongs to what a host needs for the job, and not
+// to what a worker needs for its part. (Not in a region, whose file a limit on the size of files would meet.)
 struct TrainingState::Copy {
   struct Extra {
     std::string name;
     std::vector<std::byte> bytes;
   };
-  std::vector<float> parameters;
-  std::array<std::vector<float>, 2> state;
-  std::vector<std::uint64_t> updates;
-  std::vector<std::byte> buffers;
+  comm::Mapping memory;
+  std::span<float> parameters;
+  std::array<std::span<float>, 2> state;
+  std::span<std::uint64_t> updates;
+  std::span<std::byte> buffers;
   std::vector<Extra> extra;
   std::vector<model::TensorView> model;
   std::vector<model::TensorView> optimizer;
 
+  void make_room(const strategies::CommittedState& committed);
   void name_tensors(const SessionCore& session);
 };
+
+void TrainingState::Copy::make_room(const strategies::CommittedState& committed) {
+  constexpr std::size_t kLine = 64;
+  std::size_t bytes = 0;
+  const auto reserve = [&](std::size_t size) {
+    const std::size_t begin = bytes;
+    bytes += (size + kLine - 1) / kLine * kLine;
+    return begin;
+  };
+  const std::size_t first = reserve(committed.parameters.size_bytes());
+  const std::array<std::size_t, 2> slots{reserve(committed.state[0].size_bytes()),
+                                         reserve(committed.state[1].size_bytes())};
+  const std::size_t counts = reserve(committed.updates.size_bytes());
+  const std::size_t rest = reserve(committed.buffers.size());
+  void* const made = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (made == MAP_FAILED) throw std::bad_alloc();
+  memory = comm::Mapping(made, bytes);
+  std::byte* const base = memory.base();
+  parameters = {reinterpret_cast<float*>(base + first), committed.parameters.size()};
+  for (std::size_t slot = 0; slot < slots.size(); ++slot)
+    state[slot] = {reinterpret_cast<float*>(base + slots[slot]), committed.state[slot].size()};
+  updates = {reinterpret_cast<std::uint64_t*>(base + counts), committed.updates.size()};
+  buffers = {base + rest, committed.buffers.size()};
+}
 
 std::vector<model::TensorView> model_tensors(const SessionCore& session, const strategies::CommittedState& state) {
   std::vector<model::TensorView> tensors;
@@ -72,7 +106,7 @@ std::vector<model::TensorView> model_tensors(const SessionCore& session, const s
   return tensors;
 }
 
-// The views into the copy: they hold as long as its vectors keep their sizes, which are the session's.
+// The views into the copy, whose sizes are the session's.
 void TrainingState::Copy::name_tensors(const SessionCore& session) {
   const strategies::CommittedState view{parameters, {}, updates, buffers, {}};
   model = model_tensors(session, view);
@@ -98,11 +132,12 @@ TrainingState capture(const SessionCore& session, TrainingState memory) {
   const strategies::CommittedState committed = session.committed();
   const bool again = memory.copy_.use_count() == 1;
   auto copy = again ? std::move(memory.copy_) : std::make_shared<TrainingState::Copy>();
-  copy->parameters.assign(committed.parameters.begin(), committed.parameters.end());
-  copy->updates.assign(committed.updates.begin(), committed.updates.end());
-  copy->buffers.assign(committed.buffers.begin(), committed.buffers.end());
+  if (!again) copy->make_room(committed);
+  std::ranges::copy(committed.parameters, copy->parameters.begin());
+  std::ranges::copy(committed.updates, copy->updates.begin());
+  std::ranges::copy(committed.buffers, copy->buffers.begin());
   for (std::size_t slot = 0; slot < committed.state.size(); ++slot)
-    copy->state[slot].assign(committed.state[slot].begin(), committed.state[slot].end());
+    std::ranges::copy(committed.state[slot], copy->state[slot].begin());
   copy->extra.resize(committed.extra.size());
   for (std::size_t i = 0; i < committed.extra.size(); ++i) {
     copy->extra[i].name = committed.extra[i].name;
@@ -122,12 +157,9 @@ void restore(SessionCore& session, const model::LoadedCheckpoint& loaded) {
   const std::string model_where = (loaded.path / model::kModelFile).string();
   const std::string optimizer_where = (loaded.path / model::kOptimizerFile).string();
   const std::vector<model::TensorSlot>& tensors = session.layout().tensors();
-  std::size_t slots = 0;  // the most that a tensor has
   std::size_t slot_tensors = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    slots = std::max(slots, session.slot_names(i).size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
     slot_tensors += session.slot_names(i).size();
-  }
   expect_count(loaded.model, tensors.size() + session.buffer_layout().slots.size(), model_where);
   std::vector<strategies::ExtraPart> extra;
   for (const model::TensorEntry& entry : loaded.optimizer.header().tensors) {
@@ -136,35 +168,48 @@ void restore(SessionCore& session, const model::LoadedCheckpoint& loaded) {
   }
   expect_count(loaded.optimizer, tensors.size() + slot_tensors + extra.size(), optimizer_where);
 
-  std::vector<float> parameters(session.layout().size());
-  std::array<std::vector<float>, 2> state;
-  for (std::size_t slot = 0; slot < slots; ++slot)
-    state[slot].resize(session.layout().size());
-  std::vector<std::uint64_t> updates(tensors.size());
-  std::vector<std::byte> buffers(session.buffer_layout().bytes);
+  // Everything is found before anything is changed.
+  struct Source {
+    std::span<const std::byte> bytes;
+    std::function<std::span<std::byte>(const strategies::StateToFill&)> place;
+  };
+  std::vector<Source> sources;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const model::TensorSlot& tensor = tensors[i];
-    const auto place = [&](std::vector<float>& flat) {
-      return std::as_writable_bytes(std::span(flat).subspan(tensor.offset, tensor.count));
+    const auto add = [&](const model::TensorSet& set, const std::string& name, const std::string& where,
+                         const auto& flat) {
+      sources.push_back({tensor_bytes(set, name, model::Dtype::kF32, tensor.shape, tensor.count * sizeof(float), where),
+                         [flat, &tensor](const strategies::StateToFill& to) {
+                           return std::as_writable_bytes(flat(to).subspan(tensor.offset, tensor.count));
+                         }});
     };
-    copy_tensor(loaded.model, tensor.name, model::Dtype::kF32, tensor.shape, place(parameters), model_where);
+    add(loaded.model, tensor.name, model_where,
+        [](const strategies::StateToFill& to) { return to.version.parameters; });
     for (std::size_t slot = 0; slot < session.slot_names(i).size(); ++slot) {
-      copy_tensor(loaded.optimizer, session.slot_names(i)[slot] + "/" + tensor.name, model::Dtype::kF32, tensor.shape,
-                  place(state[slot]), optimizer_where);
+      add(loaded.optimizer, session.slot_names(i)[slot] + "/" + tensor.name, optimizer_where,
+          [slot](const strategies::StateToFill& to) { return to.version.state[slot]; });
     }
-    copy_tensor(loaded.optimizer, "updates/" + tensor.name, model::Dtype::kI64, {},
-                std::as_writable_bytes(std::span(updates).subspan(i, 1)), optimizer_where);
+    sources.push_back(
+        {tensor_bytes(loaded.optimizer, "updates/" + tensor.name, model::Dtype::kI64, {}, sizeof(std::uint64_t),
+                      optimizer_where),
+         [i](const strategies::StateToFill& to) { return std::as_writable_bytes(to.version.updates.subspan(i, 1)); }});
   }
   for (const compute::BufferSlot& slot : session.buffer_layout().slots) {
-    copy_tensor(loaded.model, slot.name, slot.dtype, slot.shape, std::span(buffers).subspan(slot.offset, slot.bytes),
-                model_where);
+    sources.push_back(
+        {tensor_bytes(loaded.model, slot.name, slot.dtype, slot.shape, slot.bytes, model_where),
+         [&slot](const strategies::StateToFill& to) { return to.buffers.subspan(slot.offset, slot.bytes); }});
   }
-  strategies::CommittedState committed{
-      parameters, {}, updates, buffers, {loaded.manifest.epoch, loaded.manifest.position, loaded.manifest.step}};
-  for (std::size_t slot = 0; slot < slots; ++slot)
-    committed.state[slot] = state[slot];
-  committed.extra = std::move(extra);
-  session.restore(committed);
+  const data::Cursor cursor{loaded.manifest.epoch, loaded.manifest.position, loaded.manifest.step};
+  session.restore(cursor, std::move(extra), [&](const strategies::StateToFill& to) {
+    // Slots that a tensor does not have, and what is between tensors.
+    std::ranges::fill(to.version.parameters, 0.0F);
+    for (const std::span<float> slot : to.version.state)
+      std::ranges::fill(slot, 0.0F);
+    for (const Source& source : sources) {
+      const std::span<std::byte> place = source.place(to);
+      if (!place.empty()) std::memcpy(place.data(), source.bytes.data(), place.size());
+    }
+  });
 }
 
 }  // namespace muster::trainer

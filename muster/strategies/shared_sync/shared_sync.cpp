@@ -63,6 +63,7 @@ class SharedSyncStrategy final : public Strategy {
 
   std::size_t state_bytes() const override { return members_.members().leads() ? arena_.region()->bytes().size() : 0; }
   void restore(const CommittedState& state) override;
+  bool restore_in_place(const data::Cursor& cursor, const FillState& fill) override;
   Membership& membership() override { return members_; }
   std::optional<StepOutcome> enter_generation() override;
   std::optional<StepOutcome> settle_step() override;
@@ -194,26 +195,38 @@ std::optional<StepOutcome> SharedSyncStrategy::settle_step() {
 void SharedSyncStrategy::restore(const CommittedState& state) {
   MUSTER_CHECK(state.parameters.size() == options_.layout.size() && state.buffers.size() == options_.buffers.bytes,
                "state of another model");
+  restore_in_place(state.cursor, [&](const StateToFill& to) {
+    std::ranges::copy(state.parameters, to.version.parameters.begin());
+    for (std::size_t slot = 0; slot < to.version.state.size(); ++slot)
+      std::ranges::copy(state.state[slot], to.version.state[slot].begin());
+    std::ranges::copy(state.updates, to.version.updates.begin());
+    std::ranges::copy(state.buffers, to.buffers.begin());
+  });
+}
+
+bool SharedSyncStrategy::restore_in_place(const data::Cursor& cursor, const FillState& fill) {
   const Deadline deadline = Deadline::after(kStartTimeout);
   const bool fixed = !members_.replaces();
   MUSTER_CHECK(fixed || !members_.founds() || arena_.generation() == 0,
                "under a supervisor restore() comes before meet()");
-  if (!fixed && members_.founds()) arena_.set_first_step(state.cursor.step);
+  if (!fixed && members_.founds()) arena_.set_first_step(cursor.step);
   // On another host than the job's first one what this worker gives is nobody's state.
   if (!fixed && members_.founds() && !options_.supervised->founds_job()) arena_.mark_fresh();
   if (fixed) options_.group.barrier(deadline);
   // Both versions: what no step ever changes (frozen tensors) must be right in either.
-  for (HostVersion& version : versions_) {
-    if (!members_.founds()) break;
-    std::ranges::copy(state.parameters, version.state.parameters.begin());
-    for (std::size_t slot = 0; slot < version.state.state.size(); ++slot)
-      std::ranges::copy(state.state[slot], version.state.state[slot].begin());
-    std::ranges::copy(state.updates, version.state.updates.begin());
-    std::ranges::copy(state.buffers, version.buffers.begin());
+  if (members_.founds()) {
+    const auto& [first, second] = versions_;
+    fill({first.state, first.buffers});
+    std::ranges::copy(first.state.parameters, second.state.parameters.begin());
+    for (std::size_t slot = 0; slot < first.state.state.size(); ++slot)
+      std::ranges::copy(first.state.state[slot], second.state.state[slot].begin());
+    std::ranges::copy(first.state.updates, second.state.updates.begin());
+    std::ranges::copy(first.buffers, second.buffers.begin());
   }
   if (fixed) options_.group.barrier(deadline);
-  cursor_ = state.cursor;
+  cursor_ = cursor;
   step_.reset();
+  return true;
 }
 
 void SharedSyncStrategy::begin_step(const data::StepPlan& plan) {

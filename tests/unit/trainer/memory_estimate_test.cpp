@@ -100,9 +100,24 @@ TEST(MemoryEstimateTest, TheStartMayTakeMoreThanTheSteps) {
   of.model.step = {};
   of.model.forward = {};
   // 8 workers have 3 x 100 MB for a moment; training holds 8 gradients and the copy for a checkpoint.
+  of.strategy = strategies::LocalSgd{};
+  of.model.buffer_bytes = 0;
   const MemoryEstimate estimate = estimate_memory(of);
   EXPECT_EQ(item(estimate, "first weights"), 8 * 300 * kMega);
   EXPECT_EQ(item(estimate, "gradients"), 0u) << "not at that moment";
+}
+
+TEST(MemoryEstimateTest, WhereStateIsSharedAModelForEachWorkerIsAllThatTheStartTakes) {
+  MemoryFigures of = figures();
+  of.workers = 40;
+  of.lanes = 1;
+  of.batch = 1;
+  of.model.step = {};
+  of.model.forward = {};
+  EXPECT_EQ(item(estimate_memory(of), "first weights"), 40 * 100 * kMega);
+  of.hollow = true;
+  EXPECT_EQ(item(estimate_memory(of), "first weights"), 0u) << "it is made where it stays";
+  EXPECT_GT(item(estimate_memory(of), "gradients"), 0u);
 }
 
 TEST(MemoryEstimateTest, ALaneThatDoesNotDivideTheBatchIsTheLargestOne) {
