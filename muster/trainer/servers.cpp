@@ -91,8 +91,12 @@ Servers::Servers(const Worker& worker, strategies::ServerPlan plan, const strate
                             difference(agreed, plan.to_text())),
                 "muster::ServerPlan", "Start every worker with the same program, arguments and data.");
   }
+  // Whoever keeps the servers ends and replaces those that do not get on: what is waited for comes.
   client_ = std::make_unique<strategies::ParameterClient>(
-      strategies::ClientOptions{.number = static_cast<std::uint32_t>(world.rank), .store = store_}, place_->timeout());
+      strategies::ClientOptions{.number = static_cast<std::uint32_t>(world.rank),
+                                .store = store_,
+                                .watched = [folder = world.store] { return comm::supervisor_lives(folder); }},
+      place_->timeout());
   // What others push before all is filled would be lost if the first were, and filled again.
   if (!first) get_supervised(*store_, world.store, kFilledKey);
   if (!first || is_filled(*store_)) return;

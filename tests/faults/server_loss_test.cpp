@@ -527,6 +527,18 @@ TEST(ServerThatSpins, IsEndedAndReplaced) {
   expect_every_lane_once(job, steps);
 }
 
+// Neither stopped, nor does it need the processor. It takes as long as a server may be asleep in a call.
+TEST(ServerThatIsBlocked, IsEndedAndReplaced) {
+  Job job(small_plan(Consistency::kAsp, 3, 2), 0, "server.push.before_copies=delay=600000@rank=1,call=20,attempt=0");
+  const std::uint64_t settled = job.wait_until_settled(0);
+  const std::uint64_t steps = train_while(job, [&] {
+    job.wait_until_settled(settled);
+    return false;
+  });
+  EXPECT_EQ(job.failure(), "");
+  expect_every_lane_once(job, steps);
+}
+
 TEST(ServerLossOfAllCopies, EndsTheJobWithARemedy) {
   Job job(small_plan(Consistency::kAsp, 2, 2));
   ASSERT_TRUE(job.kill_one());

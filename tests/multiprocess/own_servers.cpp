@@ -3,7 +3,8 @@
 //
 //   own_servers MODE [PUSHES]   MODE: "train"; "killed": the second worker dies once, half-way; "filled": the first
 //                               one, when it has given the servers their first values; "differ": its plan is another;
-//                               "slow": takes its time; "rule": by an update of the program's own
+//                               "slow": takes its time; "rule": by an update of the program's own; "late": servers
+//                               take longer to come than the program's calls wait
 #include <signal.h>
 #include <unistd.h>
 
@@ -73,7 +74,12 @@ void report(muster::strategies::ParameterClient& client) {
 int main(int argc, char** argv) try {
   const std::string mode = argc > 1 ? argv[1] : "train";
   const int pushes = argc > 2 ? std::atoi(argv[2]) : 200;
-  const auto worker = muster::trainer::join(argc, argv, {.server_update = mode == "rule" ? add : nullptr});
+  muster::trainer::JoinOptions options{.server_update = mode == "rule" ? add : nullptr};
+  if (mode == "late") {
+    options.timeout = std::chrono::milliseconds(200);
+    muster::arm_failpoints("server.start=delay=2000");
+  }
+  const auto worker = muster::trainer::join(argc, argv, options);
   muster::strategies::ServerPlan plan;
   plan.layout = muster::model::FlatLayout({{"weights", {static_cast<std::int64_t>(kFloats)}}});
   plan.optimizer = muster::compute::Sgd{};

@@ -83,6 +83,14 @@ TEST(OwnServers, WithCopiesAServerMayBeLost) {
   EXPECT_EQ(result.out, sums(400 * 2)) << result.err;
 }
 
+// Whoever watches them replaces or ends those that do not get on: the program's own time-out is for others.
+TEST(OwnServers, MayTakeLongerToComeThanTheProgramsCallsWait) {
+  const TemporaryFolder folder;
+  const Finished result = run(folder.path(), {"-n", "2", "--servers", "2"}, {"late", "50"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, sums(50 * 2)) << result.err;
+}
+
 TEST(OwnServers, MistakesAreNamed) {
   const TemporaryFolder folder;
   const auto refused = [&](std::vector<std::string> flags, const char* mode, const char* words) {

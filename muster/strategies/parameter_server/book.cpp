@@ -12,7 +12,6 @@
 namespace muster::strategies {
 namespace {
 
-constexpr std::size_t kClosedSteps = 256;  // of closed steps, for workers that ask late
 constexpr std::uint64_t kMostChange = std::uint64_t{1} << 53;
 
 // Whether it is one that a lane can have: a change that nobody can have asked for would keep all later ones from
@@ -125,8 +124,7 @@ std::optional<LeaseReply> Book::commit_step(std::uint32_t worker, const LeaseReq
   }
   if (request.step < done_.floor()) {
     LeaseReply over = answer(Grant::kClosed);
-    const auto closed = closed_.find(request.step);
-    over.result = closed != closed_.end() ? closed->second.result : StepResult{};
+    if (const auto closed = closed_.find(request.step); closed != closed_.end()) over.result = closed->second.result;
     return over;
   }
   if (accepted_ == 0 || (finishing_ && *finishing_ != worker)) return std::nullopt;

@@ -38,6 +38,10 @@ struct BookCounts {
 
 class Book {
  public:
+  // Of closed steps it knows what they came to, for workers that ask late: a worker that gave no sign of life for as
+  // long as so many steps take would have been replaced.
+  static constexpr std::size_t kClosedSteps = 4096;
+
   explicit Book(const ServerPlan& plan);
 
   // To a worker, by its number: an answer, or nothing as long as there is none to give. Throws kInvalidInput for what

@@ -46,7 +46,11 @@ Client::Client(ClientOptions options) : options_(std::move(options)), maps_(opti
 Client::~Client() = default;
 
 void Client::find_servers(const Deadline& deadline) {
-  maps_.wait_after(0, deadline);
+  Patience patience(deadline, options_.watched);
+  patience.until_over([&](const Deadline& until) {
+    options_.interruption();
+    maps_.wait_after(0, until);
+  });
 }
 
 Client::Link& Client::link_to(std::uint32_t server) {

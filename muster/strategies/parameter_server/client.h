@@ -35,7 +35,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Waits until there are servers. Throws kTimeout.
+  // Waits until there are servers. Throws kTimeout when the deadline has passed and nobody watches them.
   void find_servers(const Deadline& deadline);
 
   // Starts a call of `chunk`; waits only while too many are under way. `body` and `reply` must stay until it is

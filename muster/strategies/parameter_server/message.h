@@ -307,7 +307,7 @@ struct LeaseReply {
   std::uint64_t samples = 0;           // and what they have together
   std::uint64_t updates = 0;           // that the book has: the version of a lane that is leased now
   std::uint64_t floor = 0;             // all steps below are over
-  std::optional<StepResult> result{};  // kClosed, to one that wanted kCommitted
+  std::optional<StepResult> result{};  // kClosed, to one that wanted kCommitted; none if it is not known any more
   static void fields(auto& self, auto&& io) {
     io(self.grant, self.lane, self.mask, self.samples, self.updates, self.floor, self.result);
   }

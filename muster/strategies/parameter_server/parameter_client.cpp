@@ -23,6 +23,7 @@
 #include "muster/strategies/parameter_server/book.h"
 #include "muster/strategies/parameter_server/chunk_state.h"
 #include "muster/strategies/parameter_server/client.h"
+#include "muster/strategies/parameter_server/patience.h"
 #include "muster/strategies/parameter_server/row_merger.h"
 #include "muster/strategies/parameter_server/shard.h"
 #include "muster/strategies/parameter_server/snapshots.h"
@@ -168,7 +169,9 @@ class ParameterClient::Core {
 
 ParameterClient::Core::Core(ClientOptions options, std::chrono::nanoseconds timeout)
     : timeout_(timeout),
-      plan_(get_plan(*options.store, Deadline::after(timeout))),
+      plan_(Patience(Deadline::after(timeout), options.watched).until_over([&](const Deadline& until) {
+        return get_plan(*options.store, until);
+      })),
       chunks_(plan_.chunks()),
       most_body_(plan_.limits().most_body),
       rows_body_(options.connect ? most_body_ : std::min(most_body_, kCachedBody)),

@@ -26,8 +26,10 @@ class ParameterClient {
   using Ticket = std::uint64_t;
   using Initial = std::function<void(const std::string& name, std::span<float> values)>;
 
-  // Waits until the job has a plan and servers. No call takes longer than `timeout`, which is also how long a server
-  // that is lost may take to be replaced. Throws kTimeout; kInvalidInput (plan.separate_tensors is not set).
+  // Waits until the job has a plan and servers. No part of a call takes longer than `timeout`, which is also how long a
+  // server that is lost may take to be replaced; but where somebody watches the servers (ClientOptions::watched), and
+  // replaces or ends who does not get on, they may take as long as they need. Throws kTimeout; kInvalidInput
+  // (plan.separate_tensors is not set).
   explicit ParameterClient(ClientOptions options, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
   ~ParameterClient();
   ParameterClient(const ParameterClient&) = delete;

@@ -117,6 +117,7 @@ class ParameterServerStrategy final : public Strategy {
   LeaseReply lease(Want want, std::uint64_t step, const Deadline& deadline);
   void finish_all(std::span<const Client::Ticket> tickets);
   void pull(bool exact);
+  void begin_pushing();
   void push_lane(std::size_t lane, double scale, bool kept);
   void push_skip(std::size_t lane);
   void call_all(const Verb& verb, std::uint32_t end);
@@ -124,6 +125,7 @@ class ParameterServerStrategy final : public Strategy {
   void finish_step(const LeaseReply& granted);
   void read_state();
   StepOutcome outcome_of(const StepResult& result) const;
+  [[noreturn]] void throw_left_behind(const LeaseReply& answer) const;
   std::uint64_t floor();
 
   // Constant after construction. The group is a copy of the caller's, the same group.
@@ -314,7 +316,7 @@ std::optional<StepOutcome> ParameterServerStrategy::enter_generation() {
     // The servers know whether the step in work was closed after all.
     if (in_work && reached > cursor_.step) {
       const LeaseReply closed = lease(Want::kCommitted, cursor_.step, soon());
-      committed = outcome_of(closed.result.value_or(StepResult{}));
+      if (closed.result) committed = outcome_of(*closed.result);
     }
     // One that comes later begins where the first lane is missing; lanes of those who were lost may be anywhere from
     // here on.
@@ -444,6 +446,12 @@ void ParameterServerStrategy::call_all(const Verb& verb, std::uint32_t end) {
   finish_all(tickets);
 }
 
+// The lane is computed. A server that has just taken a lost one's place may load for longer than any lane takes: it is
+// waited for, and whoever watches must not take this worker for one that hangs.
+void ParameterServerStrategy::begin_pushing() {
+  members_->begin(comm::Activity::kWaiting);
+}
+
 // The lane into the book: from now on it counts.
 void ParameterServerStrategy::push_entry(std::size_t lane, const LaneResult& result, LaneManner manner) {
   const PushEntryRequest push{.step = cursor_.step,
@@ -458,6 +466,7 @@ void ParameterServerStrategy::push_entry(std::size_t lane, const LaneResult& res
 void ParameterServerStrategy::finish(std::size_t lane, const LaneResult& result) {
   MUSTER_FAILPOINT("parameter_server.push.before");
   if (synchronous()) {
+    begin_pushing();
     push_lane(lane, 1, true);
     MUSTER_FAILPOINT("parameter_server.push.before_book");
     push_entry(lane, result, LaneManner::kKept);
@@ -476,6 +485,7 @@ void ParameterServerStrategy::finish(std::size_t lane, const LaneResult& result)
   const compute::Verdict verdict = compute::judge_step(records_, clip);
   norm_ = verdict.gradient_norm / weight;
   skipped_ = skipped_ || !verdict.apply;
+  begin_pushing();
   if (verdict.apply)
     push_lane(lane, verdict.gradient_scale, false);
   else
@@ -519,6 +529,16 @@ StepOutcome ParameterServerStrategy::outcome_of(const StepResult& result) const 
   return outcome;
 }
 
+// Nobody knows any more what the step came to: going on would tell of a step without loss and samples, and might miss
+// the wish of another worker.
+void ParameterServerStrategy::throw_left_behind(const LeaseReply& answer) const {
+  throw Error(ErrorKind::kTimeout,
+              fmt::format("this worker is at step {} while the others have done {}: what its step came to is not kept",
+                          cursor_.step + 1, answer.floor),
+              {},
+              "Give it as much of the machine as the others have, or start it again: it begins where the others are.");
+}
+
 StepOutcome ParameterServerStrategy::commit(const compute::UpdateRule& rule, Deadline deadline) {
   MUSTER_CHECK(step_.has_value(), "begin_step() comes before commit()");
   rate_ = rule.lr;
@@ -527,7 +547,8 @@ StepOutcome ParameterServerStrategy::commit(const compute::UpdateRule& rule, Dea
   for (;;) {
     const LeaseReply answer = lease(Want::kCommitted, cursor_.step, deadline);
     if (answer.grant != Grant::kFinish) {
-      result = answer.result.value_or(StepResult{});
+      if (!answer.result) throw_left_behind(answer);
+      result = *answer.result;
       break;
     }
     finish_step(answer);

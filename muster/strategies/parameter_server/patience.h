@@ -13,6 +13,7 @@
 
 #include "muster/base/clock.h"
 #include "muster/base/deadline.h"
+#include "muster/base/error.h"
 
 namespace muster::strategies {
 
@@ -35,6 +36,18 @@ class Patience {
   }
   // Until it has to be asked.
   std::chrono::nanoseconds remaining() const { return until_.remaining(); }
+  // What `wait` gives, which is called with a deadline and throws kTimeout when it has passed: again and again, until
+  // this is over.
+  template <typename Wait>
+  auto until_over(const Wait& wait) {
+    for (;;) {
+      try {
+        return wait(Deadline::after(remaining()));
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout || is_over()) throw;
+      }
+    }
+  }
 
  private:
   // Asking looks into the job's folder and at processes.

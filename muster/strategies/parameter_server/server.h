@@ -61,10 +61,12 @@ class Server {
   void run();
   void stop();
 
-  // How far run() has come: turns of its loop, and what the processor has done for it. While run() runs.
+  // How far run() has come: turns of its loop, what the processor has done for it, and whether its thread sleeps now
+  // (neither runs nor waits for a processor or a disk). While run() runs.
   struct Progress {
     std::uint64_t turns = 0;
     std::chrono::nanoseconds processor_time{};
+    bool asleep = false;
   };
   std::optional<Progress> progress() const;
 

@@ -216,6 +216,27 @@ TEST(Book, AWishCountsFromTheSameStepOnForAll) {
   EXPECT_EQ(talk.ask(Want::kCommitted, 8)->result->change, 5U);
 }
 
+// A worker that asks late is told what its step came to; or that nobody knows any more, but never of a step in which
+// nothing was.
+TEST(Book, WhatAStepCameToIsToldToThoseWhoAskLateOrNotAtAll) {
+  Talk talk(Consistency::kBsp);
+  constexpr std::uint64_t kSteps = Book::kClosedSteps + 2;
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+      talk.push(step, lane, LaneManner::kKept);
+    ASSERT_EQ(talk.close(step, 0xf), Status::kDone);
+  }
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    const auto answer = talk.ask(Want::kCommitted, step);
+    ASSERT_TRUE(answer && answer->grant == Grant::kClosed) << step;
+    EXPECT_EQ(answer->floor, kSteps);
+    if (step < 2)
+      EXPECT_FALSE(answer->result) << step;
+    else
+      ASSERT_TRUE(answer->result && answer->result->samples == 40 && answer->result->loss_sum == 8) << step;
+  }
+}
+
 TEST(Book, PhasesFollowEachOtherAtAStep) {
   const ServerPlan plan = plan_of(parse_phases("asp:2, bsp"));
   Talk talk(Consistency::kAsp);

@@ -110,6 +110,20 @@ TEST_F(ClientOfServers, ACallGoesOnBeyondItsDeadlineAsLongAsSomebodyWatches) {
   EXPECT_EQ(servers_.left, 0);
 }
 
+// Servers of a job that begins may load for as long as they need, too.
+TEST(ClientOfAJobThatBegins, WaitsForServersAsLongAsSomebodyWatches) {
+  const auto store = comm::make_memory_store();
+  int asked = 0;
+  Client client({.store = store, .watched = [&] {
+                   if (++asked == 3) store->set(control::map_key(1), control::first_map(1, 1, {{"here", 0}}).to_text());
+                   return asked <= 3;
+                 }});
+  client.find_servers(Deadline::after(std::chrono::nanoseconds(0)));
+  EXPECT_EQ(asked, 3);
+  Client nobodys({.store = comm::make_memory_store(), .watched = [] { return false; }});
+  EXPECT_THROW(nobodys.find_servers(Deadline::after(std::chrono::nanoseconds(0))), Error);
+}
+
 TEST(ClientOfALostServer, IsWaitedForAsLongAsSomebodyWatches) {
   const auto store = comm::make_memory_store();
   store->set(control::map_key(1), control::first_map(1, 1, {{"here", 0}}).to_text());

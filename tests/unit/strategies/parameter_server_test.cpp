@@ -256,35 +256,66 @@ TEST(StalenessRate, AnUpdateThatComesLateHasAShareOfTheRate) {
   }
 }
 
-// A worker that asks where the job stands knows where it stands itself, also when nobody answers.
-TEST(ParameterServerFloor, AQuestionThatFailsLeavesTheCursorWhereItWas) {
-  constexpr std::uint64_t kStep = 5;
-  const auto soon = [] { return Deadline::after(std::chrono::seconds(60)); };
-  StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 2};
-  options.rules.resize(1);
-  options.supervised = Supervised{.store = comm::make_memory_store(), .founder = true};
-  const std::unique_ptr<Strategy> strategy = ParameterServer{}.make(options);
-  comm::Store& store = *options.supervised->store;
-  put_first_map(store, get_plan(store, soon()), soon());
-  const std::vector<float> zeros(options.layout.size());
-  const std::vector<std::uint64_t> updates(1);
-  strategy->restore({zeros, {}, updates, {}, {.step = kStep}});
+// A worker with a supervisor, which is the test.
+class SupervisedWorker : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kStep = 5;
 
-  // The supervisor, which makes the worker a member.
-  std::jthread supervisor([&] {
-    const auto address = comm::ArenaAddress::parse(store.get(comm::arena_key(0), soon()));
-    auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, soon()));
-    EXPECT_FALSE(comm::Arena::find(region, address.nonce, comm::kAnyRank)) << "the state is on the servers";
-    comm::Roster roster = comm::Roster::attach(region, address.nonce, comm::kAnyRank);
-    while (!roster.board().occupant(0))
-      std::this_thread::yield();
-    roster.begin_generation(1, 1);
-  });
-  strategy->membership().meet();
+  static Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
+  static StrategyOptions supervised_options() {
+    StrategyOptions options{model::FlatLayout({{"w", {4}}}), {}, 0, 2};
+    options.rules.resize(1);
+    options.supervised = Supervised{.store = comm::make_memory_store(), .founder = true};
+    return options;
+  }
+
+  SupervisedWorker() {
+    put_first_map(store_, get_plan(store_, soon()), soon());
+    const std::vector<float> zeros(options_.layout.size());
+    const std::vector<std::uint64_t> updates(1);
+    strategy_->restore({zeros, {}, updates, {}, {.step = kStep}});
+    // Makes the worker a member.
+    std::jthread supervisor([&] {
+      const auto address = comm::ArenaAddress::parse(store_.get(comm::arena_key(0), soon()));
+      auto region = std::make_shared<const comm::SharedRegion>(comm::fetch_region(address.server, soon()));
+      EXPECT_FALSE(comm::Arena::find(region, address.nonce, comm::kAnyRank)) << "the state is on the servers";
+      roster_.emplace(comm::Roster::attach(region, address.nonce, comm::kAnyRank));
+      while (!roster_->board().occupant(0))
+        std::this_thread::yield();
+      roster_->begin_generation(1, 1);
+    });
+    strategy_->membership().meet();
+  }
+
+  const StrategyOptions options_ = supervised_options();
+  const std::unique_ptr<Strategy> strategy_ = ParameterServer{}.make(options_);
+  comm::Store& store_ = *options_.supervised->store;
+  std::optional<comm::Roster> roster_;
+};
+
+// A worker that asks where the job stands knows where it stands itself, also when nobody answers.
+TEST_F(SupervisedWorker, AQuestionThatFailsLeavesTheCursorWhereItWas) {
   arm_failpoints("parameter_server.shm.before_post=error");
-  testing::expect_error(ErrorKind::kIo, "before_post", [&] { strategy->enter_generation(); });
+  testing::expect_error(ErrorKind::kIo, "before_post", [&] { strategy_->enter_generation(); });
   disarm_failpoints();
-  EXPECT_EQ(strategy->committed().cursor.step, kStep);
+  EXPECT_EQ(strategy_->committed().cursor.step, kStep);
+}
+
+// A server that loads what a lost one had may take longer to answer than any lane takes.
+TEST_F(SupervisedWorker, IsSeenToWaitWhileItPushesAndNotToCompute) {
+  strategy_->enter_generation();
+  const auto sgd = compute::make_optimizer(options_.optimizer);
+  strategy_->announce_rule({sgd.get(), 0.1, {}, options_.rules});
+  strategy_->begin_step(data::plan_step({.step = kStep}, {.samples = 8, .batch = 4, .lanes = 2}));
+  const std::optional<std::size_t> lane = strategy_->claim();
+  ASSERT_TRUE(lane);
+  testing::mark_trainable(options_, strategy_->area(*lane));
+  strategy_->membership().begin(comm::Activity::kComputing);
+  // Where it would not come back from if the server did not answer.
+  arm_failpoints("parameter_server.shm.before_post=error");
+  testing::expect_error(ErrorKind::kIo, "before_post", [&] { strategy_->finish(*lane, {}); });
+  disarm_failpoints();
+  EXPECT_EQ(roster_->board().doing(0).activity, comm::Activity::kWaiting);
 }
 
 TEST(ParameterServerOptions, ContradictionsAreRefusedWithARemedy) {

@@ -288,16 +288,33 @@ TEST_F(ServerOfEveryKind, WhatCannotBeRightIsRefusedWithAReason) {
   EXPECT_EQ(call(*server, passed_on).status, Status::kRefused);
 }
 
-TEST(SpinJudge, ATurnThatUsesUpTheProcessorIsOneTooMany) {
-  SpinJudge judge;
-  EXPECT_FALSE(judge.spins(std::nullopt)) << "it does not run";
-  EXPECT_FALSE(judge.spins(Server::Progress{5, seconds(100)}));
-  EXPECT_FALSE(judge.spins(Server::Progress{5, seconds(100) + kMostOfATurn})) << "it had no more time than a turn may";
-  EXPECT_FALSE(judge.spins(Server::Progress{6, seconds(200)})) << "it gets on";
-  EXPECT_FALSE(judge.spins(Server::Progress{6, seconds(201)}));
-  EXPECT_TRUE(judge.spins(Server::Progress{6, seconds(201) + kMostOfATurn}));
-  EXPECT_FALSE(judge.spins(std::nullopt)) << "it has ended";
-  EXPECT_FALSE(judge.spins(Server::Progress{6, seconds(300)})) << "another one";
+TEST(TurnJudge, ATurnThatUsesUpTheProcessorIsOneTooMany) {
+  TurnJudge judge;
+  EXPECT_FALSE(judge.stuck(std::nullopt)) << "it does not run";
+  EXPECT_FALSE(judge.stuck(Server::Progress{5, seconds(100)}));
+  EXPECT_FALSE(judge.stuck(Server::Progress{5, seconds(100) + kMostOfATurn})) << "it had no more time than a turn may";
+  EXPECT_FALSE(judge.stuck(Server::Progress{6, seconds(200)})) << "it gets on";
+  EXPECT_FALSE(judge.stuck(Server::Progress{6, seconds(201)}));
+  EXPECT_EQ(judge.stuck(Server::Progress{6, seconds(201) + kMostOfATurn}), "a parameter server spins");
+  EXPECT_FALSE(judge.stuck(std::nullopt)) << "it has ended";
+  EXPECT_FALSE(judge.stuck(Server::Progress{6, seconds(300)})) << "another one";
+}
+
+TEST(TurnJudge, ATurnInWhichItSleepsOnAndOnIsOneTooMany) {
+  TurnJudge judge;
+  const auto looks = [&](std::uint64_t turn, bool asleep, int count) {
+    for (int look = 0; look < count; ++look)
+      if (judge.stuck(Server::Progress{turn, seconds(1), asleep})) return true;
+    return false;
+  };
+  for (std::uint64_t turn = 0; turn < 3 * kMostAsleep; ++turn)
+    EXPECT_FALSE(looks(turn, true, 1)) << "idle, but it gets on";
+  EXPECT_FALSE(looks(1000, true, kMostAsleep));
+  EXPECT_FALSE(looks(1001, false, 10 * kMostAsleep)) << "it wants to run, or waits for a disk";
+  EXPECT_FALSE(looks(1001, true, kMostAsleep));
+  EXPECT_FALSE(looks(1001, false, 1));
+  EXPECT_FALSE(looks(1001, true, kMostAsleep));
+  EXPECT_TRUE(looks(1001, true, 1));
 }
 
 }  // namespace
