@@ -25,11 +25,13 @@
 #include "muster/federated/run_state.h"
 #include "muster/federated/simulation.h"
 #include "muster/launch/stop_signal.h"
+#include "muster/launch/surroundings.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/client_training.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/job_hosts.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/run_lock.h"
 
@@ -240,6 +242,7 @@ class SimulatedRun {
 
 int run_simulate(SimulateFlags& flags, const trainer::ResolvedJob& resolved) {
   require_federated(resolved);
+  if (launch::detect_surroundings().several()) trainer::require_shared_by_hosts(resolved);
   if (flags.workers == 0) flags.workers = usable_cores().usable;
   return SimulatedRun(flags, resolved).run();
 }

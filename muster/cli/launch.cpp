@@ -21,6 +21,7 @@
 #include "muster/launch/slurm_script.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/job_hosts.h"
 #include "muster/trainer/preflight.h"
 
 namespace muster::cli {
@@ -80,10 +81,11 @@ launch::SlurmJob slurm_job(const SlurmFlags& flags) {
     std::vector<std::string> assignments = flags.assignments;
     for (std::size_t i = 1; i + 1 < flags.words.size(); ++i)
       if (flags.words[i] == "--set") assignments.push_back(flags.words[i + 1]);
-    const trainer::ResolvedJob resolved = trainer::load_job(flags.words.front(), assignments);
+    const trainer::ResolvedJob resolved = trainer::load_job_on(flags.nodes, flags.words.front(), assignments);
     job.name = resolved.job.name;
     job.cores = flags.cores.value_or(cores_of(resolved));
     grace = resolved.job.checkpoint.grace_seconds;
+    job.ranks_of_mpi = flags.nodes > 1 && resolved.job.parallel.network == "mpi";
     job.command.emplace_back("train");
   }
   job.warning_seconds = flags.warning.value_or(static_cast<int>(grace) + kCheckpointSeconds);
@@ -139,15 +141,16 @@ void warn_of_local_paths(const KubernetesFlags& flags, const trainer::ResolvedJo
 }
 
 void print_manifests(const KubernetesFlags& flags) {
+  const trainer::ResolvedJob shared = trainer::load_job_on(flags.hosts, flags.job, flags.assignments);
+  if (shared.job.parallel.network == "mpi")
+    throw shared.invalid("parallel.network", "no MPI starts the processes of pods", "Remove the key: gloo needs none.");
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
   warn_of_local_paths(flags, resolved);
   launch::KubernetesJob job;
   job.name = flags.name.empty() ? launch::kubernetes_name(resolved.job.name) : flags.name;
   job.image = flags.image;
   job.hosts = flags.hosts;
-  std::vector<std::string> assignments = flags.assignments;
-  assignments.push_back(fmt::format("parallel.hosts={}", flags.hosts));
-  job.job = trainer::load_job(flags.job, assignments).text;
+  job.job = shared.text;
   job.claim = flags.claim;
   job.data = flags.data;
   job.cores = flags.cores.value_or(cores_of(resolved));
@@ -251,6 +254,11 @@ void add_kubernetes(CLI::App& launch) {
 void add_launch(CLI::App& app, Outcome& outcome) {
   CLI::App* launch = app.add_subcommand("launch", "Hand a job to Slurm or Kubernetes.");
   launch->require_subcommand(1);
+  launch->footer(
+      "Examples:\n"
+      "  muster launch slurm job.toml --nodes 4 --time 4:00:00\n"
+      "  muster launch kubernetes job.toml --image registry/muster --hosts 4 | kubectl apply -f -\n"
+      "\nEverything that starts a job on several machines, in one table: docs/launching.md.");
   add_slurm(*launch, outcome);
   add_kubernetes(*launch);
 }

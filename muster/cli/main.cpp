@@ -84,6 +84,10 @@ int run(int argc, char** argv) {
   app.name("muster");
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
+  Outcome outcome;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  add_commands(app, arguments, outcome);
+  // Behind them: a command that has no footer of its own would show this one.
   app.footer(
       "Examples:\n"
       "  muster train examples/fashion.toml            train, with a progress line\n"
@@ -96,9 +100,6 @@ int run(int argc, char** argv) {
       "  muster status                                 the jobs that run here\n"
       "  muster scale fashion 3                        the same job with 3 workers\n"
       "\nmuster COMMAND --help tells more.");
-  Outcome outcome;
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  add_commands(app, arguments, outcome);
   refuse_unknown_command(app, arguments);
   try {
     app.parse(argc, argv);

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/text.h"
 
 namespace muster::cli {
@@ -134,7 +135,12 @@ void ProgressView::started(const Start& start) {
                    start.lanes == 1 ? "" : "s", grouped(start.steps_per_epoch), start.workers,
                    start.workers == 1 ? "" : "s"));
   if (start.first_step > 0) {
-    emit(fmt::format("resume from step {} of {}", grouped(start.first_step), grouped(start.total_steps)));
+    // A job may be given fewer steps than it has done.
+    if (start.first_step > start.total_steps)
+      emit(fmt::format("resume after step {}: the job has {}, and none is left", grouped(start.first_step),
+                       counted(start.total_steps, "step")));
+    else
+      emit(fmt::format("resume from step {} of {}", grouped(start.first_step), grouped(start.total_steps)));
   }
   json({{"event", "started"},
         {"run", start.run.string()},

@@ -190,6 +190,12 @@ std::filesystem::path find_newest_run(const std::string& job, const std::filesys
 
 FoundModel find_model(const std::string& what, const std::filesystem::path& runs) {
   std::error_code code;
+  const std::filesystem::path study = std::filesystem::path(what).parent_path();
+  if (std::filesystem::path(what).filename() == "best" && !std::filesystem::exists(what, code) &&
+      std::filesystem::is_regular_file(study / "study.db", code))
+    throw Error(ErrorKind::kNotFound, "the study has no best trial: it has two objectives, or none has ended yet", what,
+                fmt::format("muster tune show {} has the trials, the front first; name one: {}/trials/0000.",
+                            study.string(), study.string()));
   if (is_run(what) || std::filesystem::is_regular_file(what, code)) return {what};
   if (auto run = newest_run_of(what, runs)) return *run;
   return {std::filesystem::exists(what, code) ? std::filesystem::path(what) : find_run(what, runs)};

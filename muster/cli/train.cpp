@@ -35,6 +35,7 @@
 #include "muster/launch/environment.h"
 #include "muster/launch/worker_words.h"
 #include "muster/strategies/strategy_traits.h"
+#include "muster/trainer/job_hosts.h"
 #include "muster/trainer/run_folder.h"
 #include "muster/trainer/run_start.h"
 #include "muster/trainer/trainer.h"
@@ -247,14 +248,13 @@ void assign(const std::string& assignment, TrainFlags& flags, std::vector<std::s
 // As many hosts as were started, unless the job says itself how many there may be.
 void take_hosts(int started, const trainer::ResolvedJob& resolved, TrainFlags& flags,
                 std::vector<std::string>& arguments) {
-  const IntegerRange hosts = resolved.job.parallel.hosts;
-  if (hosts.most == 1 && started == 1) return;
-  if (hosts.most == 1) return assign(fmt::format("parallel.hosts={}", started), flags, arguments);
-  if (started >= hosts.least && started <= hosts.most) return;
-  throw resolved.invalid(
-      "parallel.hosts",
-      fmt::format("the job is for {} to {} hosts, and was started on {}", hosts.least, hosts.most, started),
-      "Start it on as many, or leave parallel.hosts out: then what starts it says how many.");
+  if (const auto assignment = trainer::hosts_assignment(resolved, started)) assign(*assignment, flags, arguments);
+}
+
+// Of a job that hosts do not share, before any of them begins it.
+void require_one_host(const trainer::ResolvedJob& resolved, const ClusterFlags& flags) {
+  if (flags.by_ssh() || !flags.listen.empty() || surroundings_for(flags).several())
+    trainer::require_shared_by_hosts(resolved);
 }
 
 // Workers become ranks of the MPI whose process on this node has started them.
@@ -321,6 +321,7 @@ std::optional<std::filesystem::path> living_run(const TrainFlags& flags, const t
 
 void run_train(const TrainFlags& flags, const std::vector<std::string>& arguments, Outcome& outcome) {
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
+  if (resolved.job.federated.chosen() || resolved.job.is_vertical()) require_one_host(resolved, flags.cluster);
   if (resolved.job.federated.chosen()) {
     if (flags.until_epoch || flags.verify > 0)
       throw Error(ErrorKind::kInvalidInput, "--until-epoch and --verify are not for jobs that clients train", flags.job,

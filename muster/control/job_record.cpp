@@ -34,7 +34,10 @@ void scale_workers(WantedState& wanted, int workers) {
   if (workers < wanted.min_workers || workers > wanted.max_workers)
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("{} workers; the job takes {} to {}", workers, wanted.min_workers, wanted.max_workers), {},
-                "The limits are those of parallel.workers = \"MIN:MAX\" of the job, or of --workers.");
+                wanted.min_workers == wanted.max_workers
+                    ? "Their number is fixed: by parallel.mesh, where the job has one (data x pipeline x tensor), else "
+                      "by parallel.workers or --workers, which may be a range, as 1:4."
+                    : "The limits are those of parallel.workers = \"MIN:MAX\" of the job, or of --workers.");
   wanted.target_workers = workers;
 }
 

@@ -3,6 +3,8 @@
 // the job. A job that somebody stops or cancels is not started again.
 #include "muster/launch/slurm_script.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <string_view>
 
@@ -29,6 +31,34 @@ exit "$code"
 void require_line(const std::string& text) {
   if (text.find_first_of("\r\n") != std::string::npos)
     throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" has a line break", excerpt(text)));
+}
+
+// `text` as one word of a line #SBATCH, where a blank would end it and # would begin a comment. sbatch takes quotes
+// away, and in them, too, a backslash before any character.
+std::string sbatch_word(const std::string& text) {
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("-_.,:+=/@%[]*").find(static_cast<char>(c)) != std::string::npos;
+  });
+  if (plain) return text;
+  std::string quoted = "\"";
+  for (const char c : text)
+    quoted += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return quoted + "\"";
+}
+
+// "--comment=two words": all behind the = is its value. What has none is a user's own words ("-A physics").
+std::string sbatch_option(const std::string& option) {
+  const std::size_t equals = option.find('=');
+  if (equals == std::string::npos) return option;
+  return option.substr(0, equals + 1) + sbatch_word(option.substr(equals + 1));
+}
+
+// A job's name as a part of --output, where % stands for something.
+std::string log_name(const std::string& name) {
+  std::string text;
+  for (const char c : name)
+    text += c == '%' ? std::string("%%") : std::string(1, c);
+  return text;
 }
 
 // "1:30:00" as numbers; nothing: it is something else.
@@ -83,25 +113,26 @@ std::string slurm_script(const SlurmJob& job) {
     require_line(text);
     script += fmt::format("#SBATCH {}\n", text);
   };
-  option("--job-name=" + job.name);
+  option("--job-name=" + sbatch_word(job.name));
   option(fmt::format("--nodes={}", job.nodes));
   option("--ntasks-per-node=1");
   option(fmt::format("--cpus-per-task={}", job.cores));
-  if (!job.time.empty()) option("--time=" + job.time);
-  if (!job.partition.empty()) option("--partition=" + job.partition);
+  if (!job.time.empty()) option("--time=" + sbatch_word(job.time));
+  if (!job.partition.empty()) option("--partition=" + sbatch_word(job.partition));
   option(fmt::format("--signal=USR1@{}", job.warning_seconds));
   option("--requeue");
   option("--open-mode=append");
-  option(fmt::format("--output={}-%j.log", job.name));
+  option("--output=" + sbatch_word(log_name(job.name) + "-%j.log"));
   for (const std::string& more : job.options)
-    option(more);
+    option(sbatch_option(more));
   script += "# By muster launch slurm: a task on each node; the first coordinates, the others are its agents.\n";
   std::string words;
   for (const std::string& word : job.command) {
     require_line(word);
     words += " " + shell_word(word);
   }
-  script += fmt::format("code=0\nsrun --ntasks-per-node=1 --cpus-per-task={}{} || code=$?\n", job.cores, words);
+  script += fmt::format("code=0\nsrun{} --ntasks-per-node=1 --cpus-per-task={}{} || code=$?\n",
+                        job.ranks_of_mpi ? " --mpi=pmix" : "", job.cores, words);
   return script + (kAfterwards + 1);
 }
 

@@ -16,6 +16,7 @@ struct SlurmJob {
   std::string time{};  // as sbatch --time; empty: as the partition has it
   std::string partition{};
   int warning_seconds = 120;           // before the time is over: enough for a step and a checkpoint
+  bool ranks_of_mpi = false;           // the tasks are to be ranks of one MPI
   std::vector<std::string> options{};  // more of sbatch's, "--account=physics"
   std::vector<std::string> command{};  // what srun starts on each node
 };

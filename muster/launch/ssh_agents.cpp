@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "muster/base/clock.h"
+#include "muster/base/temporary_folder.h"
 #include "muster/base/text.h"
 #include "muster/control/trust_files.h"
 #include "muster/launch/bundle.h"
@@ -63,16 +64,25 @@ Ending run_shell(const std::string& text, const Deadline& deadline) {
   return finish(process, deadline, text);
 }
 
-// Of all that is in it: a folder has the sums of its files. Throws kNotFound, kInvalidInput.
-std::string sum_of_bundle(const std::filesystem::path& bundle) {
+// The sha256 of its list of checksums, by which all of its files are known. Throws kNotFound, kInvalidInput.
+std::string sums_of_bundle(const std::filesystem::path& bundle) {
   std::error_code code;
   if (!std::filesystem::exists(bundle, code))
     throw Error(ErrorKind::kNotFound, "there is no such bundle", bundle.string(), "muster bundle makes one.");
-  if (!std::filesystem::is_directory(bundle, code)) return file_sum(bundle);
-  if (!std::filesystem::exists(bundle / kBundleSums, code))
-    throw Error(ErrorKind::kInvalidInput, fmt::format("is no bundle: it has no {}", kBundleSums), bundle.string(),
-                "muster bundle makes one.");
-  return file_sum(bundle / kBundleSums);
+  const Error none(ErrorKind::kInvalidInput, fmt::format("is no bundle: it has no {}", kBundleSums), bundle.string(),
+                   "muster bundle makes one.");
+  if (std::filesystem::is_directory(bundle, code)) {
+    if (!std::filesystem::exists(bundle / kBundleSums, code)) throw none;
+    return file_sum(bundle / kBundleSums);
+  }
+  const TemporaryFolder folder("muster-sums-");
+  const std::filesystem::path sums = folder.path() / kBundleSums;
+  // Its own words would only say once more that it is none.
+  run_shell(fmt::format("zstd -q -d -c {} 2>/dev/null | tar -x -O -f - --wildcards '*/{}' > {} 2>/dev/null",
+                        shell_word(std::filesystem::absolute(bundle).string()), kBundleSums, shell_word(sums.string())),
+            Deadline::after(kCopy));
+  if (std::filesystem::file_size(sums, code) == 0 || code) throw none;
+  return file_sum(sums);
 }
 
 Error lost_host(const std::string& host, const Ending& ending) {
@@ -157,9 +167,10 @@ void SshAgents::start(const NamedHost& host, RemoteAgent agent, const std::files
 }
 
 void SshAgents::bring_bundle(const std::string& host, RemoteAgent& agent) {
-  if (bundle_sum_.empty()) bundle_sum_ = sum_of_bundle(options_.bundle);
-  const std::string folder = ".cache/muster/bundle-" + bundle_sum_.substr(0, 16);
+  if (bundle_sums_.empty()) bundle_sums_ = sums_of_bundle(options_.bundle);
+  const std::string folder = ".cache/muster/bundle-" + bundle_sums_.substr(0, 16);
   agent.bundled = "./" + folder + "/bin/muster";
+  agent.bundle_sums = bundle_sums_;
   const auto ssh = [&](const std::string& script) {
     std::string words = shell_word(options_.program);
     for (const std::string& word : ssh_arguments(host, script))
@@ -175,7 +186,7 @@ void SshAgents::bring_bundle(const std::string& host, RemoteAgent& agent) {
                                    ? fmt::format("tar -C {} -c -f - .", shell_word(path))
                                    : fmt::format("zstd -q -d -c {}", shell_word(path));
   const Ending ending =
-      run_shell(fmt::format("{} | {}", unpacked, ssh(unpacking_script(folder))), Deadline::after(kCopy));
+      run_shell(fmt::format("{} | {}", unpacked, ssh(unpacking_script(folder, bundle_sums_))), Deadline::after(kCopy));
   if (!ending.good())
     throw Error(ErrorKind::kIo, fmt::format("the bundle could not be copied to host {}: {}", host, to_string(ending)),
                 path, "What ssh, tar and sha256sum said stands above.");

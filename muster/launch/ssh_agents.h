@@ -56,7 +56,7 @@ class SshAgents {
   void bring_bundle(const std::string& host, RemoteAgent& agent);
 
   const SshOptions options_;
-  std::string bundle_sum_;  // of its contents, once it is known
+  std::string bundle_sums_;  // the sha256 of its SHA256SUMS, once it is known
   std::vector<Agent> agents_;
 };
 

@@ -11,11 +11,13 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/launch/bundle.h"
 
 namespace muster::launch {
 namespace {
 
 constexpr int kMostWorkers = 64;
+constexpr int kPatienceWithCopies = 1500;  // seconds, while another start copies the same bundle
 
 Error no_host(const std::string& text, const std::string& why, const std::string& where) {
   return Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" names no host: {}", excerpt(text), why), where,
@@ -65,8 +67,15 @@ std::string finding_lines(const RemoteAgent& agent) {
   } else {
     try_each({agent.program});
   }
-  if (!agent.bundled.empty()) try_each({agent.bundled});
   return lines;
+}
+
+// whole FOLDER: whether a bundle is all there, its list of checksums among it.
+std::string whole_function(const std::string& sums) {
+  return fmt::format(
+      "whole() {{ (cd \"$1\" && [ -x bin/muster ] && echo '{}  {}' | sha256sum --check --status - && "
+      "sha256sum --check --quiet --strict {}); }}\n",
+      sums, kBundleSums, kBundleSums);
 }
 
 }  // namespace
@@ -114,6 +123,8 @@ std::string remote_script(const RemoteAgent& agent) {
   for (const auto& [name, value] : agent.environment)
     script += fmt::format("export {}={}\n", name, shell_word(value));
   script += finding_lines(agent);
+  if (!agent.bundled.empty())
+    script += fmt::format("[ -n \"$program\" ] || [ ! -x {0} ] || program={0}\n", shell_word(agent.bundled));
   script +=
       fmt::format("if [ -z \"$program\" ]; then echo 'muster: there is no muster on this machine' >&2; exit {}; fi\n",
                   kNoProgramThere);
@@ -142,19 +153,38 @@ std::string remote_script(const RemoteAgent& agent) {
 }
 
 std::string looking_script(const RemoteAgent& agent) {
-  return fmt::format("{}[ -n \"$program\" ] || exit {}\n", finding_lines(agent), kNoProgramThere);
+  std::string script = finding_lines(agent);
+  if (!agent.bundled.empty()) {
+    // FOLDER/bin/muster
+    const std::string folder = std::filesystem::path(agent.bundled).parent_path().parent_path().string();
+    script += whole_function(agent.bundle_sums) +
+              fmt::format("[ -n \"$program\" ] || ! whole {} >/dev/null 2>&1 || program={}\n", shell_word(folder),
+                          shell_word(agent.bundled));
+  }
+  return script + fmt::format("[ -n \"$program\" ] || exit {}\n", kNoProgramThere);
 }
 
-std::string unpacking_script(const std::string& folder) {
+std::string unpacking_script(const std::string& folder, const std::string& sums) {
+  const std::filesystem::path path(folder);
+  const std::string parent = path.parent_path().string();
   return fmt::format(
-      "set -eu; cd; umask 077; mkdir -p {1}\n"
-      "new=$(mktemp -d {1}/new-XXXXXX); trap 'rm -rf \"$new\"' EXIT\n"
-      "tar -x -f - -C \"$new\"\n"
-      // An archive has one folder at its top, which is not called as we call it.
-      "[ -e \"$new/bin\" ] || mv \"$new\"/*/* \"$new\"\n"
-      "(cd \"$new\" && sha256sum --check --quiet --strict SHA256SUMS)\n"
-      "[ -x {0}/bin/muster ] || mv -T \"$new\" {0} || [ -x {0}/bin/muster ]\n",
-      shell_word(folder), shell_word(std::filesystem::path(folder).parent_path().string()));
+             "set -eu; cd; umask 077; mkdir -p {0}\n"
+             // The kernel lets go of it with the last process that has it.
+             "exec 9<{0}; flock -w {1} 9 || {{ echo 'muster: somebody else copies for {1} s' >&2; exit 1; }}\n",
+             shell_word(parent), kPatienceWithCopies) +
+         whole_function(sums) +
+         fmt::format(
+             "if whole {0} >/dev/null 2>&1; then cat >/dev/null; exit 0; fi\n"
+             "new={1}; rm -rf \"$new\"; mkdir \"$new\"; trap 'rm -rf \"$new\"' EXIT\n"
+             "mkdir \"$new/whole\"\n"
+             "tar -x -f - -C \"$new/whole\"\n"
+             // An archive has one folder at its top, which is not called as we call it.
+             "[ -e \"$new/whole/bin\" ] || mv \"$new/whole\"/*/* \"$new/whole\"\n"
+             "whole \"$new/whole\"\n"
+             // What is in its place is damaged. Who runs from it keeps the files that it has open.
+             "[ ! -e {0} ] || mv -T {0} \"$new/damaged\"\n"
+             "mv -T \"$new/whole\" {0}\n",
+             shell_word(folder), shell_word((path.parent_path() / ("new-" + path.filename().string())).string()));
 }
 
 std::vector<std::string> ssh_arguments(const std::string& host, const std::string& script) {

@@ -42,6 +42,7 @@ struct RemoteAgent {
   std::string program{};
   std::vector<std::string> programs{};
   std::string bundled{};
+  std::string bundle_sums{};  // the sha256 of that bundle's SHA256SUMS
   // Bytes that come on standard input first, for each file of an agent's certificates, in the order of
   // kCertificateFiles; all 0: there are none, and nothing is protected.
   std::vector<std::size_t> certificate_bytes{};
@@ -55,11 +56,14 @@ constexpr int kNoProgramThere = 127;
 // agent, ends it (SIGTERM) when standard input ends, because then who has started it is gone; and gives its exit code.
 std::string remote_script(const RemoteAgent& agent);
 
-// Ends with 0 where that agent's program is, and with kNoProgramThere where it is not.
+// Ends with 0 where that agent's program is, and with kNoProgramThere where it is not. A bundle there counts only with
+// all of its files as they were made: one that was damaged since is none.
 std::string looking_script(const RemoteAgent& agent);
 // Takes a bundle (muster bundle), as an archive that is not compressed, from standard input into `folder`, below that
-// of the login: all of it, when its files have their checksums, or nothing. Another that brings the same does no harm.
-std::string unpacking_script(const std::string& folder);
+// of the login: all of it, when its files have their checksums, or nothing; in the place of a damaged one.
+// `sums`: the sha256 of its SHA256SUMS. Others that bring the same wait (a lock that ends with who holds it) and find
+// it there; what one that was killed has left of its draft goes with the next.
+std::string unpacking_script(const std::string& folder, const std::string& sums);
 
 // The arguments of ssh: no questions asked, and a connection that is dead is noticed within 15 s.
 std::vector<std::string> ssh_arguments(const std::string& host, const std::string& script);

@@ -57,8 +57,12 @@ class ClientTraining final : public federated::LocalTraining {
         clip_norm_(resolved.job.optimizer.clip_norm),
         train_(sets.train),
         test_(sets.test ? sets.test : sets.validation),
-        task_(build_task(resolved.job, sets.train->spec(),
-                         trainer::class_weights(parse_class_weights(resolved.job.loss.class_weights), *sets.train))),
+        task_(about_key(resolved, "loss.task",
+                        [&] {
+                          return build_task(resolved.job, sets.train->spec(),
+                                            trainer::class_weights(parse_class_weights(resolved.job.loss.class_weights),
+                                                                   *sets.train));
+                        })),
         net_(begin_model(resolved, sets.train->spec())),
         frozen_(tuning(resolved.job), *net_),
         binding_(net_),

@@ -148,6 +148,8 @@ void resolve_lanes(const Schema& schema, ResolvedJob& resolved) {
         fmt::format("{} lanes cannot share a batch of {}: a lane needs 2 samples", resolved.lanes, resolved.batch),
         "Lower job.lanes, or raise data.batch or data.lane_batch.");
   }
+  // These have neither hosts nor workers that share lanes: keys of them are refused as such (job_rules.h).
+  if (job.is_vertical() || job.federated.chosen()) return;
   const auto all_workers = static_cast<std::uint64_t>(job.parallel.workers.most * job.parallel.hosts.most);
   if (job.parallel.hosts.most > 1 && all_workers > resolved.lanes) {
     throw schema.invalid(

@@ -4,11 +4,32 @@
 #include "muster/strategies/strategy_traits.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace muster::trainer {
+namespace {
+
+// Which key of the job names what is wrong with a library of the user's: the part's name where the file has no such
+// part, else the file. Several parts may be of one file: that of `key` is meant then. Nothing: the error is about none.
+std::optional<std::string> key_of_library(const Job& job, std::string_view key, const Error& error) {
+  std::optional<std::string> found;
+  for (const auto& [section, library] : {std::pair("data", &job.data.library), std::pair("model", &job.model.library),
+                                         std::pair("loss", &job.loss.library)}) {
+    if (library->empty()) continue;
+    const std::filesystem::path file = std::filesystem::absolute(*library);
+    if (error.where() != *library && error.where() != file.string()) continue;
+    std::error_code code;
+    const bool no_such_part = error.kind() == ErrorKind::kNotFound && std::filesystem::exists(file, code);
+    if (!found || key.starts_with(section)) found = fmt::format("{}.{}", section, no_such_part ? "name" : "library");
+  }
+  return found;
+}
+
+}  // namespace
 
 Error at_key(const ResolvedJob& resolved, std::string_view key, const Error& error) {
   switch (error.kind()) {
@@ -20,6 +41,8 @@ Error at_key(const ResolvedJob& resolved, std::string_view key, const Error& err
     default:
       return error;
   }
+  const std::optional<std::string> of_library = key_of_library(resolved.job, key, error);
+  if (of_library) key = *of_library;
   const bool names_key = resolved.places.contains(error.where());
   if (names_key) key = error.where();
   const std::string message =

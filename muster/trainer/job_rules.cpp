@@ -100,7 +100,7 @@ void check_mesh(const Schema& schema, const Job& job) {
   if (p.hosts.most > 1)
     throw schema.invalid("parallel.mesh",
                          "those who compute a lane together are on one host, and parallel.hosts allows several",
-                         "Set parallel.hosts = 1, or leave pipeline and tensor out.");
+                         "Start it on one host, without parallel.hosts; or leave pipeline and tensor out.");
   if (p.claims == "dynamic" && schema.chosen("parallel.claims"))
     throw schema.invalid("parallel.claims", "lanes belong to the rows of the mesh", "Remove the key.");
 }

@@ -295,14 +295,22 @@ class Study::Body {
         throw Error(ErrorKind::kNotFound, fmt::format("there is no trial {}", trial.number));
       const Trial& now = log_.history().at(trial.number);
       const std::string& owner = log_.notes(trial.number).owner;
-      if (now.state != State::kRunning)
-        throw Error(ErrorKind::kMismatch,
-                    fmt::format("trial {} does not run: it is {}", trial.number, to_string(now.state)), {}, now.reason);
+      if (now.state != State::kRunning) throw not_running(now);
       if (owner != kPerson && owner != log_.join())
         throw Error(ErrorKind::kMismatch, fmt::format("trial {} is run by another process now", trial.number), {},
                     "Ask for another one.");
       action();
     } while (!log_.commit());
+  }
+
+  // Why it was proposed, which is its reason at first, says nothing here.
+  static Error not_running(const Trial& trial) {
+    const bool told = trial.state == State::kFailed || trial.state == State::kStopped || trial.state == State::kPaused;
+    return {ErrorKind::kMismatch,
+            fmt::format("trial {} does not run: it is {}{}", trial.number, to_string(trial.state),
+                        told && !trial.reason.empty() ? fmt::format(" ({})", trial.reason) : ""),
+            {},
+            ended(trial.state) ? "What was told first counts." : "Ask for a trial, and tell of the one that is given."};
   }
 
   static void require_finite(const std::vector<double>& values) {

@@ -113,9 +113,12 @@ void note(const StudyEvent& event, TrialNotes& notes) {
   notes.start_seconds += event.start_seconds;
   if (event.kind == EventKind::kRun) {
     notes.owner = event.owner;
+    notes.run_at = event.at;
     if (notes.begun == 0) notes.begun = event.at;
   } else if (event.kind != EventKind::kReport) {
     notes.owner.clear();
+    const bool unheard = event.kind == EventKind::kLose && event.seconds == 0 && !event.died;
+    notes.unheard_since = unheard ? notes.run_at : 0;
   }
   if (event.died) ++notes.deaths;
   if (event.kind == EventKind::kFinish || event.kind == EventKind::kStop || event.kind == EventKind::kFail)

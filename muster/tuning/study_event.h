@@ -46,6 +46,10 @@ struct TrialNotes {
   double processor_seconds = 0;
   double start_seconds = 0;  // that its processes needed until they told something, in all
   std::int64_t begun = 0;    // seconds since 1970; 0: not yet
+  std::int64_t run_at = 0;   // likewise: the last time
+  // Likewise: when it was run by somebody who is gone and has not said how long it ran; 0: that is known of its last
+  // run.
+  std::int64_t unheard_since = 0;
   std::int64_t ended = 0;
 };
 

@@ -237,6 +237,9 @@ void check_whole(const Schema& schema, const StudyFile& file) {
   if (!file.job.empty() && !file.program.empty())
     throw schema.invalid("study.program", "beside study.job", "A study has one of them: remove the other.");
   if (file.objectives.size() > 2) throw schema.invalid("study.objective", "one or two, not more");
+  if (file.objectives.size() == 2 && file.objectives.front() == file.objectives.back())
+    throw schema.invalid("study.objective", fmt::format("\"{}\" twice", excerpt(file.objectives.front(), 100)),
+                         "Name it once: a front is of two different figures.");
   if (!file.goals.empty() && file.goals.size() != file.objectives.size())
     throw schema.invalid("study.goal", fmt::format("{} for {} objectives", file.goals.size(), file.objectives.size()),
                          "Give one for each, or none.");
@@ -245,9 +248,22 @@ void check_whole(const Schema& schema, const StudyFile& file) {
                 "For example: [space], and below it optimizer.lr = { log = [1e-4, 1.0] }.");
 }
 
+// What `make` makes; its errors get the place in the file.
+template <typename Make>
+auto made_at(const std::string& place, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    const std::string key = error.where().empty() ? "" : error.where() + ": ";
+    throw Error(error.kind(), key + error.message(), place, error.remedy());
+  }
+}
+
 // Only a searcher that has nothing left to propose ends a study by itself.
-void require_end(const StudyPlan& plan, const std::string& path) {
-  if (plan.budget != Budget{} || plan.searcher.make(plan.search_problem())->most()) return;
+void require_end(const StudyPlan& plan, const StudyFile& file) {
+  const auto searcher = made_at(file.where("[search] name"), [&] { return plan.searcher.make(plan.search_problem()); });
+  const std::string& path = file.path;
+  if (plan.budget != Budget{} || searcher->most()) return;
   throw Error(ErrorKind::kInvalidInput, "the study has no budget and would never end", path,
               "For example: [budget], and below it trials = 50.");
 }
@@ -265,6 +281,11 @@ Goal usual_goal(std::string_view metric) {
 std::string StudyFile::where(std::string_view key) const {
   const auto found = lines.find(std::string(key));
   return found == lines.end() || found->second == 0 ? path : fmt::format("{}:{}", path, found->second);
+}
+
+void StudyFile::check_choices(const StudyPlan& plan) const {
+  made_at(where("[search] name"), [&] { return plan.searcher.make(plan.search_problem()); });
+  made_at(where("[schedule] name"), [&] { return plan.scheduler.make(plan.schedule_problem()); });
 }
 
 StudyPlan StudyFile::plan() const {
@@ -285,7 +306,7 @@ StudyPlan StudyFile::plan() const {
                  60 * budget.processor_minutes, 60 * budget.minutes};
   plan.points = points;
   plan.retries = static_cast<std::uint64_t>(retries);
-  require_end(plan, path);
+  require_end(plan, *this);
   return plan;
 }
 
@@ -304,6 +325,12 @@ StudyFile parse_study_file(std::string_view text, const std::string& name) {
   std::string scheduler = file.scheduler.name();
   Schema schema = schema_of(file, searcher, scheduler);
   schema.load_text(without_space(document), name);
+  for (const std::string_view section : {"study", "search", "schedule"}) {
+    const TomlValue* table = toml_member(document, section);
+    if (table == nullptr || table->get<TomlValue::Table>() == nullptr) continue;
+    for (const TomlEntry& entry : *table->get<TomlValue::Table>())
+      file.lines[fmt::format("[{}] {}", section, entry.key)] = entry.value.line;
+  }
   if (const TomlValue* space = toml_member(document, kSpace)) {
     if (space->get<TomlValue::Table>() == nullptr)
       throw Error(ErrorKind::kInvalidInput, "space is a section", fmt::format("{}:{}", name, space->line),

@@ -54,11 +54,14 @@ struct StudyFile {
   Space space{};
   std::vector<Assignment> points{};
 
-  std::string path{};                            // of the file
-  std::map<std::string, std::uint64_t> lines{};  // of the keys in [space]
+  std::string path{};  // of the file
+  // Of the keys in [space], and of others as "[search] name".
+  std::map<std::string, std::uint64_t> lines{};
 
-  // "study.toml:12" of a key in [space].
+  // "study.toml:12" of such a key; the file alone for one that does not stand there.
   std::string where(std::string_view key) const;
+  // Throws Error{kInvalidInput} with the place for a searcher or a scheduler that cannot work on `plan`.
+  void check_choices(const StudyPlan& plan) const;
   // The plan, without what only the job knows: max_resource and subject. Throws Error{kInvalidInput} for a study that
   // would never end, and as SearcherChoice::make.
   StudyPlan plan() const;

@@ -110,7 +110,9 @@ void History::add(Trial trial) {
 }
 
 void History::run(std::uint64_t number) {
-  enter(change(number), State::kRunning);
+  Trial& trial = change(number);
+  if (trial.state == State::kPaused) trial.reason.clear();  // why it was paused is over
+  enter(trial, State::kRunning);
   record(number, "run", {});
 }
 

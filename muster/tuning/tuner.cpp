@@ -11,6 +11,7 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
+#include "muster/base/text.h"
 
 namespace muster::tuning {
 namespace {
@@ -263,7 +264,10 @@ void Tuner::take_death(const TrialNews& news, Round& round) {
     event.objectives = trial.reports.back().values;
     event.reason.clear();
   } else if (news.what == kFinished) {
-    event.reason = fmt::format("it ended without telling {}", log_.plan().objectives.front().metric);
+    std::vector<std::string> names;
+    for (const Objective& objective : log_.plan().objectives)
+      names.push_back(objective.metric);
+    event.reason = fmt::format("it ended without telling {}", join_words(names));
   } else if (news.what == kStopped || (news.what == kDied && deaths <= log_.plan().retries)) {
     event.kind = EventKind::kLose;
     event.resource = trial.resource();
@@ -316,6 +320,10 @@ bool Tuner::fill_one(Round& round) {
       event.reason = next.reason;
       log_.stage(std::move(event));
       round.ended.push_back(next.number);
+      // One that was paused a moment ago, in this round, is told of once: as what it is now.
+      std::erase_if(round.told, [&](const Round::Told& told) {
+        return told.number == next.number && told.what == Round::Told::What::kRested;
+      });
       round.told.push_back({Round::Told::What::kRested, next.number});
       return true;
     }

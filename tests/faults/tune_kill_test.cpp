@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -27,16 +28,22 @@ using testing::run_program;
 using testing::slurp;
 using testing::spill;
 
+// How often: few by default, MUSTER_TEST_KILLS=30 now and then.
+int kills_or(int usual) {
+  const char* const asked = std::getenv("MUSTER_TEST_KILLS");
+  return asked == nullptr ? usual : std::atoi(asked);
+}
+
 class TuneKillTest : public ::testing::Test {
  protected:
   void SetUp() override { spill(folder_ / "job.toml", testing::stateful_job("job", {"job.epochs=3"})); }
-  // A study of 6 trials; `more`: sections.
-  void write_study(const std::string& name, int slots, const std::string& more = {}) const {
+  // A study of as many trials as there are kills and one more; `more`: sections.
+  void write_study(const std::string& name, int slots, int kills = 5, const std::string& more = {}) const {
     spill(folder_ / fmt::format("{}.toml", name),
-          fmt::format("[study]\njob = \"job.toml\"\nobjective = \"loss\"\n[budget]\ntrials = 6\n"
+          fmt::format("[study]\njob = \"job.toml\"\nobjective = \"loss\"\n[budget]\ntrials = {}\n"
                       "[trials]\nparallel = {}\n{}\n[search]\nname = \"tpe\"\nstartup = 3\n[space]\n"
                       "optimizer.lr = {{ log = [1e-3, 0.1] }}\noptimizer.momentum = {{ uniform = [0.0, 0.9] }}\n",
-                      slots, more));
+                      kills + 1, slots, more));
   }
   std::vector<Json> trials_of(const std::string& study) {
     std::vector<Json> all = rows(run_program(folder_.path(), {"tune", "show", study, "--json"}).out);
@@ -119,18 +126,19 @@ class TuneKillTest : public ::testing::Test {
 };
 
 TEST_F(TuneKillTest, NothingIsLostNothingIsDoneTwiceAndTheProposalsStay) {
+  const int kills = kills_or(5);
   for (const char* name : {"straight", "killed"})
-    write_study(name, 1);
+    write_study(name, 1, kills);
   const Finished straight = run_program(folder_.path(), {"tune", "straight.toml", "-q"});
   ASSERT_EQ(straight.exit_code, 0) << straight.err;
   std::map<int, Json> before;
-  for (int turn = 0; turn < 5; ++turn) {
+  for (int turn = 0; turn < kills; ++turn) {
     Program tuner(folder_.path(), arguments());
     // From the moment on in which a trial of this turn has something to lose.
     ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(trial(turn) / "metrics.jsonl"); }))
         << tuner.err();
     // sleeps: a kill at any moment is what is tested; the moments differ from turn to turn
-    system_clock().sleep_for(std::chrono::milliseconds(90 * turn));
+    system_clock().sleep_for(std::chrono::milliseconds(90 * (turn % 7)));
     if (turn % 2 == 0) {
       tuner.signal(SIGKILL);
       tuner.wait();
@@ -157,14 +165,15 @@ TEST_F(TuneKillTest, NothingIsLostNothingIsDoneTwiceAndTheProposalsStay) {
 
 // Two trials at a time under a scheduler that pauses them: the order of results is chance, and all follows from it.
 TEST_F(TuneKillTest, PausedTrialsOfTwoSlotsGoOnAsTheyWouldHave) {
-  write_study("killed", 2, "[schedule]\nname = \"asha\"");
+  const int kills = kills_or(5);
+  write_study("killed", 2, kills, "[schedule]\nname = \"asha\"");
   std::map<int, Json> before;
-  for (int turn = 0; turn < 4; ++turn) {
+  for (int turn = 0; turn + 1 < kills; ++turn) {
     Program tuner(folder_.path(), arguments());
     ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(trial(turn) / "metrics.jsonl"); }))
         << tuner.err();
     // sleeps: a kill at any moment is what is tested; the moments differ from turn to turn
-    system_clock().sleep_for(std::chrono::milliseconds(130 * turn));
+    system_clock().sleep_for(std::chrono::milliseconds(130 * (turn % 7)));
     if (turn % 2 == 0) {
       kill_all_of(tuner);
     } else {
@@ -178,7 +187,7 @@ TEST_F(TuneKillTest, PausedTrialsOfTwoSlotsGoOnAsTheyWouldHave) {
   }
   const Finished last = run_program(folder_.path(), arguments());
   ASSERT_EQ(last.exit_code, 0) << last.err;
-  EXPECT_EQ(trials_of("killed").size(), 6U);
+  EXPECT_EQ(trials_of("killed").size(), static_cast<std::size_t>(kills) + 1);
   expect_replay("killed");
   expect_best("killed");
   expect_ends_once("killed");
@@ -186,7 +195,7 @@ TEST_F(TuneKillTest, PausedTrialsOfTwoSlotsGoOnAsTheyWouldHave) {
 
 // Two tuners, each with one trial at a time, of which one is killed with all that it has started.
 TEST_F(TuneKillTest, OfTwoTunersTheOneThatIsLeftDoesTheRest) {
-  write_study("killed", 1, "[schedule]\nname = \"asha\"");
+  write_study("killed", 1, 5, "[schedule]\nname = \"asha\"");
   Program first(folder_.path(), {"tune", "killed.toml", "-q", "--resume"});
   ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(trial(0) / "metrics.jsonl"); })) << first.err();
   Program second(folder_.path(), {"tune", "killed.toml", "-q", "--resume"});

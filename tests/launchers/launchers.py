@@ -62,6 +62,37 @@ def wait_until(condition, what, seconds=60, why=lambda: ""):
         time.sleep(0.05)  # sleeps: polls, with a deadline
 
 
+def wait_while_it_moves(condition, what, progress, still=120, most=600, why=lambda: ""):
+    """Polls, as long as `progress()` gives something else now and then: a machine may be slow, and a job that stands still
+    is not. Gives up after `still` seconds in which nothing moved, and in any case after `most`."""
+    begun = moved = looked = time.monotonic()
+    before = progress()
+    while not condition():
+        now = time.monotonic()
+        if now - looked > 2:  # looking costs processes, too
+            looked, after = now, progress()
+            if after != before:
+                before, moved = after, now
+        assert now - moved < still, f"waited for {what}; nothing moved for {still} s\n{why()}"
+        assert now - begun < most, f"waited for {what} for {most} s, and it still moves\n{why()}"
+        time.sleep(0.2)  # sleeps: polls, with a deadline
+
+
+def processes_in(folder):
+    """(pid, command, processor time) of those that were started in `folder`: the tasks of a job, wherever they were started from."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/cwd") != folder:
+                continue
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+            with open(f"/proc/{pid}/cmdline") as file:
+                words = file.read().replace("\0", " ")[:100]
+            found.append((int(pid), words, int(fields[11]) + int(fields[12])))
+    return found
+
+
 def write_job(folder, epochs=2, more=""):
     with open(os.path.join(folder, "job.toml"), "w") as file:
         file.write(JOB.format(epochs=epochs) + more)
@@ -119,6 +150,10 @@ MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=30
+MessageTimeout=100
+BatchStartTimeout=100
+TCPTimeout=60
+SlurmdTimeout=0
 MinJobAge=300
 JobRequeue=1
 PreemptType=preempt/partition_prio
@@ -133,7 +168,9 @@ PartitionName=first Nodes=n1,n2 MaxTime=INFINITE State=UP OverSubscribe=NO Prior
 
 @contextlib.contextmanager
 def slurm():
-    """A Slurm of two nodes, n1 and n2. Gives the environment that its commands need. Its cred_expire is also how long it
+    """A Slurm of two nodes, n1 and n2. Gives the environment that its commands need. A slow machine is no node that is
+    gone: by default Slurm gives up a connection after 2 s, an answer and the start of a script after 10 s, and takes a
+    node for down that is silent. Its cred_expire is also how long it
     holds a requeued job back (120 s by default), so that no node takes it for its life before."""
     need("munged", "slurmctld", "slurmd", "srun", "sbatch")
     with contextlib.ExitStack() as stack:
@@ -174,9 +211,11 @@ def empty_slurm(env):
     def said(*words):
         return subprocess.run(words, env=env, check=False, capture_output=True, text=True).stdout
 
-    wait_until(lambda: not said("squeue", "-h").strip() and
-               said("sinfo", "-h", "-p", "main", "-o", "%T %D").strip() == "idle 2", "two idle nodes", 120,
-               lambda: said("squeue", "-l") + said("sinfo", "-N", "-l"))
+    # A step that is killed may write its checkpoint for a while, and a slow node says late that it is idle.
+    wait_while_it_moves(lambda: not said("squeue", "-h").strip() and
+                        said("sinfo", "-h", "-p", "main", "-o", "%T %D").strip() == "idle 2", "two idle nodes",
+                        lambda: (said("squeue", "-h", "-o", "%i %T"), said("sinfo", "-h", "-N", "-o", "%N %T")),
+                        why=lambda: said("squeue", "-l") + said("sinfo", "-N", "-l"))
 
 
 @contextlib.contextmanager

@@ -52,15 +52,25 @@ class Slurm(unittest.TestCase):
         """What Slurm, the job and its nodes have said: for the message of a test that waited in vain."""
         said = [subprocess.run(words, env=ENV, check=False, capture_output=True, text=True).stdout
                 for words in (["scontrol", "show", "job", job], ["sinfo", "-N", "-l"], ["squeue", "-l"])]
-        logs = glob.glob(os.path.join(self.folder, "*-*.log")) + glob.glob(os.path.join(
-            os.path.dirname(ENV["SLURM_CONF"]), "slurm*.log"))
+        said += [f"{pid} {words}: {ticks} ticks" for pid, words, ticks in launchers.processes_in(self.folder)]
+        said.append("\n".join(glob.glob(os.path.join(self.folder, "runs", "**"), recursive=True, include_hidden=True)))
+        logs = glob.glob(os.path.join(self.folder, "*-*.log")) + glob.glob(
+            os.path.join(self.folder, "runs", "*", "log*.txt")) + glob.glob(os.path.join(
+                os.path.dirname(ENV["SLURM_CONF"]), "slurm*.log"))
         for path in logs:
             with open(path, errors="replace") as file:
                 said.append(f"{path}:\n" + "".join(file.readlines()[-40:]))
         return "\n".join(said)
 
-    def wait(self, job, condition, what, seconds):
-        launchers.wait_until(condition, what, seconds, lambda: self.known_of(job))
+    def moves(self, job):
+        """What changes while Slurm, the job or one of its processes gets on."""
+        files = [(path, os.path.getsize(path)) for path in glob.glob(os.path.join(self.folder, "*.log"))]
+        return self.state(job), files, sum(ticks for _, _, ticks in launchers.processes_in(self.folder))
+
+    def wait(self, job, condition, what):
+        """How long a start takes is the machine's affair: LibTorch is loaded by four processes, Slurm requeues when its
+        credentials have expired."""
+        launchers.wait_while_it_moves(condition, what, lambda: self.moves(job), why=lambda: self.known_of(job))
 
     def submit(self, *flags, words=("job.toml",), env=None):
         text = launchers.finish([MUSTER, "launch", "slurm", "--nodes", "2", *flags, *words], self.folder,
@@ -151,9 +161,15 @@ class Slurm(unittest.TestCase):
 
     def test_a_submitted_job_trains(self):
         job = self.submit()
-        self.wait(job, lambda: self.state(job)[0] == "COMPLETED", "the job", 120)
+        self.wait(job, lambda: self.state(job)[0] == "COMPLETED", "the job")
         self.assertEqual(self.state(job), ("COMPLETED", 0))
         self.assertIn("training", self.log_of(job).lower())
+
+    def test_values_with_blanks_reach_slurm_whole(self):
+        job = self.submit("--set", 'job.name="far away"', "--sbatch=--comment=the \"#1\" paper")
+        shown = self.run_here(["scontrol", "show", "job", "-o", job]).stdout
+        for word in ("JobName=far away ", 'Comment=the "#1" paper ', f"StdOut={self.folder}/far away-{job}.log "):
+            self.assertIn(word, shown)
 
     def lives(self, job):
         """Its state, which is none of a job that has ended badly."""
@@ -169,10 +185,10 @@ class Slurm(unittest.TestCase):
         itself does not come near: with sbatch's --time-min Slurm may choose a minute, of which all is warning."""
         launchers.write_job(self.folder, epochs=LONG)
         job = self.submit()
-        self.wait(job, lambda: self.trains(job), "training", 120)
+        self.wait(job, lambda: self.trains(job), "training")
         disturb(job)
-        self.wait(job, lambda: self.state(job)[1] >= restarts, "the requeue", 120)
-        self.wait(job, lambda: self.lives(job) == "COMPLETED", "the job", 240)
+        self.wait(job, lambda: self.state(job)[1] >= restarts, "the requeue")
+        self.wait(job, lambda: self.lives(job) == "COMPLETED", "the job")
         log = self.log_of(job)
         self.assertIn("going on with", log)
         # One run, which was resumed.
@@ -195,10 +211,10 @@ class Slurm(unittest.TestCase):
         launchers.finish([MUSTER, *run], alone)
         # Each commit takes a while, so that there is time to disturb it.
         job = self.submit(words=["--", *run], env={"MUSTER_FAILPOINTS": "arena.commit.before_arrival=delay=40"})
-        self.wait(job, lambda: self.lives(job) and glob.glob(os.path.join(self.folder, "spirals", "*")), "training", 120)
+        self.wait(job, lambda: self.lives(job) and glob.glob(os.path.join(self.folder, "spirals", "*")), "training")
         self.run_here(["scancel", "--signal=USR1", job])
-        self.wait(job, lambda: self.state(job)[1] == 1, "the requeue", 120)
-        self.wait(job, lambda: self.lives(job) == "COMPLETED", "the job", 240)
+        self.wait(job, lambda: self.state(job)[1] == 1, "the requeue")
+        self.wait(job, lambda: self.lives(job) == "COMPLETED", "the job")
         log = self.log_of(job, "muster-run")
         self.assertIn("going on from step", log)
         self.assertEqual(self.model_of_program(self.folder), self.model_of_program(alone), log)
@@ -213,21 +229,21 @@ class Slurm(unittest.TestCase):
 
         launchers.write_job(self.folder, epochs=ENDLESS)
         job = self.submit("--time", "30", "--warning", "50")
-        self.wait(job, lambda: self.trains(job), "training", 120)
+        self.wait(job, lambda: self.trains(job), "training")
         limit(job, 1)
-        self.wait(job, lambda: self.state(job)[1] == 1, "the requeue", 120)
+        self.wait(job, lambda: self.state(job)[1] == 1, "the requeue")
         limit(job, 30)
-        self.wait(job, lambda: "going on with" in self.log_of(job), "the second life", 120)
+        self.wait(job, lambda: "going on with" in self.log_of(job), "the second life")
         self.assertEqual(len(glob.glob(os.path.join(self.folder, "runs", "far-*"))), 1, self.log_of(job))
         self.assertIn("a checkpoint is written", self.log_of(job))
 
     def test_muster_stop_ends_it_for_good(self):
         launchers.write_job(self.folder, epochs=ENDLESS)
         job = self.submit()
-        self.wait(job, lambda: self.trains(job), "training", 120)
+        self.wait(job, lambda: self.trains(job), "training")
         self.assertIn("Slurm: node 0 of 2", self.run_here([MUSTER, "status", "far"]).stdout)
         self.run_here([MUSTER, "stop", "far"])
-        self.wait(job, lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end", 120)
+        self.wait(job, lambda: self.state(job)[0] not in ("RUNNING", "COMPLETING", "PENDING"), "the end")
         self.assertEqual(self.state(job)[1], 0)
 
 

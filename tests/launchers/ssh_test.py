@@ -118,6 +118,12 @@ class Ssh(unittest.TestCase):
         done = self.from_first_alone(bundle)
         self.assertIn("from a bundle", done.stderr)
         self.assertNotIn("is copied there", done.stderr)
+        # One that was damaged there since is no bundle, and is brought again.
+        there, = copied()
+        with open(os.path.join(cache, there, "bin", "muster"), "a") as file:
+            file.write("damaged\n")
+        self.assertIn("the bundle is copied there", self.from_first_alone(bundle).stderr)
+        self.assertNotIn("is copied there", self.from_first_alone(bundle).stderr)
         clear()
         # Where there is a muster it stays out of it.
         done = self.on_first(TRAIN + ["--hosts", "10.93.72.1,two", "--bundle", bundle])

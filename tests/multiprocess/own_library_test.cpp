@@ -64,6 +64,7 @@ TEST_F(OwnLibraryTest, WrongLibrariesAreTheUsersMistake) {
       {std::string("model.library=") + MUSTER_NO_MODELS, "the library has no models"},
       {std::string("model.library=") + MUSTER_OTHER_MUSTER, "headers of another Muster"},
       {std::string("model.library=") + MUSTER_OTHER_TORCH, "was built for LibTorch 0.0.1"},
+      {"model.name=highwa", "--set model.name=highwa"},
       {"model.name=highwa", "no model \"highwa\" (did you mean \"highway\"?); it has highway"},
       {"model.library_sha256=0000", "not the file that the job was started with"},
   };
@@ -154,7 +155,12 @@ TEST_F(OwnTaskTest, KeysThatItDoesNotHaveAreNamedWithFileAndLine) {
                     HasSubstr("Expected number, 0.001 to 1: Of the ring.")));
   EXPECT_THAT(with("gamma = 1.0", "gamma = -1"), AllOf(HasSubstr("own_task.toml:27"), HasSubstr("found -1.0")));
   EXPECT_THAT(with("gamma = 1.0", "gamma = [{}]"), AllOf(HasSubstr("loss.options"), HasSubstr("gamma is an array")));
-  EXPECT_THAT(with("name = \"focal\"", "name = \"focus\""), HasSubstr("no task \"focus\"; it has focal"));
+  EXPECT_THAT(with("name = \"focal\"", "name = \"focus\""), AllOf(HasSubstr("own_task.toml:24"), HasSubstr("loss.name"),
+                                                                  HasSubstr("no task \"focus\"; it has focal")));
+  EXPECT_THAT(with("name = \"ring\"", "name = \"rings\""),
+              AllOf(HasSubstr("own_task.toml:11"), HasSubstr("data.name"), HasSubstr("no data source \"rings\"")));
+  EXPECT_THAT(with("library = \"libown_task.so\"\nname = \"ring\"", "library = \"none.so\"\nname = \"ring\""),
+              AllOf(HasSubstr("own_task.toml:10"), HasSubstr("data.library"), HasSubstr("none.so")));
   EXPECT_THAT(with("name = \"ring\"\n", ""), HasSubstr("data.library: needs data.name"));
   EXPECT_THAT(with("task = \"library\"\n", ""), HasSubstr("loss.library: has no effect with the task"));
   EXPECT_THAT(with("hidden = [64, 64]", "options = { gate_bias = 1 }"), HasSubstr("model.options: has no effect"));

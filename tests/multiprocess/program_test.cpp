@@ -626,6 +626,10 @@ TEST_F(ProgramTest, BenchOfStagesDrawsWhatItMeasuredAndRefusesFlagsThatWouldDoNo
     const double predicted = row.at("predicted_mb").at(stage);
     EXPECT_NEAR(row.at("peak_mb").at(stage).get<double>(), predicted, 0.1 * predicted) << row.dump();
   }
+  // Said by the program, and not once more by each process that it would start.
+  const Finished small = muster({"bench", "pipeline", "--compute", "--stages", "8", "--lanes", "8", "--layers", "1"});
+  EXPECT_EQ(small.exit_code, 2) << small.err;
+  EXPECT_EQ(small.err.find("error"), small.err.rfind("error")) << small.err;
   const Finished sleeps = muster({"bench", "pipeline", "--d-model", "64"});
   EXPECT_EQ(sleeps.exit_code, 2) << sleeps.err;
   EXPECT_THAT(sleeps.err, AllOf(HasSubstr("--d-model means nothing without --compute"), HasSubstr("Add --compute")));

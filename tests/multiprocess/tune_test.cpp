@@ -185,6 +185,10 @@ TEST_F(TuneTest, TwoObjectivesOfAJobHaveAFrontAndKeepTheirCheckpoints) {
   const Json over = rows(tuned.out).back();
   EXPECT_FALSE(over.contains("best"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "studies/study/best"));
+  const Finished evaluated = muster({"evaluate", "studies/study/best"});
+  EXPECT_EQ(evaluated.exit_code, 2);
+  EXPECT_THAT(evaluated.err,
+              ::testing::AllOf(HasSubstr("two objectives"), HasSubstr("muster tune show studies/study")));
   // The front by its definition.
   const std::vector<Json> trials = shown();
   std::set<std::uint64_t> front;
@@ -199,7 +203,7 @@ TEST_F(TuneTest, TwoObjectivesOfAJobHaveAFrontAndKeepTheirCheckpoints) {
     EXPECT_TRUE(std::filesystem::exists(folder_ / fmt::format("studies/study/trials/{:04}/checkpoints", number)));
   }
   EXPECT_EQ(over.at("front").get<std::set<std::uint64_t>>(), front);
-  EXPECT_THAT(muster({"tune", "show", "study"}).out, HasSubstr(fmt::format("is first: {} trials", front.size())));
+  EXPECT_THAT(muster({"tune", "show", "study"}).out, HasSubstr(fmt::format("is first: {} trial", front.size())));
   ASSERT_EQ(muster({"tune", "show", "study", "--html", "report.html", "--svg", "plots"}).exit_code, 0);
   const std::string page = slurp(folder_ / "report.html");
   EXPECT_THAT(page, HasSubstr("On the front"));
@@ -262,6 +266,58 @@ TEST_F(TuneTest, MistakesAreNamedWithFileAndLineBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "studies"));
 }
 
+TEST_F(TuneTest, AFigureThatTheJobDoesNotTellIsNamedBeforeTrialsAreWasted) {
+  const auto tune = [&](const std::string& objective) {
+    spill(folder_ / "study.toml",
+          fmt::format(
+              "[study]\njob = \"job.toml\"\nobjective = {}\n[budget]\ntrials = 3\n[trials]\nparallel = 1\n[space]\n"
+              "optimizer.lr = {{ log = [1e-3, 0.1] }}\n",
+              objective));
+    return muster({"tune", "study.toml"});
+  };
+  write_job({"job.epochs=1"});
+  Finished result = tune("[\"loss\", \"acuracy\"]");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              ::testing::AllOf(HasSubstr("study.toml:3"), HasSubstr("\"acuracy\" (did you mean \"accuracy\"?)"),
+                               ::testing::Not(HasSubstr("\"loss\""))));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "studies"));
+  // Some classifications have it, and this one has not: its first validation shows it.
+  result = tune("[\"accuracy\", \"auc\"]");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              ::testing::AllOf(HasSubstr("study.toml:3"), HasSubstr("do not tell \"auc\""), HasSubstr("They tell")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "studies/study/trials"), {}), 1);
+  write_job({"federated.clients=3", "federated.per_round=3", "job.epochs=", "optimizer.schedule="});
+  result = tune("\"loss\"");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("study.toml:2"));
+}
+
+TEST_F(TuneTest, AProgramThatDoesNotTellAllIsToldWhatItLacks) {
+  spill(
+      folder_ / "study.toml",
+      "[study]\nprogram = [\"/bin/echo\", '{\"cost\": {x}}']\nobjective = [\"cost\", \"size\"]\n[budget]\ntrials = 1\n"
+      "[space]\nx = { uniform = [0.0, 1.0] }\n");
+  EXPECT_EQ(muster({"tune", "study.toml"}).exit_code, 1);
+  EXPECT_EQ(shown().at(0).at("reason"), "it ended without telling size");
+}
+
+TEST_F(TuneTest, OfEqualsInTheFirstObjectiveTheBetterInTheSecondIsFirst) {
+  spill(folder_ / "study.toml",
+        "[study]\nobjective = [\"cost\", \"size\"]\n[budget]\ntrials = 3\n[space]\nx = { uniform = [0.0, 1.0] }\n");
+  for (const char* const number : {"0", "1", "2"})
+    ASSERT_EQ(rows(muster({"tune", "ask", "study.toml"}).out).back().at("trial").dump(), number);
+  const std::vector<std::vector<std::string>> results{{"0", "2", "50"}, {"1", "2", "30"}, {"2", "1", "10"}};
+  for (const auto& result : results)
+    ASSERT_EQ(muster({"tune", "tell", "study", result[0], result[1], result[2]}).exit_code, 0);
+  const std::string table = muster({"tune", "show", "study"}).out;
+  EXPECT_THAT(table, HasSubstr("is first: 1 trial\n"));
+  const auto at = [&](const std::string& number) { return table.find("\n     " + number + "  "); };
+  EXPECT_LT(at("2"), at("1")) << table;
+  EXPECT_LT(at("1"), at("0")) << table;
+}
+
 TEST_F(TuneTest, AStudyIsBegunOnceAndGoesOnWhenAsked) {
   write_job({"job.epochs=1"});
   write_study("optimizer.lr = { log = [1e-3, 0.1] }", "[budget]\ntrials = 1");
@@ -320,7 +376,7 @@ TEST_F(TuneTest, AShellAsksAndTells) {
   EXPECT_EQ(muster({"tune", "tell", "study", "0", "--failed", "no luck"}).exit_code, 0);
   const Finished twice = muster({"tune", "tell", "study", "1", "0.25"});
   EXPECT_EQ(twice.exit_code, 2);
-  EXPECT_THAT(twice.err, HasSubstr("finished"));
+  EXPECT_THAT(twice.err, ::testing::AllOf(HasSubstr("finished"), HasSubstr("What was told first counts")));
   const std::vector<Json> over = rows(muster({"tune", "ask", "study"}).out);
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0], Json({{"over", true}}));

@@ -68,6 +68,35 @@ class RandomTokens final : public data::Dataset {
   const data::SampleSpec spec_;
 };
 
+// The net that all teams train.
+struct MeshNet {
+  explicit MeshNet(const MeshBench& options) : model{.name = "transformer"} {
+    model.input_shape = {options.context};
+    model.vocabulary = model.classes = options.vocabulary;
+    model.each_position = true;
+    model.width = options.d_model;
+    model.depth = options.layers;
+    model.heads = options.heads;
+    net = model::make_model(model, 1);
+  }
+  model::ModelOptions model;
+  std::shared_ptr<model::Net> net;
+};
+
+// Throws where the net cannot be divided as `team` ("pipeline" or "tensor") has it.
+std::shared_ptr<const trainer::StagedModel> stages_of(const MeshBench& options, const std::string& team,
+                                                      const MeshNet& made) {
+  pipeline::Mesh mesh;
+  (team == "tensor" ? mesh.tensor : mesh.pipeline) = static_cast<std::size_t>(options.workers);
+  mesh.schedule = pipeline::parse_schedule(options.schedule);
+  if (mesh.schedule == pipeline::Schedule::kInterleaved) mesh.chunks = static_cast<std::size_t>(options.chunks);
+  const auto lane_samples = static_cast<std::uint64_t>((options.batch + options.lanes - 1) / options.lanes);
+  std::vector<model::PieceProfile> profiles = model::profile_pieces(*made.net, made.model);
+  return std::make_shared<const trainer::StagedModel>(
+      trainer::StagedModel{trainer::Stages(mesh, std::move(profiles), {}, lane_samples), made.net->pieces(),
+                           std::dynamic_pointer_cast<model::Divisible>(made.net)});
+}
+
 // One process of a team.
 class Member {
  public:
@@ -75,14 +104,8 @@ class Member {
     compute::set_threads(static_cast<int>(options.threads));
     dataset_ = std::make_shared<RandomTokens>(options, static_cast<std::uint64_t>(options.batch) * 16);
     task_ = trainer::make_task({}, dataset_->spec());
-    model::ModelOptions model{.name = "transformer"};
-    model.input_shape = {options.context};
-    model.vocabulary = model.classes = options.vocabulary;
-    model.each_position = true;
-    model.width = options.d_model;
-    model.depth = options.layers;
-    model.heads = options.heads;
-    net_ = model::make_model(model, 1);
+    const MeshNet made(options);
+    net_ = made.net;
     net_->train();
     trainer::SessionOptions session;
     session.batch = static_cast<std::uint64_t>(options.batch);
@@ -90,10 +113,10 @@ class Member {
     session.threads = static_cast<int>(options.threads);
     session.group = group_;
     trainer::SessionParts parts;
-    if (options.team != kData) parts.staged = stages(model);
+    if (options.team != kData) parts.staged = stages_of(options, options.team, made);
     if (options.team == "pipeline")
       predicted_ = parts.staged->stages.activation_bytes(
-          model::measure_pieces(*net_, parts.staged->pieces, model), static_cast<std::size_t>(options.lanes),
+          model::measure_pieces(*net_, parts.staged->pieces, made.model), static_cast<std::size_t>(options.lanes),
           static_cast<std::uint64_t>((options.batch + options.lanes - 1) / options.lanes));
     session_ = std::make_unique<trainer::SessionCore>(net_, compute::Sgd{.lr = 1e-3, .momentum = 0.9}, session, parts);
   }
@@ -152,18 +175,6 @@ class Member {
     meeting.backend = "shm";
     meeting.timeout = kRankRunTimeout;
     return comm::make_group(meeting);
-  }
-
-  std::shared_ptr<const trainer::StagedModel> stages(const model::ModelOptions& model) const {
-    pipeline::Mesh mesh;
-    (options_.team == "tensor" ? mesh.tensor : mesh.pipeline) = static_cast<std::size_t>(options_.workers);
-    mesh.schedule = pipeline::parse_schedule(options_.schedule);
-    if (mesh.schedule == pipeline::Schedule::kInterleaved) mesh.chunks = static_cast<std::size_t>(options_.chunks);
-    const auto lane_samples = static_cast<std::uint64_t>((options_.batch + options_.lanes - 1) / options_.lanes);
-    std::vector<model::PieceProfile> profiles = model::profile_pieces(*net_, model);
-    return std::make_shared<const trainer::StagedModel>(
-        trainer::StagedModel{trainer::Stages(mesh, std::move(profiles), {}, lane_samples), net_->pieces(),
-                             std::dynamic_pointer_cast<model::Divisible>(net_)});
   }
 
   void step() {
@@ -250,6 +261,8 @@ void check(const MeshBench& options) {
   if (options.heads < options.workers && options.by == "tensor")
     throw Error(ErrorKind::kInvalidInput,
                 fmt::format("{} workers cannot share {} heads", options.workers, options.heads), "--heads");
+  // Said once and here, and not by each of the processes. What has a rank was looked at by who started it.
+  if (options.rank_folder.empty()) stages_of(options, options.by, MeshNet(options));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +24,12 @@
 #include "muster/base/error.h"
 #include "muster/base/files.h"
 #include "muster/base/json.h"
+#include "muster/base/temporary_folder.h"
 #include "muster/base/text.h"
 #include "muster/cli/bench/bench.h"
+#include "muster/cli/bench/start_peer.h"
 #include "muster/launch/child_process.h"
+#include "muster/launch/ssh_hosts.h"
 
 namespace muster::cli {
 namespace {
@@ -38,6 +42,8 @@ constexpr std::size_t kLongestLine = 1 << 20;
 struct StartBench {
   std::vector<std::string> commands;
   std::int64_t rounds = 5;
+  std::int64_t torchrun = 0;  // processes; 0: not compared
+  std::string python;
   bool json = false;
 };
 
@@ -93,7 +99,22 @@ double seconds_to_first_step(const std::string& command) {
   return seconds;
 }
 
-void run_start_bench(const StartBench& options) {
+// What stands for torchrun: its own words, and a program that goes with `folder`.
+std::string torchrun_command(const StartBench& options, const std::filesystem::path& folder) {
+  const std::filesystem::path script = folder / "first_step.py";
+  write_atomically(script, std::string(kStartPeer));
+  const std::string python =
+      options.python.empty() ? launch::find_program("/usr/bin/python3").value_or("python3") : options.python;
+  return fmt::format("OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo exec {} -m torch.distributed.run --nproc_per_node {} {}",
+                     launch::shell_word(python), options.torchrun, launch::shell_word(script.string()));
+}
+
+void run_start_bench(StartBench options) {
+  std::optional<TemporaryFolder> folder;
+  if (options.torchrun > 0) {
+    folder.emplace("muster-bench-");
+    options.commands.push_back(torchrun_command(options, folder->path()));
+  }
   std::vector<std::vector<double>> seconds(options.commands.size());
   for (std::int64_t round = 0; round < options.rounds; ++round)
     for (std::size_t i = 0; i < options.commands.size(); ++i)
@@ -123,13 +144,19 @@ void add_start_bench(CLI::App& bench) {
   start->add_option("--rounds", options->rounds, "Each is run so often, in turns; medians count")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
+  start
+      ->add_option("--torchrun", options->torchrun,
+                   "Beside them torchrun with so many processes of this machine, and a small net's first step")
+      ->check(CLI::Range(1, 64));
+  start->add_option("--python", options->python, "Of --torchrun: a Python that has PyTorch. None: the system's");
   start->add_flag("--json", options->json, "One JSON object a row");
   start->footer(
       "Each command is ended (SIGTERM to its process group) when it has printed its first step.\n"
       "\nExamples:\n"
       "  muster bench start 'muster train job.toml --json' 'srun -N 2 --ntasks-per-node=1 muster train job.toml "
       "--json'\n"
-      "  muster bench start 'muster train job.toml --json' 'muster train job.toml --json --hosts a,b' --rounds 11");
+      "  muster bench start 'muster train job.toml --json' 'muster train job.toml --json --hosts a,b' --rounds 11\n"
+      "  muster bench start 'muster train job.toml --json' --torchrun 2 --python V/bin/python");
   start->callback([options] { run_start_bench(*options); });
 }
 

@@ -37,6 +37,7 @@ constexpr std::chrono::seconds kFarewell{10};
 
 struct DoctorFlags {
   std::string job;
+  std::vector<std::string> assignments;
   std::string hosts;  // names for ssh, or how many with --listen
   std::string name;
   double wait_seconds = 60;
@@ -85,6 +86,7 @@ FactsOptions facts_options(const DoctorFlags& flags) {
   options.host = flags.name;
   options.certificates = flags.cluster.trust.certs;
   if (!flags.job.empty()) options.job = flags.job;
+  options.assignments = flags.assignments;
   return options;
 }
 
@@ -128,7 +130,7 @@ std::size_t number_of_hosts(const std::string& text) {
 // `by_ssh`: has the others come; null: they come by themselves.
 void run_first(const DoctorFlags& flags, std::size_t hosts, SshGathering* by_ssh, Outcome& outcome) {
   // The file that the others are told is the resolved one: they may not have it.
-  const std::string text = flags.job.empty() ? "" : trainer::load_job(flags.job, {}).text;
+  const std::string text = flags.job.empty() ? "" : trainer::load_job(flags.job, flags.assignments).text;
   DoctorDesk desk(hosts, text);
   desk.join(card_of(flags));
   MachineFacts facts = collect_facts(facts_options(flags));
@@ -148,8 +150,9 @@ void run_first(const DoctorFlags& flags, std::size_t hosts, SshGathering* by_ssh
 }
 
 void run_other(const DoctorFlags& flags) {
-  if (!flags.job.empty())
-    throw Error(ErrorKind::kInvalidInput, "the first host says which job it is", "--join", "Leave the job file out.");
+  if (!flags.job.empty() || !flags.assignments.empty())
+    throw Error(ErrorKind::kInvalidInput, "the first host says which job it is", "--join",
+                "Leave the job file and --set out.");
   control::ClusterClient client(join_by(flags.cluster));
   const TemporaryFolder folder("muster-doctor-");
   const auto look = [&](const std::string& job) {
@@ -167,6 +170,9 @@ void run_other(const DoctorFlags& flags) {
 }
 
 void run_doctor(DoctorFlags flags, Outcome& outcome) {
+  if (flags.job.empty() && !flags.assignments.empty() && flags.cluster.join.empty())
+    throw Error(ErrorKind::kInvalidInput, "there is no job whose values could be set", "--set",
+                "Name its file: muster doctor job.toml --set data.batch=64");
   if (names_hosts(flags.hosts)) flags.cluster.hosts = std::exchange(flags.hosts, {});
   if (!flags.cluster.join.empty()) {
     run_other(flags);
@@ -194,6 +200,8 @@ void add_doctor(CLI::App& app, Outcome& outcome) {
   CLI::App* command = app.add_subcommand("doctor", "Examine this machine, or several, before a run.");
   auto flags = std::make_shared<DoctorFlags>();
   command->add_option("job", flags->job, "A job file: is it right here, and has every host the same data?");
+  command->add_option("--set", flags->assignments, "section.key=value, over what the file says; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--hosts", flags->hosts,
                       "Hosts to be examined together, this one among them, reached by ssh: a,b,c; or with --listen how "
                       "many there are");
@@ -217,6 +225,7 @@ void add_doctor(CLI::App& app, Outcome& outcome) {
       "\nExamples:\n"
       "  muster doctor\n"
       "  muster doctor job.toml --hosts a,b,c                  all of them, by ssh\n"
+      "  muster doctor job.toml --set data.path=/data/train    with other values than the file's\n"
       "  muster doctor job.toml --json | jq '.findings[] | select(.health != \"ok\")'\n"
       "  muster doctor job.toml --listen 10.0.0.1:7400 --hosts 3 --certs coordinator     on one host\n"
       "  muster doctor --join 10.0.0.1:7400 --certs agent                                on each of the others");

@@ -80,10 +80,10 @@ void look_at_certificates(const std::filesystem::path& folder, MachineFacts& fac
   }
 }
 
-void look_at_job(const std::filesystem::path& file, MachineFacts& facts) {
+void look_at_job(const std::filesystem::path& file, const std::vector<std::string>& assignments, MachineFacts& facts) {
   facts.job = file.string();
   try {
-    const trainer::ResolvedJob resolved = trainer::load_job(file, {});
+    const trainer::ResolvedJob resolved = trainer::load_job(file, assignments);
     facts.job = resolved.job.name;
     facts.job_workers = resolved.job.parallel.workers.most;
     facts.job_threads = resolved.job.threads;
@@ -133,7 +133,7 @@ MachineFacts collect_facts(const FactsOptions& options) {
   facts.slurm = place_of("sinfo");
   if (const char* const job = std::getenv("SLURM_JOB_ID")) facts.slurm_job = job;
   if (!options.certificates.empty()) look_at_certificates(options.certificates, facts);
-  if (options.job) look_at_job(*options.job, facts);
+  if (options.job) look_at_job(*options.job, options.assignments, facts);
   return facts;
 }
 

@@ -62,6 +62,7 @@ struct FactsOptions {
   std::string host{};                    // what it is called; empty: as it calls itself
   std::filesystem::path certificates{};  // a folder of muster certs; empty: none
   std::optional<std::filesystem::path> job{};
+  std::vector<std::string> assignments{};  // over what the job's file says
 };
 
 // Looks at this machine. Throws nothing for what is wrong with it: that is a fact, too.

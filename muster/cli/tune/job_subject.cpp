@@ -12,6 +12,7 @@
 #include "muster/base/files.h"
 #include "muster/base/text.h"
 #include "muster/model/checkpoint.h"
+#include "muster/trainer/figure_names.h"
 #include "muster/trainer/job_changes.h"
 #include "muster/trainer/run_changes.h"
 #include "muster/trainer/run_failure.h"
@@ -46,13 +47,6 @@ void copy_folder(const std::filesystem::path& from, const std::filesystem::path&
   if (!code) return;
   errno = code.value();
   throw_system_error("cannot be copied", from);
-}
-
-std::string names_of(const std::vector<tuning::Objective>& objectives) {
-  std::vector<std::string> names;
-  for (const tuning::Objective& objective : objectives)
-    names.push_back(objective.metric);
-  return join_words(names);
 }
 
 // Numbers of a validation that a trial can be judged by.
@@ -112,6 +106,24 @@ void check_space(const tuning::StudyFile& study, const std::filesystem::path& jo
       throw Error(ErrorKind::kInvalidInput, fmt::format("with {}: {}", values.text(), error.message()), study.path,
                   error.remedy());
     }
+  }
+}
+
+void check_objectives(const tuning::StudyFile& study, const std::filesystem::path& job) {
+  const trainer::ResolvedJob resolved = trainer::load_job(job, assignments_of(largest_values(study.space)));
+  if (resolved.job.federated.chosen() || resolved.job.is_vertical())
+    throw Error(ErrorKind::kUnsupported,
+                "trials are trained by muster train on one machine, and this job's clients or "
+                "parties train by rounds of their own",
+                study.where("[study] job"), "Search with a job of one owner, or with study.program.");
+  const std::vector<std::string> names = trainer::validation_figures(resolved.job);
+  if (names.empty() || study.space.find("loss.task") != nullptr) return;
+  for (const std::string& metric : study.objectives) {
+    if (std::ranges::find(names, metric) != names.end()) continue;
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("study.objective: validations of the job do not tell \"{}\"{}", excerpt(metric, 100),
+                            did_you_mean(metric, names)),
+                study.where("[study] objective"), fmt::format("They tell {}.", join_words(names)));
   }
 }
 
@@ -215,11 +227,14 @@ RowMeaning JobSubject::meaning(const Json& row) const {
   RowMeaning meaning;
   const std::string event = row.value("event", "");
   if (event == "validation" && row.contains("epoch") && row["epoch"].is_number_unsigned()) {
-    if (auto values = objectives_in(row, objectives_))
+    if (auto values = objectives_in(row, objectives_)) {
       meaning.report = tuning::Report{row["epoch"].get<std::uint64_t>(), std::move(*values)};
-    else
-      meaning.hopeless = fmt::format("validations of this job do not tell {}; they tell {}", names_of(objectives_),
-                                     join_words(figures_in(row)));
+    } else {
+      meaning.lacks = lacking_in(row, objectives_);
+      meaning.tells = figures_in(row);
+      meaning.hopeless = fmt::format("validations of this trial do not tell {}; they tell {}",
+                                     join_words(meaning.lacks), join_words(meaning.tells));
+    }
   } else if (event == "step") {
     meaning.lost_step = row.contains("loss") && row["loss"].is_null();
     meaning.good_step = !meaning.lost_step;

@@ -48,6 +48,10 @@ class JobSubject final : public TrialSubject {
 // the job file would not take; and for a job that cannot be trained with some values.
 void check_space(const tuning::StudyFile& study, const std::filesystem::path& job);
 
+// Throws likewise for objectives that no validation of the job will tell, and for a job that muster train does not
+// train by epochs.
+void check_objectives(const tuning::StudyFile& study, const std::filesystem::path& job);
+
 // The values that take most memory: every number at its largest.
 tuning::Assignment largest_values(const tuning::Space& space);
 std::vector<std::string> assignments_of(const tuning::Assignment& values);

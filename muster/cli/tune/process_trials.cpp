@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,13 +54,38 @@ void take_output(const std::string& file) {
 }  // namespace
 
 ProcessTrials::ProcessTrials(TrialSubject& subject, const tuning::StudyLog& log, RunCommand run, bool keep_all,
-                             const std::filesystem::path& study)
+                             const std::filesystem::path& study, std::string objectives_at)
     : subject_(subject),
       log_(log),
       run_(std::move(run)),
       keep_all_(keep_all),
       copies_(log.plan().scheduler.make(log.plan().schedule_problem())->changes_values()),
-      study_(study) {
+      study_(study),
+      objectives_at_(std::move(objectives_at)) {
+}
+
+// A figure that the first trial does not tell while none has told any yet is a mistake of the study, not of the trial.
+void ProcessTrials::require_objectives(const RowMeaning& meaning) const {
+  const auto& trials = log_.history().trials();
+  const bool some_tell = std::ranges::any_of(trials, [](const Trial& trial) { return !trial.reports.empty(); });
+  if (meaning.hopeless.empty() || meaning.lacks.empty() || some_tell) return;
+  throw Error(
+      ErrorKind::kInvalidInput,
+      fmt::format("study.objective: validations of the job do not tell \"{}\"{}", join_words(meaning.lacks),
+                  did_you_mean(meaning.lacks.front(), meaning.tells)),
+      objectives_at_,
+      fmt::format("They tell {}. Correct it, remove {} and begin anew.", join_words(meaning.tells), study_.string()));
+}
+
+// From the start that a killed tuner wrote down to the trial's last row. What its processes took, nobody has seen.
+double ProcessTrials::unheard_seconds(std::uint64_t number) {
+  const std::int64_t begun = log_.notes(number).unheard_since;
+  struct stat file {};
+  if (std::exchange(counted_[number], begun) == begun || begun == 0 ||
+      ::stat(subject_.rows_file(number).c_str(), &file) != 0)
+    return 0;
+  return std::max(0.0,
+                  static_cast<double>(file.st_mtim.tv_sec - begun) + 1e-9 * static_cast<double>(file.st_mtim.tv_nsec));
 }
 
 std::vector<Trial> ProcessTrials::ancestors_of(const Trial& trial) const {
@@ -86,6 +112,7 @@ void ProcessTrials::start(const Trial& trial, std::uint64_t until) {
   }
   Running running{until, trial.resource(), RowReader(subject_.rows_file(trial.number))};
   running.begun = system_clock().now();
+  running.earlier_seconds = unheard_seconds(trial.number);
   // Rows of its earlier life: they may tell that it is done.
   look_at_rows(trial.number, running, at_once_);
   running.has_rows = false;
@@ -123,7 +150,9 @@ void ProcessTrials::look_at_rows(std::uint64_t number, Running& running, std::ve
     RowMeaning meaning = subject_.meaning(row);
     if (meaning.good_step) running.lost_steps = 0;
     if (meaning.lost_step) ++running.lost_steps;
+    require_objectives(meaning);
     if (!meaning.hopeless.empty()) running.hopeless = meaning.hopeless;
+    running.lacks = meaning.lacks;
     if (meaning.finished) running.finished = true;
     if (meaning.paused_at) running.paused_at = meaning.paused_at;
     if (!meaning.report || meaning.report->resource <= running.told) continue;
@@ -184,7 +213,7 @@ TrialNews ProcessTrials::judge_end(std::uint64_t number, const Running& running,
   using enum TrialNews::What;
   TrialNews news;
   news.number = number;
-  news.seconds = std::chrono::duration<double>(system_clock().now() - running.begun).count();
+  news.seconds = running.earlier_seconds + std::chrono::duration<double>(system_clock().now() - running.begun).count();
   news.start_seconds = running.start_seconds;
   const bool silent = ending.good() && subject_.ends_silently();
   if (!running.hopeless.empty()) {
@@ -192,6 +221,9 @@ TrialNews ProcessTrials::judge_end(std::uint64_t number, const Running& running,
     news.reason = running.hopeless;
   } else if (ending.good() && running.until > 0 && running.held && (silent || running.paused_at == running.until)) {
     news.what = kPaused;
+  } else if (ending.good() && silent && running.told == 0 && !running.held && !running.lacks.empty()) {
+    news.what = kFailed;
+    news.reason = fmt::format("it ended without telling {}", join_words(running.lacks));
   } else if (ending.good() && (silent || running.finished)) {
     news.what = kFinished;
   } else if (running.asked) {

@@ -25,9 +25,10 @@ namespace muster::cli {
 
 class ProcessTrials final : public tuning::TrialExecutor {
  public:
-  // `log`: for the ancestors of trials. All must outlive it.
+  // `log`: for the ancestors of trials. `objectives_at`: where the objectives are named, for messages. All must outlive
+  // it.
   ProcessTrials(TrialSubject& subject, const tuning::StudyLog& log, RunCommand run, bool keep_all,
-                const std::filesystem::path& study);
+                const std::filesystem::path& study, std::string objectives_at = {});
 
   void start(const tuning::Trial& trial, std::uint64_t until) override;
   void stop(std::uint64_t number) override;
@@ -47,9 +48,11 @@ class ProcessTrials final : public tuning::TrialExecutor {
     std::optional<tuning::Report> held{};  // at `until`: told when the process has ended
     std::optional<std::uint64_t> paused_at{};
     bool finished = false;
-    std::uint64_t lost_steps = 0;  // in a row
-    bool asked = false;            // to stop
-    std::string hopeless{};        // why it was told to stop
+    std::uint64_t lost_steps = 0;      // in a row
+    bool asked = false;                // to stop
+    std::string hopeless{};            // why it was told to stop
+    std::vector<std::string> lacks{};  // objectives that its last figures did not tell
+    double earlier_seconds = 0;        // that it ran on for under a tuner that was killed
   };
 
   void start_process(std::uint64_t number, Running& running, const std::vector<std::string>& words);
@@ -58,6 +61,8 @@ class ProcessTrials final : public tuning::TrialExecutor {
   std::vector<tuning::Trial> ancestors_of(const tuning::Trial& trial) const;
   std::string last_words(std::uint64_t number) const;
   void link_best(std::uint64_t number) const;
+  void require_objectives(const RowMeaning& meaning) const;
+  double unheard_seconds(std::uint64_t number);
   bool may_be_copied(const tuning::Trial& trial) const;
 
   TrialSubject& subject_;
@@ -66,9 +71,11 @@ class ProcessTrials final : public tuning::TrialExecutor {
   const bool keep_all_;
   const bool copies_;  // trials may begin with the state of others
   const std::filesystem::path study_;
+  const std::string objectives_at_;
   std::map<std::uint64_t, Running> running_;
-  std::vector<tuning::TrialNews> at_once_;  // of trials that could not even be started
-  std::set<std::uint64_t> not_needed_;      // ended, and their state is still there
+  std::vector<tuning::TrialNews> at_once_;         // of trials that could not even be started
+  std::map<std::uint64_t, std::int64_t> counted_;  // unheard_since of trials whose time since then was told
+  std::set<std::uint64_t> not_needed_;             // ended, and their state is still there
 };
 
 }  // namespace muster::cli

@@ -77,7 +77,12 @@ std::vector<std::string> ProgramSubject::prepare(const tuning::Trial& trial,
 RowMeaning ProgramSubject::meaning(const Json& row) const {
   RowMeaning meaning;
   std::optional<std::vector<double>> values = objectives_in(row, objectives_);
-  if (!values) return meaning;
+  if (!values) {
+    // A row with some of them is one of figures; others are the program's own affair.
+    std::vector<std::string> lacks = lacking_in(row, objectives_);
+    if (lacks.size() < objectives_.size() || row.contains("epoch")) meaning.lacks = std::move(lacks);
+    return meaning;
+  }
   std::uint64_t epoch = epochs_;
   if (row.contains("epoch")) {
     // As programs write numbers: 3 or 3.0. What is no epoch is no report of one.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/files.h"
 #include "muster/base/text.h"
 #include "muster/cli/csv_text.h"
@@ -44,15 +45,19 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   file.commit();
 }
 
-// The best first; of two objectives those on the front. Those without a result last.
+// The best first; of two objectives those on the front, and of equals in the first objective the better one in the
+// second. Those without a result last.
 std::vector<const Trial*> by_outcome(const tuning::StudyLog& log, const std::vector<std::uint64_t>& front) {
   std::vector<const Trial*> trials;
   for (const Trial& trial : log.history().trials())
     trials.push_back(&trial);
-  const tuning::Goal goal = log.plan().objectives.front().goal;
+  const std::vector<tuning::Goal> goals = log.plan().goals();
   std::ranges::stable_sort(trials, {}, [&](const Trial* trial) {
     const bool behind = std::ranges::find(front, trial->number) == front.end();
-    return std::pair(behind, trial->outcome() == nullptr ? HUGE_VAL : tuning::loss(trial->outcome()->front(), goal));
+    std::vector<double> losses(goals.size(), HUGE_VAL);
+    for (std::size_t i = 0; trial->outcome() != nullptr && i < goals.size(); ++i)
+      losses[i] = tuning::loss(trial->outcome()->at(i), goals[i]);
+    return std::pair(behind, std::move(losses));
   });
   return trials;
 }
@@ -109,7 +114,7 @@ void print_json(const tuning::StudyLog& log) {
 
 void print_table(const tuning::StudyLog& log, std::size_t top) {
   const tuning::StudyPlan& plan = log.plan();
-  fmt::print("{}: {} trials, {} ended; search {}, schedule {}\n", plan.name, log.history().size(),
+  fmt::print("{}: {}, {} ended; search {}, schedule {}\n", plan.name, counted(log.history().size(), "trial"),
              log.history().ended().size(), plan.searcher.name(), plan.scheduler.name());
   const std::vector<tuning::Importance> shares =
       tuning::importance(plan.space, log.history(), 0, plan.objectives.front().goal, plan.seed);
@@ -117,7 +122,8 @@ void print_table(const tuning::StudyLog& log, std::size_t top) {
   for (const tuning::Importance& one : shares)
     fmt::print("  {:<28} explains {:4.1f} % of the variance\n", one.name, 100 * one.share);
   const std::vector<std::uint64_t> front = front_of(log);
-  if (!front.empty()) fmt::print("  the front, of which none is worse in both, is first: {} trials\n", front.size());
+  if (!front.empty())
+    fmt::print("  the front, of which none is worse in both, is first: {}\n", counted(front.size(), "trial"));
   std::string figures;
   for (const tuning::Objective& objective : plan.objectives)
     figures += fmt::format("{:>12}  ", excerpt(objective.metric, 12));

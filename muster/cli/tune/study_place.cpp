@@ -55,6 +55,7 @@ void require_same_warm_start(const tuning::StudyFile& file, const std::filesyste
 void add_job_part(const tuning::StudyFile& file, tuning::StudyPlan& plan) {
   const std::filesystem::path job = job_of(file);
   check_space(file, job);
+  check_objectives(file, job);
   const trainer::ResolvedJob resolved = trainer::load_job(job, assignments_of(largest_values(file.space)));
   plan.max_resource = static_cast<std::uint64_t>(resolved.job.epochs);
   const std::string text = read_text(job, kLargestToml);
@@ -120,8 +121,7 @@ tuning::StudyPlan plan_of(const tuning::StudyFile& file) {
   else
     plan.known = known_of(file, plan);
   // What they cannot work with is said before anything is written.
-  plan.searcher.make(plan.search_problem());
-  plan.scheduler.make(plan.schedule_problem());
+  file.check_choices(plan);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/text.h"
 #include "muster/tuning/pareto.h"
 
@@ -88,7 +89,7 @@ std::optional<std::uint64_t> StudyView::best() const {
 
 std::string StudyView::best_text() const {
   if (log_.plan().objectives.size() == 2)
-    return fmt::format("front of {}", tuning::pareto_front(log_.history(), log_.plan().goals()).size());
+    return "front of " + counted(tuning::pareto_front(log_.history(), log_.plan().goals()).size(), "trial");
   const auto best = this->best();
   if (!best) return "no result yet";
   return fmt::format("best {} (trial {})", figures(log_.history().at(*best)), *best);
@@ -112,8 +113,8 @@ void StudyView::reported(const Trial& trial) {
 
 void StudyView::rested(const Trial& trial) {
   const std::string why = trial.state == State::kFinished || trial.reason.empty() ? "" : " (" + trial.reason + ")";
-  say(fmt::format("trial {} {}: {} after {} epochs{}; {}", trial.number, tuning::to_string(trial.state), figures(trial),
-                  trial.resource(), why, best_text()));
+  say(fmt::format("trial {} {}: {} after {}{}; {}", trial.number, tuning::to_string(trial.state), figures(trial),
+                  counted(trial.resource(), "epoch"), why, best_text()));
   Json row = trial_row(trial, log_.notes(trial.number), log_.plan());
   row["event"] = tuning::to_string(trial.state);
   json(row);
@@ -168,10 +169,10 @@ void StudyView::draw_table(const tuning::Spent& spent) {
 
 void StudyView::finished(const tuning::TunerResult& result, const std::string& folder, const std::string& resume) {
   const auto best = this->best();
-  say(fmt::format("{}: {}; {} trials, {} failed", log_.plan().name, result.reason, log_.history().size(),
+  say(fmt::format("{}: {}; {}, {} failed", log_.plan().name, result.reason, counted(log_.history().size(), "trial"),
                   count_of(log_.history(), State::kFailed)));
   if (best) say(fmt::format("{}: {}", best_text(), log_.history().at(*best).values.text()));
-  if (log_.plan().objectives.size() == 2) say(best_text() + " trials, of which none is worse in both");
+  if (log_.plan().objectives.size() == 2) say(best_text() + ", of which none is worse in both");
   if (result.interrupted) say("go on with: " + resume);
   Json row{{"event", result.interrupted ? "interrupted" : "over"},
            {"study", folder},

@@ -26,6 +26,9 @@ struct RowMeaning {
   bool lost_step = false;  // a step without a finite loss
   bool good_step = false;
   std::string hopeless{};  // why no row of this trial will ever tell what it is judged by
+  // Objectives that a row of figures did not tell, and those that it did.
+  std::vector<std::string> lacks{};
+  std::vector<std::string> tells{};
 };
 
 class TrialSubject {
@@ -55,6 +58,8 @@ class TrialSubject {
   const std::filesystem::path study_;
 };
 
+// Objectives that a row does not have.
+std::vector<std::string> lacking_in(const Json& row, const std::vector<tuning::Objective>& objectives);
 // Objective values of a row, if it has all of them; one that is null is not a number.
 std::optional<std::vector<double>> objectives_in(const Json& row, const std::vector<tuning::Objective>& objectives);
 

@@ -195,7 +195,7 @@ void run_tune(const TuneFlags& flags, const RunCommand& run, Outcome& outcome) {
       decide_slots(needs, usable_cores(launch::granted_cores()).usable, usable_memory().usable_bytes, asked);
   if (!there) make_study(folder, file);
   tuning::StudyLog log = open_log(folder, plan);
-  ProcessTrials executor(*subject, log, run, file.keep == "all", folder);
+  ProcessTrials executor(*subject, log, run, file.keep == "all", folder, file.where("[study] objective"));
   StudyView view(style_for_output(flags.quiet, flags.json), log, slots.count, stdout, terminal_width);
   SignalWatch signals(kTrialsGrace, [](const std::string& what) {
     fmt::print(stderr, "muster: {}: trials write a checkpoint and end; once more ends at once\n", what);

@@ -133,6 +133,20 @@ TEST_F(ProgressTest, InANarrowTerminalRateAndTimeLeftAreTheLastToGo) {
   }
 }
 
+// A job may be given fewer steps than its run has done.
+TEST_F(ProgressTest, ARunThatIsPastItsStepsDoesNotGoOnFromThere) {
+  ProgressView view(
+      ProgressStyle::kPlain, out_.file(), err_.file(), [] { return 200; }, clock_);
+  trainer::TrainingObserver::Start start;
+  start.first_step = 20;
+  start.total_steps = 200;
+  view.started(start);
+  EXPECT_THAT(out_.take(), HasSubstr("resume from step 20 of 200\n"));
+  start.total_steps = 1;
+  view.started(start);
+  EXPECT_THAT(out_.take(), HasSubstr("resume after step 20: the job has 1 step, and none is left\n"));
+}
+
 TEST_F(ProgressTest, CountsToTheStepsOfTheJobAndNotPastThem) {
   ProgressView view(
       ProgressStyle::kLive, out_.file(), err_.file(), [] { return 200; }, clock_);

@@ -189,6 +189,12 @@ TEST_F(JobRecordTest, ScaleStaysInsideTheLimits) {
   EXPECT_EQ(leader->wanted(), (WantedState{2, 4, 4, false}));
 }
 
+// Of a mesh for one, whose job has no range of workers that could be changed.
+TEST_F(JobRecordTest, ANumberThatIsFixedIsSaidToBe) {
+  const Error error = error_of([leader = led({4, 4, 4, false})] { leader->scale("r", {.workers = 2}); });
+  EXPECT_THAT(error.what(), HasSubstr("is fixed: by parallel.mesh"));
+}
+
 TEST_F(JobRecordTest, ServersAreScaledInsideTheirLimitsWhereThereAreAny) {
   const auto leader = led({1, 4, 2, false, 2, 8, 3});
   for (const int servers : {0, 1, 9}) {

@@ -103,46 +103,105 @@ TEST(LookingScript, SaysWhetherTheAgentWouldFindItsProgram) {
   };
   RemoteAgent agent;
   agent.programs = {(folder / "first").string(), (folder / "it's second").string()};
-  agent.bundled = "./bundled";
   EXPECT_EQ(looked(agent), kNoProgramThere);
-  for (const char* name : {"bundled", "it's second"}) {
-    testing::spill(folder / name, "#!/bin/sh\n");
-    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
-    EXPECT_EQ(looked(agent), 0) << name;
-    std::filesystem::remove(folder / name);
-  }
+  testing::spill(folder / "it's second", "#!/bin/sh\n");
+  std::filesystem::permissions(folder / "it's second", std::filesystem::perms::owner_all);
+  EXPECT_EQ(looked(agent), 0);
+  std::filesystem::remove(folder / "it's second");
   agent.program = "/bin/sh";
   EXPECT_EQ(looked(agent), 0);
   agent.program = "/no/such/muster";
   EXPECT_EQ(looked(agent), kNoProgramThere);
 }
 
-TEST(UnpackingScript, TakesABundleWithItsChecksumsAndNoOther) {
-  const testing::TemporaryFolder folder;
-  const auto bring = [&](const std::string& program) {
-    testing::spill(folder / "from/muster/bin/muster", program);
-    EXPECT_EQ(std::system(fmt::format("cd {} && chmod +x from/muster/bin/muster && tar -C from -cf input muster",
-                                      folder.path().string())
-                              .c_str()),
-              0);
+// A machine's cache of bundles, below the folder of its login.
+class BundleThere : public ::testing::Test {
+ protected:
+  BundleThere() {
+    std::filesystem::create_directories(folder_ / "from/muster/bin");
+    std::filesystem::create_directories(folder_ / "from/muster/lib");
+    testing::spill(folder_ / "from/muster/bin/muster", "#!/bin/sh\n");
+    testing::spill(folder_ / "from/muster/lib/libtorch.so", "whole");
+    std::filesystem::permissions(folder_ / "from/muster/bin/muster", std::filesystem::perms::owner_all);
+    in_shell("cd from/muster && sha256sum bin/muster lib/libtorch.so > SHA256SUMS && sha256sum SHA256SUMS > ../sums");
+    sums_ = testing::slurp(folder_ / "from/sums").substr(0, 64);
+  }
+  int in_shell(const std::string& words) const {
+    return std::system(fmt::format("cd {} && {}", folder_.path().string(), words).c_str());
+  }
+  // As it would come over the line.
+  std::string archive() const {
+    EXPECT_EQ(in_shell("tar -C from -cf archive muster"), 0);
+    return testing::slurp(folder_ / "archive");
+  }
+  int bring(const std::string& before = "") {
     int code = 0;
-    const std::string out = shell(unpacking_script(".cache/muster/bundle-1"), testing::slurp(folder / "input"),
-                                  folder.path(), code, "HOME=$PWD sh script < input > out 2>&1");
-    EXPECT_EQ(
-        std::system(fmt::format("cd {} && ! ls -d .cache/muster/new-* 2>/dev/null", folder.path().string()).c_str()), 0)
-        << "half of it was left";
+    said_ = shell(before + unpacking_script(".cache/muster/bundle-1", sums_), archive(), folder_.path(), code,
+                  "HOME=$PWD sh script < input > out 2>&1");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / ".cache/muster/new-bundle-1")) << "half of it was left";
     return code;
+  }
+  int look() const {
+    RemoteAgent agent;
+    agent.programs = {"/no/such/muster"};
+    agent.bundled = "./.cache/muster/bundle-1/bin/muster";
+    agent.bundle_sums = sums_;
+    int code = 0;
+    shell(looking_script(agent), "", folder_.path(), code, "PATH=/bin:/usr/bin sh script > out 2>&1");
+    return code;
+  }
+
+  const testing::TemporaryFolder folder_;
+  const std::filesystem::path place_ = folder_ / ".cache/muster/bundle-1";
+  std::string sums_;
+  std::string said_;
+};
+
+TEST_F(BundleThere, IsTakenWithItsChecksumsAndNoOther) {
+  testing::spill(folder_ / "from/muster/lib/libtorch.so", "half");
+  EXPECT_NE(bring(), 0);
+  EXPECT_FALSE(std::filesystem::exists(place_));
+  testing::spill(folder_ / "from/muster/lib/libtorch.so", "whole");
+  EXPECT_EQ(look(), kNoProgramThere);
+  EXPECT_EQ(bring(), 0) << said_;
+  EXPECT_EQ(testing::slurp(place_ / "lib/libtorch.so"), "whole");
+  EXPECT_EQ(look(), 0);
+  EXPECT_EQ(bring(), 0) << "another has brought it meanwhile";
+}
+
+TEST_F(BundleThere, OneThatWasDamagedIsNotTrustedAndIsReplaced) {
+  const std::vector<std::string> damages{
+      "echo half > lib/libtorch.so",
+      "rm lib/libtorch.so",
+      "rm bin/muster",
+      "rm SHA256SUMS",
+      // The list is shorter, and what is left of it is right.
+      "echo half > lib/libtorch.so && sed -i /libtorch/d SHA256SUMS",
+      "chmod -x bin/muster",
   };
-  std::filesystem::create_directories(folder / "from/muster/bin");
-  testing::spill(folder / "from/muster/bin/muster", "whole");
-  ASSERT_EQ(std::system(
-                fmt::format("cd {}/from/muster && sha256sum bin/muster > SHA256SUMS", folder.path().string()).c_str()),
-            0);
-  EXPECT_NE(bring("half"), 0);
-  EXPECT_FALSE(std::filesystem::exists(folder / ".cache/muster/bundle-1"));
-  EXPECT_EQ(bring("whole"), 0);
-  EXPECT_EQ(testing::slurp(folder / ".cache/muster/bundle-1/bin/muster"), "whole");
-  EXPECT_EQ(bring("whole"), 0) << "another has brought it meanwhile";
+  for (const std::string& damage : damages) {
+    ASSERT_EQ(bring(), 0) << damage << said_;
+    ASSERT_EQ(look(), 0) << damage;
+    ASSERT_EQ(in_shell("cd .cache/muster/bundle-1 && " + damage), 0);
+    EXPECT_EQ(look(), kNoProgramThere) << damage;
+    EXPECT_EQ(bring(), 0) << damage << said_;
+    EXPECT_EQ(look(), 0) << damage << said_;
+  }
+}
+
+// Who was killed while it copied holds no lock any more, and its draft is not taken for a bundle.
+TEST_F(BundleThere, WhatAKilledCopyHasLeftIsInNobodysWay) {
+  int code = 0;
+  shell("tar() { command tar \"$@\"; kill -9 $$; }\n" + unpacking_script(".cache/muster/bundle-1", sums_), archive(),
+        folder_.path(), code, "HOME=$PWD sh script < input > out 2>&1");
+  EXPECT_NE(code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / ".cache/muster/new-bundle-1"));
+  EXPECT_EQ(look(), kNoProgramThere);
+  const char* const held_and_killed =
+      "(exec 9<.cache/muster; flock 9; : > held; exec sleep 1000) <&- &\n"
+      "until [ -e held ]; do :; done; kill -9 $!\n";
+  EXPECT_EQ(bring(held_and_killed), 0) << said_;
+  EXPECT_EQ(look(), 0);
 }
 
 TEST(RemoteScript, EndsTheAgentWithTheConnection) {
@@ -186,6 +245,29 @@ TEST(SlurmScript, HasOneTaskANodeAndAWarning) {
   EXPECT_THAT(slurm_script(job), Not(HasSubstr("--time")));
   job.options = {"--x\nrm"};
   EXPECT_THROW(slurm_script(job), Error);
+}
+
+// Blanks would end a value, # would begin a comment, % stands for something in the name of a file.
+TEST(SlurmScript, ValuesAreWordsOfSbatch) {
+  SlurmJob job;
+  job.name = "two #words";
+  job.partition = "my \"cpu\"";
+  job.options = {"--comment=for the paper", "--account=physics", "--exclusive", "-A physics"};
+  const std::string script = slurm_script(job);
+  for (const char* line : {"#SBATCH --job-name=\"two #words\"\n", "#SBATCH --output=\"two #words-%j.log\"\n",
+                           "#SBATCH --partition=\"my \\\"cpu\\\"\"\n", "#SBATCH --comment=\"for the paper\"\n",
+                           "#SBATCH --account=physics\n", "#SBATCH --exclusive\n", "#SBATCH -A physics\n"})
+    EXPECT_THAT(script, HasSubstr(line));
+  job.name = "100%j";
+  EXPECT_THAT(slurm_script(job), HasSubstr("--output=100%%j-%j.log\n"));
+}
+
+TEST(SlurmScript, TasksAreRanksOfAnMpiWhereTheJobWantsThat) {
+  SlurmJob job;
+  job.command = {"muster"};
+  EXPECT_THAT(slurm_script(job), Not(HasSubstr("--mpi")));
+  job.ranks_of_mpi = true;
+  EXPECT_THAT(slurm_script(job), HasSubstr("srun --mpi=pmix --ntasks-per-node=1 "));
 }
 
 TEST(SlurmScript, ATimeThatIsAllWarningIsRefused) {

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "muster/base/error.h"
+#include "muster/trainer/figure_names.h"
 
 namespace muster::trainer {
 namespace {
@@ -194,6 +196,33 @@ TEST(LanguageTask, ScoresEveryPosition) {
     EXPECT_NEAR(evaluation.metric("accuracy"), right, 1e-12);
     EXPECT_NEAR(evaluation.metric("perplexity"), std::exp(loss), 1e-5);
   }
+}
+
+// Who asks for a figure before anything is trained is told by what tasks really have.
+TEST(ValidationFigures, AreThoseThatTasksTell) {
+  std::set<std::string> all;
+  for (const char* name : {"classification", "regression", "language"}) {
+    std::set<std::string> told{"loss", "train_loss"};
+    std::vector<data::SampleSpec> specs{values(1)};
+    if (name == std::string("classification")) specs = {classes(2), classes(10)};
+    if (name == std::string("language")) specs = {text(3, 7)};
+    for (const data::SampleSpec& spec : specs) {
+      const auto task = make_task({.name = name}, spec);
+      told.insert("train_" + task->score_name());
+      for (const Metric& metric : task->judge(std::vector<double>(task->batch_figures()), {}).metrics)
+        told.insert(metric.name);
+    }
+    Job job;
+    job.loss.task = name;
+    const std::vector<std::string> names = validation_figures(job);
+    EXPECT_EQ(std::set<std::string>(names.begin(), names.end()), told) << name;
+    all.insert(told.begin(), told.end());
+  }
+  const std::vector<std::string> any = validation_figures(Job());
+  EXPECT_EQ(std::set<std::string>(any.begin(), any.end()), all);
+  Job own;
+  own.loss.task = "library";
+  EXPECT_TRUE(validation_figures(own).empty());
 }
 
 TEST(TaskOf, SamplesThatItDoesNotFitIsRefusedWithTheRightOne) {

@@ -106,10 +106,21 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"LimitsInTheWrongOrder", "[1e-4, 1.0]", "[1.0, 1e-4]", "s.toml:18", "optimizer.lr"},
         Mistake{"PointOutside", "optimizer.lr = 0.1", "optimizer.lr = 7.0", "s.toml", "optimizer.lr"},
         Mistake{"PointOfAnotherKey", "optimizer.lr = 0.1", "optimizer.rl = 0.1", "s.toml", "optimizer.rl"},
+        Mistake{"TheSameFigureTwice", "objective = \"accuracy\"", "objective = [\"loss\", \"loss\"]", "s.toml:4",
+                "\"loss\" twice"},
         Mistake{"JobAndProgram", "job = \"fashion.toml\"", "job = \"a\"\nprogram = [\"b\"]", "s.toml:4",
                 "study.program"},
         Mistake{"GoalsForOthers", "seed = 3", "goal = [\"minimise\", \"minimise\"]", "s.toml:5", "study.goal"}),
     [](const auto& mistake) { return mistake.param.name; });
+
+TEST(StudyFileTest, ASearcherThatCannotDoItIsNamedWithItsLine) {
+  const std::string text =
+      "[study]\nobjective = [\"loss\", \"cost\"]\n[budget]\ntrials = 3\n[search]\nname = \"gp\"\n[space]\n"
+      "x = { uniform = [0.0, 1.0] }\n";
+  const Error error = error_of([&] { parse_study_file(text, "s.toml").plan(); });
+  EXPECT_EQ(error.where(), "s.toml:6") << error.what();
+  EXPECT_THAT(error.what(), HasSubstr("gp"));
+}
 
 TEST(StudyFileTest, NoSpaceAndNoBudgetAreSaid) {
   EXPECT_THAT(error_of([] { parse_study_file("[study]\njob = \"a\"\n", "s.toml"); }).what(), HasSubstr("[space]"));

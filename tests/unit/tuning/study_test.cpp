@@ -131,7 +131,9 @@ TEST_F(StudyTest, ATrialIsToldOnceAndByWhoHasIt) {
   Study study(file(), two_dimensions(3));
   const auto trial = study.ask();
   study.tell(*trial, 1.0);
-  expect_error(ErrorKind::kMismatch, "does not run", [&] { study.tell(*trial, 2.0); });
+  expect_error(ErrorKind::kMismatch, "does not run: it is finished", [&] { study.tell(*trial, 2.0); });
+  // And nothing of why it was proposed.
+  expect_error(ErrorKind::kMismatch, "What was told first counts.", [&] { study.tell(*trial, 2.0); });
   const auto mine = study.ask();
   Study other(file());
   expect_error(ErrorKind::kMismatch, "another process", [&] { other.tell(*mine, 2.0); });

@@ -40,6 +40,18 @@ TEST(HistoryTest, ALostTrialForgetsWhatHasNoCheckpoint) {
   EXPECT_EQ(history.at(0).report_at(9), nullptr);
 }
 
+TEST(HistoryTest, WhyATrialWasPausedIsOverWhenItGoesOn) {
+  History history;
+  history.add({.number = 0, .reason = "proposed"});
+  history.run(0);
+  EXPECT_EQ(history.at(0).reason, "proposed");
+  history.report(0, {1, {0.5}});
+  history.pause(0, "not among the best");
+  history.run(0);
+  history.finish(0, {0.25});
+  EXPECT_EQ(history.at(0).reason, "");
+}
+
 TEST(HistoryTest, ALineageIsWhereATrialBegins) {
   History history;
   history.add({.number = 0});

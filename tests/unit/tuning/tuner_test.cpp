@@ -350,6 +350,25 @@ TEST_F(TunerTest, AHalvingStudyPausesAndPromotesAndComputesNoEpochTwice) {
   EXPECT_LT(epochs, 81U);
 }
 
+TEST_F(TunerTest, NobodyIsToldTwiceThatATrialWasStopped) {
+  class Counts final : public TunerObserver {
+   public:
+    void rested(const Trial& trial) override { ++times[{trial.number, trial.state}]; }
+    std::map<std::pair<std::uint64_t, State>, int> times;
+  };
+  StudyLog log = open(plan_of(9, "asha", 9));
+  Counts counts;
+  trials_.epochs = log.plan().max_resource;
+  Tuner(log, trials_, counts, {}).run();
+  int stopped = 0;
+  for (const auto& [what, times] : counts.times) {
+    if (what.second != State::kStopped) continue;
+    ++stopped;
+    EXPECT_EQ(times, 1) << "trial " << what.first;
+  }
+  EXPECT_GE(stopped, 1);
+}
+
 TEST_F(TunerTest, ABudgetOfEpochsBeginsNothingBeyondIt) {
   StudyPlan plan = plan_of(0, "none", 5);
   plan.budget.epochs = 20;
