@@ -15,7 +15,9 @@
 #include "muster/trainer/job.h"
 #include "muster/trainer/job_check.h"
 #include "muster/trainer/job_fit.h"
+#include "muster/trainer/party_table.h"
 #include "muster/trainer/preflight.h"
+#include "muster/trainer/split_nets.h"
 
 namespace muster::cli {
 namespace {
@@ -52,12 +54,39 @@ struct MemoryNeed {
 struct Tried {
   trainer::JobCheck job;
   std::optional<MemoryNeed> memory;
+  std::string party;  // of vertical training: whose job it is, and with what
 };
+
+// Of vertical training: what this party can find out without the others, its table and its nets.
+std::string try_party(const trainer::ResolvedJob& resolved, const std::string& file) {
+  const trainer::Job& job = resolved.job;
+  const bool labelled = trainer::is_label_holder(job);
+  if (!labelled) trainer::require_columns_job(resolved, file);
+  const trainer::PartyTable table(resolved, labelled);
+  // As if all rows were common, and the others gave as many numbers as this one.
+  federated::Alignment all{.name = "all", .train_rows = table.ids().size()};
+  for (std::uint64_t row = 0; row < table.ids().size(); ++row)
+    all.rows.push_back(row);
+  const std::vector<std::uint64_t> widths(job.vertical.parties.size(), static_cast<std::uint64_t>(job.vertical.width));
+  if (labelled)
+    trainer::make_top_net(resolved, table.aligned(all), widths);
+  else
+    trainer::make_bottom_net(resolved, table.aligned(all));
+  return fmt::format("{}; {} rows, {} columns", labelled ? "the label holder's job" : "the job of a party with columns",
+                     table.ids().size(), table.columns());
+}
 
 // Tries the job on its data, and what it would take by a small piece of training if that is asked for. Throws when the
 // job does not fit its data, its model or this host.
-Tried try_job(const trainer::ResolvedJob& resolved, bool with_memory) {
+Tried try_job(const trainer::ResolvedJob& resolved, const std::string& file, bool with_memory) {
   Tried tried;
+  if (resolved.job.is_vertical()) {
+    if (with_memory)
+      throw Error(ErrorKind::kUnsupported, "the memory of vertical training is not estimated", "--memory",
+                  "Leave it out: a party needs its table and a few batches.");
+    tried.party = try_party(resolved, file);
+    return tried;
+  }
   const Memory usable = usable_memory();
   const ProcessMemory before = process_memory();
   const trainer::Datasets sets = trainer::open_data(resolved);
@@ -78,7 +107,7 @@ void run_check(const CheckFlags& flags) {
                 "For example: muster check examples/fashion.toml");
   }
   const trainer::ResolvedJob resolved = trainer::load_job(flags.job, flags.assignments);
-  const Tried tried = flags.file_only ? Tried() : try_job(resolved, flags.memory);
+  const Tried tried = flags.file_only ? Tried() : try_job(resolved, flags.job, flags.memory);
   const std::optional<MemoryNeed>& need = tried.memory;
   for (const std::string& doubt : tried.job.doubts)
     fmt::print(stderr, "muster: warning: {}\n", doubt);
@@ -88,6 +117,7 @@ void run_check(const CheckFlags& flags) {
     row["warnings"] = tried.job.doubts;
     if (!tried.job.stages.empty()) row["stages"] = tried.job.stages;
     if (!tried.job.own.empty()) row["own_options"] = tried.job.own;
+    if (!tried.party.empty()) row["party"] = tried.party;
     if (need) {
       row["memory"] = trainer::estimate_memory(need->figures).to_json();
       row["memory"]["usable"] = need->usable.usable_bytes;
@@ -100,6 +130,7 @@ void run_check(const CheckFlags& flags) {
                  describe(trainer::estimate_memory(need->figures), need->figures.workers), need->usable.reason,
                  need->figures.unmeasured.empty() ? "" : " Activations could not be measured and are not counted.");
     }
+    if (!tried.party.empty()) fmt::print("# Vertical training: {}. The others' is not looked at.\n", tried.party);
     for (const std::string& line : tried.job.own)
       fmt::print("# {}\n", line);
     for (const std::string& line : tried.job.stages)

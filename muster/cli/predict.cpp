@@ -10,10 +10,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/cli/answer_rows.h"
 #include "muster/cli/checkpoint_flags.h"
 #include "muster/cli/command.h"
-#include "muster/cli/confusion.h"
-#include "muster/cli/csv_text.h"
 #include "muster/cli/model_words.h"
 #include "muster/cli/output_file.h"
 #include "muster/cli/runs.h"
@@ -33,48 +32,6 @@ struct PredictFlags {
   bool probabilities = false;
   bool skip_bad = false;
 };
-
-// Of a table with several targets the values have names.
-std::string value_name(const data::DataForm& form, std::uint64_t i) {
-  const std::vector<std::size_t>& targets = form.columns.targets;
-  if (form.spec.target_elements() == 1) return "value";
-  return i < targets.size() ? form.columns.columns[targets[i]].name : fmt::format("value{}", i);
-}
-
-std::string header(const data::DataForm& form, bool probabilities) {
-  const data::SampleSpec& spec = form.spec;
-  std::string text = "sample";
-  if (spec.target == data::TargetKind::kValues) {
-    for (std::uint64_t i = 0; i < spec.target_elements(); ++i)
-      text += "," + csv_field(value_name(form, i));
-    return text + "\n";
-  }
-  text += ",class,probability";
-  for (std::int64_t c = 0; probabilities && c < spec.classes; ++c)
-    text += "," + csv_field("p:" + class_name(spec, c));
-  return text + "\n";
-}
-
-std::string class_row(const std::string& sample, const float* scores, const data::SampleSpec& spec,
-                      bool probabilities) {
-  std::int64_t best = 0;
-  for (std::int64_t c = 1; c < spec.classes; ++c) {
-    if (scores[c] > scores[best]) best = c;
-  }
-  std::string row = fmt::format("{},{},{}", csv_field(sample), csv_field(class_name(spec, best)), scores[best]);
-  for (std::int64_t c = 0; probabilities && c < spec.classes; ++c)
-    row += fmt::format(",{}", scores[c]);
-  return row + "\n";
-}
-
-std::string value_row(const std::string& sample, const float* values, const data::SampleSpec& spec) {
-  std::string row = csv_field(sample);
-  for (std::uint64_t i = 0; i < spec.target_elements(); ++i) {
-    const data::ValueScale scale = i < spec.target_scale.size() ? spec.target_scale[i] : data::ValueScale{};
-    row += fmt::format(",{}", static_cast<float>(static_cast<double>(values[i]) * scale.stddev + scale.mean));
-  }
-  return row + "\n";
-}
 
 // The rows of the samples in `file`, but for those that cannot be read where these may be skipped; gives how many.
 std::uint64_t predict_file(const trainer::TrainedModel& trained, const PredictFlags& flags, const std::string& file,
@@ -101,7 +58,7 @@ std::uint64_t predict_file(const trainer::TrainedModel& trained, const PredictFl
       if (std::find(damaged.begin(), damaged.end(), batch->ids[i]) != damaged.end()) continue;
       const float* const row = answer.data_ptr<float>() + static_cast<std::int64_t>(i) * answer.size(1);
       const std::string sample = alike.name(batch->ids[i]);
-      out.write(classes ? class_row(sample, row, spec, flags.probabilities) : value_row(sample, row, spec));
+      out.write(answer_row(sample, row, spec, flags.probabilities));
       ++written;
     }
   }
@@ -141,7 +98,7 @@ void run_predict(const PredictFlags& flags) {
   if (flags.skip_bad) skip_bad_samples(trained.resolved.job);
   fmt::print(stderr, "{}\n", describe_weights(found, trained));
   OutputFile out(flags.out);
-  out.write(header(trained.card.form, flags.probabilities));
+  out.write(answers_header(trained.card.form, "sample", flags.probabilities));
   std::uint64_t samples = 0;
   try {
     samples = predict_files(trained, flags, out);

@@ -57,6 +57,7 @@ constexpr std::array kCallRows = {
     CallRow{.call = "SendPoints", .client = true},
     CallRow{.call = "ReadPlaces", .client = true},
     CallRow{.call = "Exchange", .client = true},
+    CallRow{.call = "GiveUp", .client = true},
 };
 
 bool allows(const CallRow& row, CallerRole role) {

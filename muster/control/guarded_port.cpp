@@ -2,14 +2,43 @@
 // more. An address that cannot be bound is the user's to change, so what is said names it.
 #include "muster/control/guarded_port.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "muster/base/error.h"
+#include "muster/base/files.h"
 
 namespace muster::control {
+namespace {
+
+// Why gRPC, which would tell nobody but standard error, could not listen there; empty: it can, or will say so itself.
+std::string listening_obstacle(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  const FileDescriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return {};
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(socket.get(), found->ai_addr, found->ai_addrlen) == 0 && ::listen(socket.get(), 1) == 0) return {};
+  return std::strerror(errno);
+}
+
+}  // namespace
 
 GuardedPort::GuardedPort(const ClusterListen& listen)
     : listen_(listen), audit_([this](const std::string& line, bool refusal) {
@@ -32,6 +61,9 @@ void GuardedPort::open(std::unique_ptr<grpc::Service> service, const std::functi
     limit_strangers(builder);
     gate_.emplace(builder, listen_.address, *trust_, audit_);
   } else {
+    if (const std::string obstacle = listening_obstacle(listen_.address); !obstacle.empty())
+      throw Error(ErrorKind::kIo, fmt::format("cannot listen for {}: {}", whom, obstacle), listen_.address,
+                  "Is it an address of this machine, and is the port free?");
     builder.AddListeningPort(listen_.address, grpc::InsecureServerCredentials(), &port);
   }
   for (const std::unique_ptr<grpc::Service>& each : services_)

@@ -108,7 +108,7 @@ Json DataForm::to_json() const {
   }
   json["columns"] = std::move(list);
   // Cards have had one target, and most still do.
-  json["target"] = columns.targets.front();
+  if (!columns.targets.empty()) json["target"] = columns.targets.front();
   if (columns.targets.size() > 1) json["targets"] = columns.targets;
   return json;
 }
@@ -124,7 +124,9 @@ DataForm DataForm::from_json(const Json& json, const std::string& where) {
     validate(form.normalization, static_cast<std::int64_t>(form.normalization.mean.size()));
   if (!json.contains("columns")) return form;
   std::uint64_t features = 0;
-  form.columns.targets = {json_get<std::uint64_t>(json, "target", where)};
+  // A party of vertical training has columns alone.
+  const bool unlabelled = form.spec.target == TargetKind::kClass && form.spec.classes == 0 && !json.contains("target");
+  if (!unlabelled) form.columns.targets = {json_get<std::uint64_t>(json, "target", where)};
   if (json.contains("targets")) form.columns.targets = json_get<std::vector<std::size_t>>(json, "targets", where);
   for (const Json& entry : list(json, "columns", where)) {
     Column column;
@@ -144,7 +146,8 @@ DataForm DataForm::from_json(const Json& json, const std::string& where) {
         form.columns.columns[target].kind == ColumnKind::kIgnored)
       damaged(where, "the targets of the table are none");
   }
-  if (targets.empty() || features != form.spec.elements()) damaged(where, "the columns do not make the samples");
+  if (targets.empty() != unlabelled || features != form.spec.elements())
+    damaged(where, "the columns do not make the samples");
   if (form.spec.target == TargetKind::kValues && targets.size() != form.spec.target_elements())
     damaged(where, "the targets of the table are not those of the samples");
   return form;

@@ -105,7 +105,11 @@ class TableBuilder {
   void name_columns(const std::vector<std::string>& names) {
     fields_ = names.size();
     refuse_twins(trimmed(names));
-    if (like_ != nullptr) return find_columns(*like_, trimmed(names));
+    if (like_ != nullptr) {
+      find_columns(*like_, trimmed(names));
+      if (!options_.id.empty()) id_column_ = id_field(trimmed(names));
+      return;
+    }
     for (const std::string& name : names)
       table_.columns.push_back({.name = std::string(data::trimmed(name))});
     field_of_.resize(names.size());
@@ -115,7 +119,7 @@ class TableBuilder {
     require_columns(options_.ignore, "ignore");
     for (const std::string& name : options_.targets)
       table_.targets.push_back(position(name, "targets"));
-    if (!options_.id.empty()) id_column_ = position(options_.id, "id");
+    if (!options_.id.empty()) id_column_ = id_field(trimmed(names));
     if (table_.targets.empty() && !options_.unlabelled)
       table_.targets = {options_.target.empty() ? names.size() - 1 : position(options_.target, "target")};
     if (table_.targets.size() > 1 && !options_.regression)
@@ -261,6 +265,15 @@ class TableBuilder {
                   file_, fmt::format("Columns are {}.", excerpt(join_words(names), 1000)));
     }
     return static_cast<std::size_t>(found - names.begin());
+  }
+  // Of the rows' ids, which have no key of [data]: it is the parties of vertical training that need them.
+  std::size_t id_field(std::vector<std::string> names) const {
+    const auto found = std::find(names.begin(), names.end(), options_.id);
+    if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+    if (names.size() > 50) names.resize(50);
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("{} has no column \"{}\"{}", file_, options_.id, did_you_mean(options_.id, names)),
+                "vertical.id", fmt::format("Columns are {}.", excerpt(join_words(names), 1000)));
   }
   void require_columns(const std::vector<std::string>& names, const char* what) const {
     for (const std::string& name : names)

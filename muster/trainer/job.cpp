@@ -419,6 +419,8 @@ void resolve(const Schema& schema, ResolvedJob& resolved, const std::string& def
     throw schema.invalid("job.name", fmt::format("found \"{}\"", job.name),
                          "It names a folder: no slashes, no leading dot.");
   }
+  // Before the keys are judged beside each other: advice on keys that do nothing would mislead.
+  check_vertical(schema, job);
   refuse_unused(schema, optimizer_keys(), job.optimizer.name, "optimizer");
   refuse_unused(schema, schedule_keys(), job.optimizer.schedule, "schedule");
   const double momentum = job.optimizer.momentum.value_or(job.optimizer.name == "lars" ? compute::Lars{}.momentum
@@ -550,6 +552,7 @@ bool may_differ_when_resumed(const std::string& key) {
                                            "data.prefetch",
                                            "model.library",
                                            "model.recompute",
+                                           "vertical.checkpoint_steps",
                                            "parallel.workers",
                                            "parallel.mesh",
                                            "parallel.schedule",

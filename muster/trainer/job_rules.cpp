@@ -219,6 +219,8 @@ void check_federated(const Schema& schema, const Job& job) {
     refuse(key, "Remove it.");
 }
 
+}  // namespace
+
 // Split training has nets of its own, and no session: what only these look at.
 void check_vertical(const Schema& schema, const Job& job) {
   job.vertical.check(schema, job.is_vertical());
@@ -255,11 +257,9 @@ void check_vertical(const Schema& schema, const Job& job) {
                           "federated.clients"}) {
     if (schema.chosen(key)) throw schema.invalid(key, "has no effect on vertical training", "Remove it.");
   }
-  if (*job.model.name != "mlp")
+  if (job.model.name && *job.model.name != "mlp")
     throw schema.invalid("model.name", "split training has perceptrons", "Remove it: model.hidden is the upper one's.");
 }
-
-}  // namespace
 
 void check_rules(const Schema& schema, const Job& job) {
   check_model(schema, job);
@@ -270,7 +270,6 @@ void check_rules(const Schema& schema, const Job& job) {
   check_samples(schema, job);
   check_optimizer(schema, job);
   check_federated(schema, job);
-  check_vertical(schema, job);
 }
 
 }  // namespace muster::trainer

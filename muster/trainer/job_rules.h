@@ -11,4 +11,7 @@ namespace muster::trainer {
 // whose model has its name and whose strategy was checked and whose data.augment can be read.
 void check_rules(const Schema& schema, const Job& job);
 
+// The same of [vertical], and of what vertical training does not look at; of any job.
+void check_vertical(const Schema& schema, const Job& job);
+
 }  // namespace muster::trainer

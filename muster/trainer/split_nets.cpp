@@ -21,6 +21,7 @@
 #include "muster/compute/slice_update.h"
 #include "muster/compute/threads.h"
 #include "muster/data/loader.h"
+#include "muster/federated/vertical/checked_tensors.h"
 #include "muster/model/safetensors.h"
 #include "muster/model/zoo/mlp.h"
 #include "muster/trainer/batch_tensors.h"
@@ -175,6 +176,14 @@ class OptimizedNet {
     show_first();
   }
 
+  // From now on reset() goes back to these weights.
+  void load_model(const std::filesystem::path& path) {
+    const model::SafetensorsFile file(path);
+    for (const model::TensorSlot& slot : binding_.layout().tensors())
+      file.read(slot.name, std::as_writable_bytes(parameters_[0].subspan(slot.offset, slot.count)));
+    first_.assign(parameters_[0].begin(), parameters_[0].end());
+    reset();
+  }
   void save_model(const std::filesystem::path& path) const {
     std::vector<model::TensorView> tensors;
     for (const model::TensorSlot& slot : binding_.layout().tensors())
@@ -242,12 +251,13 @@ class SplitBottom final : public federated::BottomNet {
     given_ = torch::Tensor();
     optimized_->reset();
   }
-  void save(const std::filesystem::path& path) const override { model::write_safetensors(path, optimized_->state()); }
+  void save(const std::filesystem::path& path) const override { federated::write_checked(path, optimized_->state()); }
   void load(const std::filesystem::path& path) override {
     given_ = torch::Tensor();
-    optimized_->load(model::SafetensorsFile(path));
+    optimized_->load(federated::open_checked(path));
   }
   void save_model(const std::filesystem::path& path) const override { optimized_->save_model(path); }
+  void load_model(const std::filesystem::path& path) { optimized_->load_model(path); }
 
   std::vector<float> forward(std::span<const std::uint64_t> rows, bool train) override {
     return with_our_errors([&] {
@@ -285,6 +295,7 @@ class SplitTop final : public federated::TopNet {
   SplitTop(const ResolvedJob& resolved, std::shared_ptr<const data::Dataset> rows,
            std::span<const std::uint64_t> widths)
       : widths_(widths.begin(), widths.end()),
+        spec_(rows->spec()),
         task_(build_task(resolved.job, rows->spec())),
         loader_(rows, {.threads = 0}),
         parts_(new_top(resolved, *rows, widths)),
@@ -302,10 +313,10 @@ class SplitTop final : public federated::TopNet {
       if (!values->empty())
         tensors.push_back(
             {name, model::Dtype::kF64, {static_cast<std::int64_t>(values->size())}, std::as_bytes(std::span(*values))});
-    model::write_safetensors(path, tensors);
+    federated::write_checked(path, tensors);
   }
   void load(const std::filesystem::path& path) override {
-    const model::SafetensorsFile file(path);
+    const model::SafetensorsFile file = federated::open_checked(path);
     optimized_.load(file);
     forget();
     for (const auto& [name, values] : figures()) {
@@ -316,6 +327,11 @@ class SplitTop final : public federated::TopNet {
     }
   }
   void save_model(const std::filesystem::path& path) const override { optimized_.save_model(path); }
+  // From now on it answers, and measures nothing.
+  void predict(const std::filesystem::path& path, OnAnswers on_answers) {
+    optimized_.load_model(path);
+    on_answers_ = std::move(on_answers);
+  }
 
   std::vector<std::vector<float>> step(std::span<const std::uint64_t> rows,
                                        std::span<const std::vector<float>> activations, bool train) override {
@@ -340,6 +356,9 @@ class SplitTop final : public federated::TopNet {
         for (const torch::Tensor& other : others)
           result.push_back(numbers_of(other.grad()));
         optimized_.end_step();
+      } else if (on_answers_) {
+        const bool classes = spec_.target == data::TargetKind::kClass;
+        on_answers_(rows, numbers_of(classes ? answer.slice(1, 0, spec_.classes).softmax(1) : answer));
       } else {
         std::vector<double> of_batch(task_->batch_figures());
         std::vector<double> of_samples(task_->sample_figures() * rows.size());
@@ -354,6 +373,7 @@ class SplitTop final : public federated::TopNet {
 
   federated::EpochFigures end_epoch() override {
     federated::EpochFigures figures;
+    if (on_answers_) return figures;
     double count = 0;
     for (std::size_t i = 0; i + 1 < losses_.size(); i += 2) {
       figures.train_loss += losses_[i];
@@ -394,6 +414,7 @@ class SplitTop final : public federated::TopNet {
   }
 
   const std::vector<std::uint64_t> widths_;
+  const data::SampleSpec spec_;
   const std::shared_ptr<const Task> task_;
   data::Loader loader_;
   const std::shared_ptr<TopParts> parts_;
@@ -402,6 +423,7 @@ class SplitTop final : public federated::TopNet {
   std::vector<double> losses_;
   std::vector<double> batches_;
   std::vector<double> samples_;
+  OnAnswers on_answers_;
 };
 
 }  // namespace
@@ -414,6 +436,26 @@ std::unique_ptr<federated::BottomNet> make_bottom_net(const ResolvedJob& resolve
 std::unique_ptr<federated::TopNet> make_top_net(const ResolvedJob& resolved, std::shared_ptr<const data::Dataset> rows,
                                                 std::span<const std::uint64_t> widths) {
   return with_our_errors([&] { return std::make_unique<SplitTop>(resolved, std::move(rows), widths); });
+}
+
+std::unique_ptr<federated::BottomNet> load_bottom_net(const ResolvedJob& resolved,
+                                                      std::shared_ptr<const data::Dataset> rows,
+                                                      const std::filesystem::path& model) {
+  return with_our_errors([&] {
+    auto net = std::make_unique<SplitBottom>(resolved, std::move(rows));
+    net->load_model(model);
+    return net;
+  });
+}
+
+std::unique_ptr<federated::TopNet> load_top_net(const ResolvedJob& resolved, std::shared_ptr<const data::Dataset> rows,
+                                                std::span<const std::uint64_t> widths,
+                                                const std::filesystem::path& model, OnAnswers on_answers) {
+  return with_our_errors([&] {
+    auto net = std::make_unique<SplitTop>(resolved, std::move(rows), widths);
+    net->predict(model, std::move(on_answers));
+    return net;
+  });
 }
 
 }  // namespace muster::trainer

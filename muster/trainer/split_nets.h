@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -23,5 +25,16 @@ std::unique_ptr<federated::BottomNet> make_bottom_net(const ResolvedJob& resolve
 // `widths`: of the others' activations.
 std::unique_ptr<federated::TopNet> make_top_net(const ResolvedJob& resolved, std::shared_ptr<const data::Dataset> rows,
                                                 std::span<const std::uint64_t> widths);
+
+// Nets that are trained, of files that the above have written (PartyNet::save_model); they are not trained further.
+// Throw Error, kMismatch for a file of another net.
+std::unique_ptr<federated::BottomNet> load_bottom_net(const ResolvedJob& resolved,
+                                                      std::shared_ptr<const data::Dataset> rows,
+                                                      const std::filesystem::path& model);
+// Told of each batch: rows, and their answers one behind the other, probabilities where there are classes.
+using OnAnswers = std::function<void(std::span<const std::uint64_t> rows, std::span<const float> answers)>;
+std::unique_ptr<federated::TopNet> load_top_net(const ResolvedJob& resolved, std::shared_ptr<const data::Dataset> rows,
+                                                std::span<const std::uint64_t> widths,
+                                                const std::filesystem::path& model, OnAnswers on_answers);
 
 }  // namespace muster::trainer

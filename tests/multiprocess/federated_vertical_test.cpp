@@ -1,6 +1,7 @@
 // muster federated vertical as processes: two and three parties, certificates, parties that are killed anywhere,
 // garbage on the socket, and rows in another order at each.
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 namespace muster {
 namespace {
 
+using ::testing::AllOf;
 using testing::Finished;
 using ::testing::HasSubstr;
 using testing::Program;
@@ -218,8 +220,10 @@ TEST_F(FederatedVertical, ALabelHolderThatIsKilledAnywhereGoesOnToTheSameWeights
   EXPECT_EQ(shop->wait().exit_code, 0);
   EXPECT_EQ(models_in(where, {"bank", "shop"}, where / "state"), expected);
   std::size_t epochs = 0;
-  for (const Json& row : rows(slurp(run_in(where) / "metrics.jsonl")))
+  for (const Json& row : rows(slurp(run_in(where) / "metrics.jsonl"))) {
+    if (row.at("event") != "epoch") continue;
     EXPECT_EQ(row.at("epoch"), ++epochs);
+  }
   EXPECT_EQ(epochs, 3);
 }
 
@@ -282,6 +286,175 @@ TEST_F(FederatedVertical, TheExamplesTrainOnATableThatIsCutInTwo) {
   EXPECT_THAT(result.out, HasSubstr("epoch 5/5: train loss"));
 }
 
+TEST_F(FederatedVertical, ARunThatHasFinishedStaysAsItIsWhateverItIsResumedWith) {
+  const Models models = undisturbed("finished", {"bank"}, 60, 0);
+  const std::filesystem::path where = folder_ / "finished";
+  for (const std::string epochs : {"3", "1"}) {
+    const Finished again = run_program(where, {"federated", "vertical", "labels", "labels.toml", "--resume", "--listen",
+                                               "127.0.0.1:0", "--wait", "1", "--set", "job.epochs=" + epochs});
+    EXPECT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("has finished with epoch 3"));
+    EXPECT_THAT(again.out, HasSubstr("all 3 epochs are done, train_loss "));
+  }
+  const Finished json = labels(where, {"--resume"})->wait();
+  ASSERT_EQ(rows(json.out).size(), 1) << json.out;
+  EXPECT_EQ(rows(json.out)[0].at("event"), "finished");
+  EXPECT_GT(rows(json.out)[0].at("test_loss"), 0.0);
+  EXPECT_EQ(models_in(where, {"bank"}, run_in(where) / "parties"), models);
+}
+
+TEST_F(FederatedVertical, ASecondProcessOfAPartyIsRefusedAndDisturbsNobody) {
+  const Models expected = undisturbed("plain", {"bank", "shop"}, 100, 0);
+  const std::filesystem::path where = make_jobs("twice", {"bank", "shop"}, 100, 5);
+  auto holder = labels(where, {"--listen", "127.0.0.1:0"});
+  const std::string address = address_in(where);
+  auto bank = columns(where, "bank", address);
+  ASSERT_TRUE(testing::eventually([&] { return bank->out().find("waits for shop") != std::string::npos; }));
+  const auto second = [&](const std::string& state) {
+    return run_program(folder("twice/second"), {"federated", "vertical", "columns", "../bank.toml", "--join", address,
+                                                "--state", state, "--name", "bank"});
+  };
+  const Finished same_state = second("../state");
+  EXPECT_EQ(same_state.exit_code, 2);
+  EXPECT_THAT(same_state.err, HasSubstr("another process is bank with this folder already"));
+  const Finished other_state = second("state");
+  EXPECT_EQ(other_state.exit_code, 2);
+  EXPECT_THAT(other_state.err, HasSubstr("bank takes part already"));
+  auto shop = columns(where, "shop", address);
+  const Finished result = holder->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(bank->wait().exit_code, 0);
+  EXPECT_EQ(shop->wait().exit_code, 0);
+  EXPECT_EQ(models_in(where, {"bank", "shop"}, where / "state"), expected);
+}
+
+// The failpoint stands for a disk that is full when a checkpoint is due.
+TEST_F(FederatedVertical, ALabelHolderThatFailsTellsTheOthersWhyAndAllGoOnLater) {
+  const Models expected = undisturbed("plain", {"bank"}, 100, 0);
+  const std::filesystem::path where = make_jobs("full", {"bank"}, 100, 5);
+  ::setenv("MUSTER_FAILPOINTS", "vertical.labels.before_checkpoint=error@call=1", 1);
+  auto holder = labels(where, {"--listen", "127.0.0.1:0"});
+  ::unsetenv("MUSTER_FAILPOINTS");
+  const std::string address = address_in(where);
+  const Finished bank = columns(where, "bank", address)->wait();
+  EXPECT_EQ(bank.exit_code, 1);
+  EXPECT_THAT(bank.err, HasSubstr("the label holder has ended: "));
+  EXPECT_THAT(bank.err, HasSubstr("vertical.labels.before_checkpoint"));
+  EXPECT_EQ(holder->wait().exit_code, 1);
+  holder = labels(where, {"--listen", address, "--resume"});
+  auto again = columns(where, "bank", address);
+  const Finished result = holder->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(again->wait().exit_code, 0);
+  EXPECT_EQ(models_in(where, {"bank"}, where / "state"), expected);
+}
+
+TEST_F(FederatedVertical, WhoKnocksInVainIsNamedAndSilentConnectionsEnd) {
+  const std::filesystem::path where = make_jobs("knocks", {"bank"}, 30, 0);
+  auto holder = labels(where, {"--listen", "127.0.0.1:0"});
+  const std::string address = address_in(where);
+  const int silent = send_garbage(address, "");
+  const Finished misspelt = columns(where, "bank", address, {"--name", "bnak"})->wait();
+  EXPECT_EQ(misspelt.exit_code, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("the job has no party \"bnak\": it expects bank"));
+  EXPECT_TRUE(testing::eventually([&] { return holder->err().find("it expects bank") != std::string::npos; }))
+      << holder->err();
+  EXPECT_THAT(holder->err(), HasSubstr("every user of this machine"));
+  // The end of the connection, or a reset: not a connection that stays.
+  EXPECT_TRUE(testing::eventually([&] {
+    char byte = 0;
+    const ssize_t got = ::recv(silent, &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+  }));
+  ::close(silent);
+  // The port is taken: one error, nothing of gRPC's own, and no run.
+  const std::filesystem::path other = make_jobs("port", {"bank"}, 30, 0);
+  const Finished taken = run_program(other, {"federated", "vertical", "labels", "labels.toml", "--listen", address});
+  EXPECT_EQ(taken.exit_code, 1);
+  EXPECT_THAT(taken.err, HasSubstr("cannot listen for parties: Address already in use"));
+  EXPECT_THAT(taken.err, ::testing::Not(HasSubstr(".cc:")));
+  EXPECT_TRUE(std::filesystem::is_empty(other / "runs"));
+}
+
+// Of people in another file, whom not both know.
+TEST_F(FederatedVertical, BothPredictForNewRowsAndTheLabelHolderHasTheAnswers) {
+  const std::filesystem::path where = make_jobs("predict", {"bank"}, 300, 0);
+  const Finished trained =
+      run_program(where, {"federated", "vertical", "labels", "labels.toml", "--listen", "127.0.0.1:0", "--set",
+                          "job.epochs=40", "--set", "vertical.checkpoint_steps=1000", "--with", "bank.toml"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  std::ofstream labels_csv(where / "new-labels.csv");
+  std::ofstream bank_csv(where / "new-bank.csv");
+  labels_csv << "person,x\n";
+  bank_csv << "person,odd,y\n";
+  for (int id = 99; id >= 0; --id) {
+    const Person person(id);
+    if (id >= 10) labels_csv << fmt::format("{},{:.4f}\n", id, person.x);
+    if (id < 90) bank_csv << fmt::format("{},{},{:.4f}\n", id, id % 2 == 1 ? "yes" : "no", person.y);
+  }
+  labels_csv.close();
+  bank_csv.close();
+  const std::filesystem::path run = run_in(where);
+  std::filesystem::remove(run / "address");
+  auto holder =
+      std::make_unique<Program>(where, std::vector<std::string>{"federated", "vertical", "labels", "labels.toml",
+                                                                "--set", "job.epochs=40", "--listen", "127.0.0.1:0",
+                                                                "--predict", "new-labels.csv", "--out", "answers.csv"});
+  ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(run / "address"); })) << holder->err();
+  Program bank(folder("predict/bank"),
+               {"federated", "vertical", "columns", "../bank.toml", "--join", address_in(where), "--name", "bank",
+                "--state", (run / "parties").string(), "--predict", "../new-bank.csv"});
+  const Finished given = bank.wait();
+  EXPECT_EQ(given.exit_code, 0) << given.err;
+  const Finished result = holder->wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::ifstream answers(where / "answers.csv");
+  std::string line;
+  std::getline(answers, line);
+  EXPECT_EQ(line, "person,class,probability");
+  int right = 0;
+  int id = 10;
+  for (; std::getline(answers, line); ++id) {
+    EXPECT_TRUE(line.starts_with(fmt::format("{},", id))) << line;
+    right += line.find(fmt::format(",{},", Person(id).kind())) != std::string::npos;
+  }
+  EXPECT_EQ(id, 90);
+  EXPECT_GT(right, 46);  // of 80; z, which nobody has, decides some
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("predict-")) << entry.path();
+  const Finished without = run_program(where, {"federated", "vertical", "labels", "labels.toml", "--set",
+                                               "job.epochs=40", "--predict", "new-labels.csv"});
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, HasSubstr("--out"));
+}
+
+TEST_F(FederatedVertical, AJobOfAPartyIsCheckedAlone) {
+  const std::filesystem::path where = make_jobs("check", {"bank"}, 30, 0);
+  const Finished holder = run_program(where, {"check", "labels.toml"});
+  EXPECT_EQ(holder.exit_code, 0) << holder.err;
+  EXPECT_THAT(holder.out, HasSubstr("the label holder's job; 30 rows, 2 columns"));
+  const Finished bank = run_program(where, {"check", "bank.toml"});
+  EXPECT_EQ(bank.exit_code, 0) << bank.err;
+  EXPECT_THAT(bank.out, HasSubstr("the job of a party with columns; 50 rows, 2 columns"));
+  const Finished epochs = run_program(where, {"check", "bank.toml", "--set", "job.epochs=3"});
+  EXPECT_EQ(epochs.exit_code, 2);
+  EXPECT_THAT(epochs.err, HasSubstr("is for the label holder to say"));
+  const Finished bare = run_program(where, {"check", "bank.toml", "--set", "data.ignore=[\"y\",\"odd\"]"});
+  EXPECT_EQ(bare.exit_code, 2);
+  EXPECT_THAT(bare.err, HasSubstr("has no column to learn from beside \"person\""));
+}
+
+TEST_F(FederatedVertical, MistakesInAJobOfAnotherPartyAreSaidAtTheFront) {
+  const std::filesystem::path where = make_jobs("with", {"bank"}, 30, 0);
+  std::ofstream(where / "wrong.toml") << job_of("bank", "", "").replace(0, 0, "[job]\nepochs = 4\n");
+  const Finished wrong = run_program(
+      where, {"federated", "vertical", "labels", "labels.toml", "--listen", "127.0.0.1:0", "--with", "wrong.toml"});
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+  EXPECT_THAT(wrong.err, HasSubstr("wrong.toml:2"));
+  EXPECT_THAT(wrong.err, HasSubstr("is for the label holder to say"));
+  EXPECT_FALSE(std::filesystem::exists(where / "runs"));
+}
+
 TEST_F(FederatedVertical, MistakesAreSaidWithWhatToDo) {
   const std::filesystem::path where = make_jobs("mistakes", {"bank"}, 30, 0);
   const auto error = [&](const std::vector<std::string>& words) {
@@ -300,7 +473,13 @@ TEST_F(FederatedVertical, MistakesAreSaidWithWhatToDo) {
   EXPECT_THAT(error({"labels", "labels.toml", "--with", "bank.toml", "--with", "shop.toml"}),
               HasSubstr("--with names 2"));
   EXPECT_THAT(error({"labels", "labels.toml", "--listen", "0.0.0.0:0"}), HasSubstr("--insecure"));
-  EXPECT_THAT(error({"labels", "labels.toml", "--set", "vertical.id=nobody"}), HasSubstr("no column \"nobody\""));
+  EXPECT_THAT(error({"labels", "labels.toml", "--set", "vertical.id=nobody"}),
+              AllOf(HasSubstr("vertical.id"), HasSubstr("no column \"nobody\"")));
+  EXPECT_THAT(error({"labels", "labels.toml", "--set", "data.partition=random"}),
+              HasSubstr("has no effect without data.partition = \"vertical\""));
+  EXPECT_THAT(error({"labels", "labels.toml", "--set", "parallel.workers=64"}),
+              HasSubstr("has no effect on vertical training"));
+  EXPECT_THAT(error({"columns", "bank.toml", "--join", join, "--name", "../bank"}), HasSubstr("is no name of a party"));
   const Finished alone = run_program(where, {"train", "labels.toml"});
   EXPECT_EQ(alone.exit_code, 2);
   EXPECT_THAT(alone.err, HasSubstr("muster federated vertical"));

@@ -40,17 +40,19 @@ Error out_of_turn(const std::string& name, const std::string& what) {
 
 }  // namespace
 
-LabelHolder::LabelHolder(LabelHolderOptions options, std::span<const std::string> ids, MakeNet make_net)
+LabelHolder::LabelHolder(LabelHolderOptions options, std::span<const std::string> ids, MakeNet make_net,
+                         const Clock& clock)
     : options_(std::move(options)),
       ids_(distinct_ids(ids)),
-      ids_digest_(digest_of_ids(ids)),
-      rows_(ids.size()),
+      table_{.rows = ids.size(), .columns = options_.columns, .ids = digest_of_ids(ids), .content = options_.content},
       make_net_(std::move(make_net)),
+      clock_(clock),
       files_(options_.folder) {
   const MutexLock lock(mutex_);
   for (const std::string& name : options_.parties)
     parties_.push_back({.name = name});
-  alignment_ = files_.alignment(ids_digest_, rows_);
+  alignment_ = files_.alignment(table_);
+  if (alignment_) require_not_shorter(plan_of(*alignment_), files_.whole_checkpoints(options_.tell));
   open_session();
   if (ids_.repeated + ids_.missing > 0)
     options_.tell(fmt::format("{} rows have an id that another one had before, {} have none: left out", ids_.repeated,
@@ -62,15 +64,72 @@ LabelHolder::LabelHolder(LabelHolderOptions options, std::span<const std::string
 LabelHolder::Party& LabelHolder::party_named(const std::string& name) {
   const auto found = std::ranges::find(parties_, name, &Party::name);
   if (found == parties_.end())
-    throw Error(ErrorKind::kInvalidInput, fmt::format("the job has no party \"{}\"", excerpt(name, 80)),
-                "vertical.parties", "The label holder's job names everybody who takes part.");
+    throw Error(
+        ErrorKind::kInvalidInput,
+        fmt::format("the job has no party \"{}\": it expects {}", excerpt(name, 80), join_words(options_.parties)),
+        "vertical.parties", "The label holder's job names everybody who takes part.");
   return *found;
 }
 
-void LabelHolder::throw_if_failed() const {
-  if (failure_)
-    throw Error(ErrorKind::kMismatch, fmt::format("the label holder has ended: {}", failure_->message()),
-                failure_->where(), failure_->remedy());
+LabelHolder::Party& LabelHolder::enter(const std::string& name) {
+  Party& party = party_named(name);
+  throw_if_failed(party);
+  return party;
+}
+
+LabelHolder::Party& LabelHolder::enter(const std::string& name, std::uint64_t session) {
+  Party& party = enter(name);
+  if (session == session_) party.heard = clock_.now();
+  return party;
+}
+
+void LabelHolder::throw_if_failed(Party& party) {
+  if (!failure_) return;
+  party.told_end = true;
+  changed_.notify_all();
+  // Not to be tried again: whoever ends for it is started again by somebody.
+  const ErrorKind kind = failure_->retryable() ? ErrorKind::kIo : failure_->kind();
+  throw Error(failure_->exit_code() == 2 ? ErrorKind::kMismatch : kind,
+              fmt::format("the label holder has ended: {}", failure_->message()), failure_->where(),
+              failure_->remedy());
+}
+
+// Of the process that has the seat, or of another once the seat is free or silent.
+void LabelHolder::take_seat(Party& party, const PartyWish& wish) {
+  if (party.refusal && party.refused_life == wish.life) throw Error(*party.refusal);
+  const auto silent = clock_.now() - party.heard;
+  if (party.seated && party.seat != wish.seat && silent < kSilentSeat)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("{} takes part already: another process was heard of {:.1f} s ago", party.name,
+                            std::chrono::duration<double>(silent).count()),
+                "--name",
+                fmt::format("If that one is yours and has ended, come again when it was silent for {} s. If it is "
+                            "not, use certificates: `muster certs add`.",
+                            kSilentSeat.count()));
+  party.seated = true;
+  party.seat = wish.seat;
+  party.heard = clock_.now();
+  party.gave_up.clear();
+}
+
+// What it sent cannot be: its process is told, and anybody may take its seat.
+void LabelHolder::refuse(std::size_t party, const Error& why) {
+  const MutexLock lock(mutex_);
+  Party& refused = parties_[party];
+  refused.refused_life = refused.wish.life;
+  refused.refusal =
+      Error(ErrorKind::kInvalidInput, fmt::format("what {} sent is refused: {}", refused.name, why.message()),
+            why.where(), "Both sides need the same version of Muster.");
+  refused.seated = false;
+  refused.wish.attempt = 0;
+  options_.tell(fmt::format("{}; waits for another {}", refused.refusal->message(), refused.name));
+  open_session();
+}
+
+void LabelHolder::got_to(std::uint64_t place) {
+  if (place <= furthest_) return;
+  furthest_ = place;
+  waited_ = {};
 }
 
 void LabelHolder::open_session() {
@@ -90,31 +149,35 @@ std::string LabelHolder::missing() const {
     const bool missing = phase_ == Phase::kMeeting    ? !party.met
                          : phase_ == Phase::kAligning ? !(party.raised.whole() && party.own.whole())
                                                       : !party.activations;
-    if (missing) names.push_back(party.name);
+    if (missing)
+      names.push_back(party.gave_up.empty() ? party.name : fmt::format("{} (ended: {})", party.name, party.gave_up));
   }
   return join_words(names);
 }
 
 template <typename Done>
 void LabelHolder::await(std::uint64_t session, const Done& done) {
-  const Deadline deadline = Deadline::after(options_.patience);
+  Clock::Instant before = clock_.now();
   while (session_ == session && !done()) {
     if (!keep_on_()) throw Error(ErrorKind::kInterrupted, "stopped");
-    if (deadline.passed())
+    if (waited_ >= options_.patience)
       throw Error(ErrorKind::kTimeout,
-                  fmt::format("nothing has come of {} for {:.0f} s", missing(),
-                              std::chrono::duration<double>(options_.patience).count()),
+                  fmt::format("training got no further while {:.0f} s were waited: nothing has come of {}",
+                              std::chrono::duration<double>(options_.patience).count(), missing()),
                   "vertical training", "Start them, or wait longer with --wait; then go on with --resume.");
     changed_.wait_for(mutex_, kLook);
+    const Clock::Instant now = clock_.now();
+    waited_ += now - before;
+    before = now;
   }
   if (session_ != session) throw SessionOver();
 }
 
 template <typename Done>
-bool LabelHolder::await_call(std::chrono::milliseconds wait, const Done& done) {
+bool LabelHolder::await_call(Party& party, std::chrono::milliseconds wait, const Done& done) {
   const Deadline deadline = Deadline::after(wait);
   while (!done()) {
-    throw_if_failed();
+    throw_if_failed(party);
     if (deadline.passed()) return false;
     changed_.wait_for(mutex_, deadline.remaining());
   }
@@ -130,18 +193,31 @@ void LabelHolder::go_on(std::uint64_t session) {
 
 // --- Calls.
 
-PartyOrder LabelHolder::meet(const std::string& name, const PartyWish& wish, std::chrono::milliseconds wait) {
-  const MutexLock lock(mutex_);
-  throw_if_failed();
-  Party& party = party_named(name);
-  if (wish.attempt == 0) return {.run = options_.run};
-  if (wish.width == 0 || wish.width > kMostWidth || wish.ids > kMostIds || wish.checkpoints.size() > kMostCheckpoints)
+void LabelHolder::require_possible(const std::string& name, const PartyWish& wish) const {
+  if (wish.width == 0 || wish.width > kMostWidth || wish.ids > kMostIds || wish.checkpoints.size() > kMostCheckpoints ||
+      wish.seat.size() > kMostSeatBytes)
     throw out_of_turn(name, "says of itself what cannot be");
   if (wish.width * options_.batch > kMostStepFloats)
     throw Error(
         ErrorKind::kInvalidInput,
         fmt::format("{} rows of {} numbers are too much for a step", options_.batch, wish.width), "vertical.width",
         fmt::format("Lower it, or the label holder's data.batch: their product is {} at most.", kMostStepFloats));
+}
+
+PartyOrder LabelHolder::meet(const std::string& name, const PartyWish& wish, std::chrono::milliseconds wait) {
+  const MutexLock lock(mutex_);
+  Party& party = enter(name);
+  if (wish.attempt == 0) {
+    if (party.seated && party.seat == wish.seat) party.heard = clock_.now();
+    return {.run = options_.run};
+  }
+  require_possible(name, wish);
+  take_seat(party, wish);
+  if (phase_ == Phase::kDone) {
+    party.told_end = true;
+    changed_.notify_all();
+    return {.what = PartyOrder::What::kDone, .run = options_.run};
+  }
   if (party.wish.attempt != wish.attempt && phase_ != Phase::kMeeting) {
     open_session();  // it was away, or has lost its way
   }
@@ -152,7 +228,7 @@ PartyOrder LabelHolder::meet(const std::string& name, const PartyWish& wish, std
     party.met = true;
     changed_.notify_all();
   }
-  await_call(wait, [&]() MUSTER_REQUIRES(mutex_) { return phase_ != Phase::kMeeting || !party.met; });
+  await_call(party, wait, [&]() MUSTER_REQUIRES(mutex_) { return phase_ != Phase::kMeeting || !party.met; });
   PartyOrder order{.run = options_.run, .session = session_};
   if (phase_ == Phase::kMeeting || !party.met || party.wish.attempt != wish.attempt) {
     order.reason = fmt::format("waits for {}", missing());
@@ -172,10 +248,9 @@ PartyOrder LabelHolder::meet(const std::string& name, const PartyWish& wish, std
 PointsPart LabelHolder::read_points(const std::string& name, std::uint64_t session, std::uint64_t offset,
                                     std::chrono::milliseconds wait) {
   const MutexLock lock(mutex_);
-  throw_if_failed();
-  Party& party = party_named(name);
+  Party& party = enter(name, session);
   const bool ready =
-      await_call(wait, [&]() MUSTER_REQUIRES(mutex_) { return session_ != session || party.points_ready; });
+      await_call(party, wait, [&]() MUSTER_REQUIRES(mutex_) { return session_ != session || party.points_ready; });
   if (session_ != session || phase_ != Phase::kAligning) return {.standing = Standing::kMeetAgain};
   if (!ready) return {.standing = Standing::kWait};
   if (offset > party.points.size()) throw out_of_turn(name, "reads behind the last point");
@@ -186,8 +261,7 @@ PointsPart LabelHolder::read_points(const std::string& name, std::uint64_t sessi
 PointsTaken LabelHolder::send_points(const std::string& name, std::uint64_t session, PointsKind kind,
                                      std::uint64_t total, std::uint64_t offset, std::span<const std::byte> data) {
   const MutexLock lock(mutex_);
-  throw_if_failed();
-  Party& party = party_named(name);
+  Party& party = enter(name, session);
   if (session_ != session || phase_ != Phase::kAligning) return {.standing = Standing::kMeetAgain};
   Received& list = kind == PointsKind::kRaised ? party.raised : party.own;
   const std::uint64_t expected = (kind == PointsKind::kRaised ? ids_.ids.size() : party.wish.ids) * kPointBytes;
@@ -206,10 +280,9 @@ PointsTaken LabelHolder::send_points(const std::string& name, std::uint64_t sess
 PlacesPart LabelHolder::read_places(const std::string& name, std::uint64_t session, std::uint64_t offset,
                                     std::chrono::milliseconds wait) {
   const MutexLock lock(mutex_);
-  throw_if_failed();
-  Party& party = party_named(name);
-  const bool ready =
-      await_call(wait, [&]() MUSTER_REQUIRES(mutex_) { return places_session_ == session || session_ != session; });
+  Party& party = enter(name, session);
+  const bool ready = await_call(
+      party, wait, [&]() MUSTER_REQUIRES(mutex_) { return places_session_ == session || session_ != session; });
   if (!ready) return {.standing = Standing::kWait};
   if (places_session_ != session) return {.standing = Standing::kMeetAgain};
   if (offset > party.places.size()) throw out_of_turn(name, "reads behind the last place");
@@ -227,10 +300,10 @@ std::uint64_t LabelHolder::floats_of(const Party& party, std::uint64_t step) con
 StepAnswer LabelHolder::exchange(const std::string& name, std::uint64_t session, std::uint64_t step,
                                  std::span<const float> activations, std::chrono::milliseconds wait) {
   const MutexLock lock(mutex_);
-  throw_if_failed();
-  Party& party = party_named(name);
-  if (session_ != session || phase_ != Phase::kTraining) return {.standing = Standing::kMeetAgain};
-  if (step > step_ || step + 1 < step_ || step < begin_)
+  Party& party = enter(name, session);
+  if (session_ != session || (phase_ != Phase::kTraining && phase_ != Phase::kDone))
+    return {.standing = Standing::kMeetAgain};
+  if (step > step_ || step + 1 < step_ || step < begin_ || step > plan_.steps())
     throw out_of_turn(name, fmt::format("is in step {} where the others are in step {}", step, step_));
   if (step == step_ && !party.activations) {
     if (activations.size() != floats_of(party, step))
@@ -242,12 +315,25 @@ StepAnswer LabelHolder::exchange(const std::string& name, std::uint64_t session,
     ++arrived_;
     changed_.notify_all();
   }
-  const bool ready = await_call(wait, [&]() MUSTER_REQUIRES(mutex_) { return session_ != session || step_ > step; });
+  const bool ready =
+      await_call(party, wait, [&]() MUSTER_REQUIRES(mutex_) { return session_ != session || step_ > step; });
   if (session_ != session) return {.standing = Standing::kMeetAgain};
   if (!ready) return {.standing = Standing::kWait};
   party.told_end = party.told_end || step == plan_.steps();
   changed_.notify_all();
   return {.gradient = party.gradient};
+}
+
+void LabelHolder::give_up(const std::string& name, const std::string& seat, const std::string& reason) {
+  const MutexLock lock(mutex_);
+  Party& party = party_named(name);
+  if (!party.seated || party.seat != seat) throw out_of_turn(name, "gives up a seat that it does not have");
+  if (failure_ || phase_ == Phase::kDone) return;
+  party.seated = false;
+  party.gave_up = excerpt(reason, kMostReasonBytes);
+  party.wish.attempt = 0;
+  options_.tell(fmt::format("{} has ended: {}; it is waited for", name, party.gave_up));
+  open_session();
 }
 
 // --- The label holder's own way.
@@ -258,12 +344,13 @@ void LabelHolder::run(const std::function<bool()>& keep_on, const OnEpoch& on_ep
     while (true) {
       try {
         gather();
+        const std::vector<std::uint64_t> checkpoints = files_.whole_checkpoints(options_.tell);
         bool agreed = false;
         std::uint64_t session = 0;
         {
           const MutexLock lock(mutex_);
           session = session_;
-          agreed = agree();
+          agreed = agree(checkpoints);
         }
         if (agreed) {
           train(session, on_epoch);
@@ -275,19 +362,49 @@ void LabelHolder::run(const std::function<bool()>& keep_on, const OnEpoch& on_ep
       }
     }
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kInterrupted) throw;
-    const MutexLock lock(mutex_);
-    failure_ = error;
-    changed_.notify_all();
+    if (error.kind() != ErrorKind::kInterrupted) tell_failure(error);
     throw;
   }
+}
+
+// Those that are there hear of it before this process ends: later nobody would answer them.
+void LabelHolder::tell_failure(const Error& error) {
+  const MutexLock lock(mutex_);
+  failure_ = error;
+  changed_.notify_all();
+  const Deadline deadline = Deadline::after(kFarewell);
+  const auto all_know = [&]() MUSTER_REQUIRES(mutex_) {
+    return std::ranges::all_of(parties_, [&](const Party& party) {
+      return party.told_end || !party.seated || clock_.now() - party.heard >= kSilentSeat;
+    });
+  };
+  while (!deadline.passed() && keep_on_() && !all_know())
+    changed_.wait_for(mutex_, kLook);
+}
+
+VerticalPlan LabelHolder::plan_of(const Alignment& alignment) const {
+  return {.train_rows = alignment.train_rows,
+          .test_rows = alignment.rows.size() - alignment.train_rows,
+          .batch = options_.batch,
+          .epochs = options_.predict ? 1 : options_.epochs,
+          .seed = options_.seed,
+          .checkpoint_steps = options_.checkpoint_steps};
+}
+
+// To begin anew would be to lose what was trained.
+void LabelHolder::require_not_shorter(const VerticalPlan& plan, std::span<const std::uint64_t> checkpoints) const {
+  if (checkpoints.empty() || checkpoints.back() <= plan.steps()) return;
+  const std::uint64_t trained = plan.epochs_at(checkpoints.back());
+  throw Error(ErrorKind::kMismatch,
+              fmt::format("the run is in epoch {} already, and is to end with epoch {}", trained, plan.epochs),
+              "job.epochs",
+              fmt::format("Set it to {} or more to go on, or start a new run without --resume.", trained));
 }
 
 void LabelHolder::gather() {
   const MutexLock lock(mutex_);
   const auto all_met = [&]() MUSTER_REQUIRES(mutex_) { return std::ranges::all_of(parties_, &Party::met); };
   if (!all_met()) options_.tell(fmt::format("waits for {}", missing()));
-  // Sessions may follow each other while some are away: the patience is for each.
   while (!all_met()) {
     try {
       await(session_, all_met);
@@ -297,7 +414,7 @@ void LabelHolder::gather() {
 }
 
 // Decides what the session is for: true, to train. From then on calls are told so.
-bool LabelHolder::agree() {
+bool LabelHolder::agree(std::span<const std::uint64_t> checkpoints) {
   if (!std::ranges::all_of(parties_, &Party::met)) throw SessionOver();
   const bool same = alignment_ && std::ranges::all_of(parties_, [&](const Party& party) MUSTER_REQUIRES(mutex_) {
                       return party.wish.alignment == alignment_->name;
@@ -313,18 +430,14 @@ bool LabelHolder::agree() {
     changed_.notify_all();
     return false;
   }
-  plan_ = {.train_rows = alignment_->train_rows,
-           .test_rows = alignment_->rows.size() - alignment_->train_rows,
-           .batch = options_.batch,
-           .epochs = options_.epochs,
-           .seed = options_.seed,
-           .checkpoint_steps = options_.checkpoint_steps};
+  plan_ = plan_of(*alignment_);
+  require_not_shorter(plan_, checkpoints);
   begin_ = 0;
-  for (const std::uint64_t step : files_.checkpoints()) {
+  for (const std::uint64_t step : checkpoints) {
     const bool everybodys = std::ranges::all_of(parties_, [&](const Party& party) {
       return std::ranges::find(party.wish.checkpoints, step) != party.wish.checkpoints.end();
     });
-    if (everybodys && step <= plan_.steps()) begin_ = std::max(begin_, step);
+    if (everybodys) begin_ = std::max(begin_, step);
   }
   step_ = begin_;
   arrived_ = 0;
@@ -356,7 +469,13 @@ void LabelHolder::align(std::uint64_t session) {
       own = std::exchange(party.own.points, {});
       party.raised.taken = party.own.taken = true;
     }
-    common.push_back(sides[i]->intersect(raised, own, between));
+    try {
+      common.push_back(sides[i]->intersect(raised, own, between));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kDamaged) throw;
+      refuse(i, error);
+      throw SessionOver();
+    }
     options_.tell(
         fmt::format("{} of {} ids are known to {}", common.back().size(), ids_.ids.size(), options_.parties[i]));
   }
@@ -364,6 +483,7 @@ void LabelHolder::align(std::uint64_t session) {
   Alignment alignment = choose_rows(common, places);
   go_on(session);
   files_.keep(alignment);
+  got_to(1);
   MUSTER_FAILPOINT("vertical.labels.before_places");
   options_.tell(fmt::format("{} rows are common to all: {} to train on, {} to test with", alignment.rows.size(),
                             alignment.train_rows, alignment.rows.size() - alignment.train_rows));
@@ -390,20 +510,20 @@ Alignment LabelHolder::choose_rows(const std::vector<std::vector<AskingSide::Com
   for (std::uint64_t id = 0; id < known.size(); ++id) {
     if (known[id] == common.size()) chosen.push_back(id);
   }
-  if (chosen.size() < kLeastRows)
+  if (chosen.size() < (options_.predict ? 1 : kLeastRows))
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} rows are common to all parties", chosen.size()),
                 "vertical.id", "Is it the same column everywhere, with ids that are written alike?");
   // The ids decide the order, which all parties know of these rows anyway; that of the table would tell more.
   std::ranges::sort(chosen, {}, [&](std::uint64_t id) -> const std::string& { return ids_.ids[id]; });
   const auto count = static_cast<double>(chosen.size());
-  const auto tests = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(std::llround(count * options_.test_fraction)),
-                                               1, chosen.size() - 1);
+  const auto wished = static_cast<std::uint64_t>(std::llround(count * options_.test_fraction));
+  const auto tests = options_.predict ? chosen.size() : std::clamp<std::uint64_t>(wished, 1, chosen.size() - 1);
   const data::Permutation order(chosen.size(), {.seed = options_.seed, .purpose = Purpose::kSplit});
   std::vector<bool> tested(chosen.size());
   for (std::uint64_t i = 0; i < tests; ++i)
     tested[order(i)] = true;
   Alignment alignment{.name = fmt::format("{:016x}{:016x}", drawn_number(), drawn_number()),
-                      .ids_digest = ids_digest_,
+                      .table = table_,
                       .train_rows = chosen.size() - tests};
   for (const bool test : {false, true}) {
     for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -439,16 +559,19 @@ void LabelHolder::train(std::uint64_t session, const OnEpoch& on_epoch) {
     net_->reset();
   else
     net_->load(files_.checkpoint(begin));
-  options_.tell(begin == 0 ? fmt::format("trains: {} steps", plan.steps())
-                           : fmt::format("goes on before step {} of {}", begin, plan.steps()));
+  if (begin < plan.steps()) files_.unfinish();
+  options_.aligned(alignment);
+  options_.tell(plan.words_at(begin));
   std::vector<std::vector<float>> activations(widths.size());
+  std::uint64_t last_checkpoint = begin;
   for (std::uint64_t step = begin;; ++step) {
     if (step != begin && plan.checkpoint_due(step)) {
+      MUSTER_FAILPOINT("vertical.labels.before_checkpoint");
       net_->save(files_.checkpoint(step));
-      files_.prune();
+      files_.keep_only(step, std::exchange(last_checkpoint, step));
       MUSTER_FAILPOINT("vertical.labels.after_checkpoint");
     }
-    if (step == plan.steps()) net_->save_model(files_.folder() / "model.safetensors");
+    if (step == plan.steps() && !plan.predicts()) net_->save_model(files_.model());
     {
       const MutexLock lock(mutex_);
       await(session, [&]() MUSTER_REQUIRES(mutex_) { return arrived_ == parties_.size(); });
@@ -460,9 +583,11 @@ void LabelHolder::train(std::uint64_t session, const OnEpoch& on_epoch) {
       const VerticalPlan::Place place = plan.at(step);
       std::vector<std::vector<float>> given = net_->step(place.rows, activations, place.train);
       if (place.train) gradients = std::move(given);
-      if (place.ends_epoch) on_epoch(place.epoch, net_->end_epoch());
+      if (place.ends_epoch && !plan.predicts()) on_epoch(place.epoch, net_->end_epoch());
     }
+    if (step == plan.steps()) files_.finish({.epochs = plan.epochs, .told = true});
     MUSTER_FAILPOINT("vertical.labels.before_gradients");
+    got_to(step + 2);
     const MutexLock lock(mutex_);
     if (session_ != session) throw SessionOver();
     for (std::size_t i = 0; i < parties_.size(); ++i) {
@@ -471,6 +596,7 @@ void LabelHolder::train(std::uint64_t session, const OnEpoch& on_epoch) {
     }
     arrived_ = 0;
     step_ = step + 1;
+    if (step == plan.steps()) phase_ = Phase::kDone;
     changed_.notify_all();
     if (step == plan.steps()) return;
   }
@@ -482,6 +608,10 @@ void LabelHolder::farewell() {
   const Deadline deadline = Deadline::after(kFarewell);
   while (!deadline.passed() && keep_on_() && !std::ranges::all_of(parties_, &Party::told_end))
     changed_.wait_for(mutex_, kLook);
+  for (const Party& party : parties_) {
+    if (!party.told_end)
+      options_.tell(fmt::format("{} was not told that all is done: started once more, it finds out", party.name));
+  }
 }
 
 }  // namespace muster::federated

@@ -16,19 +16,26 @@
 
 namespace muster::federated {
 
-// What a party says of itself when it meets the others.
+// What a party says of itself when it meets the others. With attempt 0 `seat` alone is looked at: a party that computes
+// for long says so that it is there still.
 struct PartyWish {
   std::uint64_t attempt = 0;                 // drawn for this meeting; 0: only asks which run it is
   std::uint64_t width = 0;                   // of its activations
   std::uint64_t ids = 0;                     // that it has
   std::string alignment{};                   // the one it has; empty: none
   std::vector<std::uint64_t> checkpoints{};  // steps before which it has written down where it is
+  std::string seat{};                        // the secret of its seat (party_seat.h)
+  std::uint64_t life = 0;                    // drawn by the process
 };
 inline constexpr std::size_t kMostCheckpoints = 8;
 inline constexpr std::uint64_t kMostWidth = 65536;
+inline constexpr std::size_t kMostSeatBytes = 64;
+// How long a party may say nothing before somebody else of its name may take its seat.
+inline constexpr std::chrono::seconds kSilentSeat{30};
+inline constexpr std::size_t kMostReasonBytes = 500;
 
 struct PartyOrder {
-  enum class What { kWait, kAlign, kTrain };
+  enum class What { kWait, kAlign, kTrain, kDone };
   What what = What::kWait;
   std::string reason{};  // of waiting, for people
   std::string run{};
@@ -89,6 +96,8 @@ class VerticalCalls {
   // Activations of a step, none for the step after the last; what comes again for a step counts once.
   virtual StepAnswer exchange(const std::string& name, std::uint64_t session, std::uint64_t step,
                               std::span<const float> activations, std::chrono::milliseconds wait) = 0;
+  // The party that has this seat ends, for this reason; everybody is told for whom is waited and why.
+  virtual void give_up(const std::string& name, const std::string& seat, const std::string& reason) = 0;
 };
 
 }  // namespace muster::federated

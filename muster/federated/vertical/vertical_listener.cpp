@@ -1,5 +1,5 @@
-// Each call: may the caller, who is it, translate, ask, translate back. What is refused stands in the label holder's
-// log as well.
+// Each call: may the caller, who is it, translate, ask, translate back. What is refused stands in the audit as well:
+// who knocked with which name, and how often.
 #include "muster/federated/vertical/vertical_listener.h"
 
 #include <grpcpp/grpcpp.h>
@@ -31,9 +31,8 @@ std::chrono::milliseconds bounded(std::uint64_t wanted_ms) {
 
 class VerticalService final : public vertical_v1::Vertical::Service {
  public:
-  VerticalService(VerticalCalls& calls, control::AuthorizeCall authorize, IdentifyParty identify,
-                  std::function<void(const std::string&)> note)
-      : calls_(calls), authorize_(std::move(authorize)), identify_(std::move(identify)), note_(std::move(note)) {}
+  VerticalService(VerticalCalls& calls, control::AuthorizeCall authorize, IdentifyParty identify, control::Audit& audit)
+      : calls_(calls), authorize_(std::move(authorize)), identify_(std::move(identify)), audit_(audit) {}
 
   grpc::Status Meet(grpc::ServerContext* context, const vertical_v1::MeetRequest* request,
                     vertical_v1::MeetReply* reply) override {
@@ -89,10 +88,16 @@ class VerticalService final : public vertical_v1::Vertical::Service {
     });
   }
 
+  grpc::Status GiveUp(grpc::ServerContext* context, const vertical_v1::GiveUpRequest* request,
+                      vertical_v1::GiveUpReply*) override {
+    return answer(*context, "GiveUp", request->name(),
+                  [&](const std::string& name) { calls_.give_up(name, request->seat(), request->reason()); });
+  }
+
  private:
   template <typename Body>
   grpc::Status answer(const grpc::ServerContext& context, std::string_view call, const std::string& said,
-                      const Body& body) const {
+                      const Body& body) {
     std::string name = said;
     if (authorize_) {
       if (grpc::Status status = authorize_(context, call); !status.ok()) return status;
@@ -104,7 +109,8 @@ class VerticalService final : public vertical_v1::Vertical::Service {
       body(name);
       return grpc::Status::OK;
     } catch (const Error& error) {
-      if (note_ && error.kind() == ErrorKind::kInvalidInput) note_(fmt::format("refused {}: {}", call, error.what()));
+      if (error.kind() == ErrorKind::kInvalidInput)
+        audit_.refused({.who = fmt::format("\"{}\"", name), .what = call, .from = context.peer()}, error.message());
       return control::to_status(error);
     } catch (const std::exception& error) {
       return {grpc::StatusCode::INTERNAL, error.what()};
@@ -114,7 +120,7 @@ class VerticalService final : public vertical_v1::Vertical::Service {
   VerticalCalls& calls_;
   const control::AuthorizeCall authorize_;
   const IdentifyParty identify_;
-  const std::function<void(const std::string&)> note_;
+  control::Audit& audit_;  // which limits what strangers can make it write
 };
 
 }  // namespace
@@ -132,9 +138,11 @@ VerticalListener::VerticalListener(VerticalCalls& calls, const control::ClusterL
   control::GuardedPort& port = parts_->port;
   port.open(
       std::make_unique<VerticalService>(calls, port.authorize(),
-                                        port.trust() ? port.trust()->identify : IdentifyParty(), port.note()),
+                                        port.trust() ? port.trust()->identify : IdentifyParty(), port.audit()),
       [](grpc::ServerBuilder& builder) {
         control::limit_server(builder, {.threads = kMostVerticalThreads, .request_bytes = kMostVerticalBytes});
+        // Without certificates, too: connections that say nothing do not stay.
+        control::limit_strangers(builder);
       },
       "parties");
 }

@@ -15,6 +15,7 @@ namespace muster::federated {
 namespace {
 
 constexpr std::chrono::seconds kShortVerticalCall{20};
+constexpr std::chrono::seconds kLastVerticalCall{2};
 constexpr std::chrono::seconds kLongVerticalCall{120};  // 1 MiB at 70 kbit/s
 
 class VerticalStub final : public VerticalCalls {
@@ -91,6 +92,15 @@ class VerticalStub final : public VerticalCalls {
     call(kLongVerticalCall + wait,
          [&](grpc::ClientContext& context) { return stub_->Exchange(&context, request, &reply); });
     return {.standing = from_wire(reply.standing()), .gradient = floats_in(reply.gradient())};
+  }
+
+  void give_up(const std::string& name, const std::string& seat, const std::string& reason) override {
+    vertical_v1::GiveUpRequest request;
+    request.set_name(name);
+    request.set_seat(seat);
+    request.set_reason(reason);
+    vertical_v1::GiveUpReply reply;
+    call(kLastVerticalCall, [&](grpc::ClientContext& context) { return stub_->GiveUp(&context, request, &reply); });
   }
 
  private:

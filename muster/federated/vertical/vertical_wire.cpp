@@ -18,7 +18,9 @@ PartyWish from_wire(const vertical_v1::MeetRequest& request) {
           .width = request.width(),
           .ids = request.ids(),
           .alignment = request.alignment(),
-          .checkpoints = {request.checkpoints().begin(), request.checkpoints().end()}};
+          .checkpoints = {request.checkpoints().begin(), request.checkpoints().end()},
+          .seat = request.seat(),
+          .life = request.life()};
 }
 
 void to_wire(const PartyWish& wish, vertical_v1::MeetRequest& request) {
@@ -28,6 +30,8 @@ void to_wire(const PartyWish& wish, vertical_v1::MeetRequest& request) {
   request.set_alignment(wish.alignment);
   for (const std::uint64_t step : wish.checkpoints)
     request.add_checkpoints(step);
+  request.set_seat(wish.seat);
+  request.set_life(wish.life);
 }
 
 PartyOrder from_wire(const vertical_v1::MeetReply& reply) {
@@ -49,6 +53,9 @@ PartyOrder from_wire(const vertical_v1::MeetReply& reply) {
       order.step = train.step();
       break;
     }
+    case vertical_v1::MeetReply::kDone:
+      order.what = PartyOrder::What::kDone;
+      break;
     default:
       order.reason = reply.wait().reason();
   }
@@ -64,6 +71,9 @@ void to_wire(const PartyOrder& order, vertical_v1::MeetReply& reply) {
       return;
     case PartyOrder::What::kAlign:
       reply.mutable_align();
+      return;
+    case PartyOrder::What::kDone:
+      reply.mutable_done();
       return;
     case PartyOrder::What::kTrain:
       vertical_v1::Train& train = *reply.mutable_train();

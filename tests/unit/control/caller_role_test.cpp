@@ -45,6 +45,7 @@ TEST(CallerRole, EveryCallIsForTheRolesOfThisListAlone) {
       {"SendPoints", {kClient}},
       {"ReadPlaces", {kClient}},
       {"Exchange", {kClient}},
+      {"GiveUp", {kClient}},
   };
   EXPECT_EQ(known_calls().size(), expected.size());
   for (const auto& [call, roles] : expected) {

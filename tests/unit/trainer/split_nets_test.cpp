@@ -11,6 +11,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/federated/vertical/vertical_plan.h"
 #include "muster/model/safetensors.h"
 #include "muster/trainer/job.h"
@@ -266,6 +267,59 @@ TEST_F(SplitNets, GoOnFromAFileWithTheSameBits) {
   testing::expect_error(ErrorKind::kMismatch, "parameters", [&] { wider->load(folder_ / "bottom"); });
 }
 
+// Of a file that has the rows in another order and without what is to be predicted: LibTorch's answers, by id.
+TEST_F(SplitNets, WhatWasTrainedPredictsForNewRows) {
+  const std::string more = "bottom = [5]\nwidth = 3\n[optimizer]\nname = \"adam\"\nlr = 0.01\n";
+  const ResolvedJob labels = job("labels.csv", "parties = [\"bank\"]\n" + more);
+  const ResolvedJob bank = job("bank.csv", more);
+  const PartyTable label_table(labels, true);
+  const PartyTable bank_table(bank, false);
+  const auto label_rows = label_table.aligned(alignment_of(label_table));
+  const auto bank_rows = bank_table.aligned(alignment_of(bank_table));
+  const std::vector<std::uint64_t> widths{3};
+  const auto top = make_top_net(labels, label_rows, widths);
+  const auto bottom = make_bottom_net(bank, bank_rows);
+  for (std::uint64_t step = 0; step < kPlan.steps(); ++step)
+    step_of_all(kPlan.at(step), *top, {bottom.get()});
+  top->save_model(folder_ / "top");
+  bottom->save_model(folder_ / "bottom");
+  auto own = net_in(folder_ / "top", "bottom.", 2);
+  auto upper = net_in(folder_ / "top", "top.", 1);
+  auto first = net_in(folder_ / "bottom", "", 2);
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor expected =
+      upper
+          ->forward(
+              torch::relu(torch::cat({own->forward(features(*label_rows)), first->forward(features(*bank_rows))}, 1)))
+          .softmax(1);
+
+  write("new.csv", "person,age,hours", 3,
+        [](int id) { return fmt::format("{},{}", 20 + (id * 13) % 47, (id * 5) % 19); });
+  const auto as_json = [](const data::DataForm& form) { return data::DataForm::from_json(form.to_json(), "form"); };
+  const PartyTable new_table(labels, folder_ / "new.csv", as_json(label_table.form(alignment_of(label_table))));
+  const PartyTable same_table(bank, folder_ / "bank.csv", as_json(bank_table.form(alignment_of(bank_table))));
+  federated::Alignment all = alignment_of(new_table);
+  all.train_rows = 0;
+  federated::Alignment of_bank = alignment_of(same_table);
+  of_bank.train_rows = 0;
+  std::vector<float> answers(static_cast<std::size_t>(expected.numel()));
+  const auto answering = load_top_net(labels, new_table.aligned(all), widths, folder_ / "top",
+                                      [&](std::span<const std::uint64_t> rows, std::span<const float> given) {
+                                        ASSERT_EQ(given.size(), rows.size() * 3);
+                                        for (std::size_t i = 0; i < given.size(); ++i)
+                                          answers.at(rows[i / 3] * 3 + i % 3) = given[i];
+                                      });
+  const auto giving = load_bottom_net(bank, same_table.aligned(of_bank), folder_ / "bottom");
+  answering->reset();
+  giving->reset();
+  const federated::VerticalPlan plan{.test_rows = kRows, .batch = 16, .epochs = 1, .checkpoint_steps = 100};
+  ASSERT_EQ(plan.steps(), 5);
+  for (std::uint64_t step = 0; step < plan.steps(); ++step)
+    step_of_all(plan.at(step), *answering, {giving.get()});
+  const torch::Tensor got = torch::from_blob(answers.data(), expected.sizes());
+  EXPECT_LT((got - expected).abs().max().item<double>(), 1e-6);
+}
+
 TEST_F(SplitNets, APartysRowsAreThoseOfItsIdsWhereverTheyStand) {
   const ResolvedJob bank = job("bank.csv", "");
   const PartyTable table(bank, false);
@@ -278,6 +332,10 @@ TEST_F(SplitNets, APartysRowsAreThoseOfItsIdsWhereverTheyStand) {
   EXPECT_EQ(other.ids()[1], "p003");
   const torch::Tensor after = features(*other.aligned(alignment_of(other)));
   EXPECT_TRUE(torch::equal(before, after));
+  // It is another table all the same, and known as one.
+  EXPECT_EQ(table.columns(), 2);
+  EXPECT_NE(table.content(), other.content());
+  EXPECT_EQ(other.content(), PartyTable(bank, false).content());
   // A mean of 0 over the rows that are trained on, and not over all.
   EXPECT_LT(std::abs(before.narrow(0, 0, kTrainRows).select(1, 0).mean().item<double>()), 1e-6);
 }
@@ -295,6 +353,12 @@ TEST_F(SplitNets, JobsThatCannotBeAreRefused) {
                [&] { parse_job("[data]\nsource = \"csv\"\npartition = \"vertical\"\n", "job.toml"); });
   expect_error(ErrorKind::kInvalidInput, "has no effect without data.partition",
                [&] { parse_job("[data]\nsource = \"csv\"\n[vertical]\nid = \"a\"\n", "job.toml"); });
+  refused("has no effect on vertical training", "[parallel]\nworkers = 64\n");
+  expect_error(ErrorKind::kInvalidInput, "has no column to learn from beside \"person\"", [&] {
+    PartyTable(parse_job(job("bank.csv", "").text, "job.toml",
+                         std::vector<std::string>{"data.ignore=[\"balance\",\"branch\"]"}),
+               false);
+  });
   expect_error(ErrorKind::kInvalidInput, "has no column \"nobody\"", [&] {
     PartyTable(parse_job(job("bank.csv", "").text, "job.toml", std::vector<std::string>{"vertical.id=nobody"}), false);
   });
