@@ -30,7 +30,7 @@ int main(int argc, char** argv) try {
         *net, [&](const torch::Tensor& x) { return net->forward(x); }, data.test);
     if (session.members().leads()) std::printf("epoch %lu: test accuracy %.4f\n", epoch, test->metric("accuracy"));
   }
-  if (session.members().leads()) session.save("fashion.safetensors");
+  session.save("fashion.safetensors");
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return error.exit_code();

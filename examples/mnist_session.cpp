@@ -21,7 +21,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const std::string folder = argc > 1 ? argv[1] : "data";
   const std::uint64_t epochs = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   auto worker = muster::join(argc, argv);
@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   auto batches = muster::numbered(train.size().value());
   auto test_batches = muster::numbered(test.size().value());
 
+  session.resume("mnist");
   session.meet(batches);
   while (session.cursor().epoch < epochs) {
     for (auto& lane : session.lanes(batches)) {
@@ -49,7 +50,11 @@ int main(int argc, char** argv) {
         test_batches);
     if (session.members().leads())
       std::printf("epoch %lu: %.4f right\n", session.cursor().epoch, *measured.mean("right"));
-    session.save_together("mnist.safetensors");
+    session.checkpoint("mnist");
+    session.save("mnist.safetensors");
   }
   if (session.members().leads()) std::printf("weights %s\n", session.weights_hash().c_str());
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

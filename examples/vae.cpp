@@ -34,6 +34,7 @@ int main(int argc, char** argv) try {
   auto data = muster::open_source({.source = "fashion-mnist"});
   Vae net;
   auto session = muster::synchronize(worker, net, muster::Adam{.lr = 1e-3}, {.batch = 128, .lanes = 4});
+  session.resume("vae");
 
   session.meet(data.train);
   while (session.cursor().step < steps) {
@@ -52,6 +53,7 @@ int main(int argc, char** argv) try {
           batch.report("kl", terms.kl);
         },
         data.test);
+    session.checkpoint("vae");
     if (!session.members().leads()) continue;
     const auto& last = session.last_outcome();
     std::printf("step %lu: training %.3f + %.3f, test %.6f + %.6f\n", session.cursor().step,
@@ -59,7 +61,7 @@ int main(int argc, char** argv) try {
                 test.mean("reconstruction").value(), test.mean("kl").value());
     std::fflush(stdout);
   }
-  session.save_together("vae.safetensors");
+  session.save("vae.safetensors");
   if (session.members().leads()) std::printf("weights %s\n", session.weights_hash().c_str());
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

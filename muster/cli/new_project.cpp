@@ -83,7 +83,7 @@ int main(int argc, char** argv) try {
     if (session.members().leads())
       std::printf("epoch %lu: test accuracy %.4f\n", session.cursor().epoch, result->metric("accuracy"));
   }
-  session.save_together("@NAME@.safetensors");
+  session.save("@NAME@.safetensors");
 } catch (const muster::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return error.exit_code();

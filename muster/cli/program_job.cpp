@@ -54,7 +54,8 @@ std::string ProgramJob::to_text() const {
                   {"liveness_seconds", liveness_seconds},
                   {"hang_seconds", hang_seconds},
                   {"start_seconds", start_seconds},
-                  {"interface", interface}};
+                  {"interface", interface},
+                  {"named", named}};
   try {
     return json.dump();
   } catch (const Json::exception&) {
@@ -76,13 +77,14 @@ ProgramJob ProgramJob::from_text(const std::string& text) {
   job.hang_seconds = json_get<double>(json, "hang_seconds", where);
   job.start_seconds = json_get<double>(json, "start_seconds", where);
   job.interface = json_get<std::string>(json, "interface", where);
+  job.named = json_get<std::string>(json, "named", where);
   if (job.program.empty() || job.workers.least < 1 || job.workers.most < job.workers.least)
     throw Error(ErrorKind::kDamaged, "no program, or no workers", where);
   return job;
 }
 
 std::string ProgramJob::name() const {
-  std::string name = std::filesystem::path(program).filename().string();
+  std::string name = named.empty() ? std::filesystem::path(program).filename().string() : named;
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '_'; }, '_');
   return name;

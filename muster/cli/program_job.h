@@ -20,13 +20,14 @@ struct ProgramJob {
   double hang_seconds = 10;
   double start_seconds = 600;
   std::string interface {};  // of the network between hosts, where one does not name another
+  std::string named{};       // what the job is called by commands; empty: as the program's file
 
   // One JSON object. Throws kInvalidInput for words that are no text.
   std::string to_text() const;
   // Throws kDamaged.
   static ProgramJob from_text(const std::string& text);
 
-  // The last part of the program's path, as a name that can be a folder's.
+  // `named`, or the last part of the program's path, as a name that can be a folder's.
   std::string name() const;
 };
 

@@ -175,6 +175,9 @@ void add_run(CLI::App& app, Outcome& outcome) {
       ->add_option("-n,--workers", flags->workers,
                    "Worker processes, on each host: 4, or a range as 1:4 for muster scale")
       ->required();
+  command->add_option(
+      "--name", flags->job.named,
+      "What commands (muster status, stop, logs, ...) know the job by; by itself the program's file name");
   command->add_option("--runs", flags->runs, "Folder for the record of a job that commands can reach")
       ->capture_default_str();
   command
@@ -235,8 +238,9 @@ void add_run(CLI::App& app, Outcome& outcome) {
       "passed on once to each.\n"
       "\n"
       "With a session (muster::synchronize) a worker that is lost is replaced and the result stays; muster status,\n"
-      "scale, stop, logs and attach work as for muster train, by the name of the program. A program that makes a "
-      "group\n"
+      "scale, stop, logs and attach work as for muster train, by the name of the program or what --name says. A "
+      "program\n"
+      "that makes a group\n"
       "of its own (worker.group(), all_reduce_gradients) ends with the first worker that is lost: the others get\n"
       "peer_lost, and are ended after 5 s if they do not end by themselves.\n"
       "The exit code is that of the first worker that ended badly.\n"

@@ -64,11 +64,27 @@ double lr_factor(const Tuning& tuning, std::string_view name) {
   return entry == nullptr ? 1 : entry->number;
 }
 
+double decay_factor(const Tuning& tuning, std::string_view name) {
+  const NumberedPattern* const entry = last_fitting(tuning.decay_factors, name);
+  return entry == nullptr ? 1 : entry->number;
+}
+
 void check_tuning(const Tuning& tuning, std::span<const std::string> parameters, std::span<const std::string> buffers) {
   std::vector<std::string> all(parameters.begin(), parameters.end());
   all.insert(all.end(), buffers.begin(), buffers.end());
   require_all_fit(tuning.freeze, all, "model.freeze");
   require_all_fit(patterns_of(tuning.lr_factors), parameters, "optimizer.lr_factors");
+  require_all_fit(patterns_of(tuning.decay_factors), parameters, "decay_factors");
+  for (const NumberedPattern& entry : tuning.lr_factors) {
+    if (!(entry.number > 0) || !std::isfinite(entry.number))
+      throw Error(ErrorKind::kInvalidInput, fmt::format("{} for \"{}\" is no rate", entry.number, entry.pattern),
+                  "optimizer.lr_factors", "What is not to train at all is frozen.");
+  }
+  for (const NumberedPattern& entry : tuning.decay_factors) {
+    if (!(entry.number >= 0) || !std::isfinite(entry.number))
+      throw Error(ErrorKind::kInvalidInput, fmt::format("{} for \"{}\" is no factor", entry.number, entry.pattern),
+                  "decay_factors", "Use 0 for no weight decay, or what it is to be multiplied by.");
+  }
   std::vector<std::string> frozen;
   std::copy_if(all.begin(), all.end(), std::back_inserter(frozen),
                [&](const std::string& name) { return fits_any(tuning.freeze, name); });

@@ -55,7 +55,7 @@ Lane* Session::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
 strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>& dataset,
                                       const LaneFunction& compute) {
   require_going_on(*core_);
-  return core_->step(dataset, compute);
+  return core_->step_through_losses(dataset, compute);
 }
 
 strategies::StepOutcome Session::step(const std::vector<torch::Tensor>& tensors, const LaneFunction& compute) {
@@ -90,9 +90,6 @@ compute::Figures Session::measure(const MeasureFunction& function, const std::sh
 bool Session::stop_requested() const {
   return core_->stop_requested();
 }
-std::optional<strategies::StepOutcome> Session::rejoin() {
-  return core_->rejoin();
-}
 void Session::synchronize() {
   core_->synchronize();
 }
@@ -104,13 +101,10 @@ const strategies::StepOutcome& Session::last_outcome() const {
   return core_->last_outcome();
 }
 
-void Session::save(const std::filesystem::path& path) const {
-  core_->save(path);
-}
-void Session::save_together(const std::filesystem::path& path) {
+void Session::save(const std::filesystem::path& path) {
   core_->save_together(path);
 }
-void Session::checkpoint(const std::filesystem::path& folder) const {
+void Session::checkpoint(const std::filesystem::path& folder) {
   core_->checkpoint(folder);
 }
 bool Session::resume(const std::filesystem::path& folder) {

@@ -58,8 +58,8 @@ class Session {
   LaneRange lanes(std::shared_ptr<const data::Dataset> dataset);
   LaneRange lanes(const data::Dataset& dataset);
 
-  // One whole step: `compute` is called for each lane of this worker. What lanes() does, with the outcome; but a lost
-  // worker ends it with Error{kPeerLost}.
+  // One whole step: `compute` is called for each lane of this worker. What lanes() does, with the outcome; lost workers
+  // are replaced meanwhile, as there.
   using LaneFunction = std::function<void(Lane&)>;
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const LaneFunction& compute);
   // One whole step on tensors that the program has made (games, draws from a memory): SessionOptions::batch rows each,
@@ -94,11 +94,9 @@ class Session {
   // end. The same on all workers after the same step. From then on lanes(), step() and train_until() throw
   // Error{kInterrupted}; evaluations, checkpoints and files go on.
   bool stop_requested() const;
-  // After kPeerLost out of step() or a call of the program's own: goes on with those who are left or have come. The
-  // step in work is to be begun again, but for its finished lanes; if it was committed after all its outcome is given.
-  std::optional<strategies::StepOutcome> rejoin();
-  // Makes the state of all workers the same, where the strategy lets them go apart between steps (local_sgd): before an
-  // evaluation, a checkpoint or the end. Every worker calls it. Nothing to do for other strategies.
+  // Makes the state of all workers the same, where the strategy lets them go apart between steps (local_sgd): before
+  // the program itself looks at the weights. Every worker calls it. evaluate(), measure(), checkpoint() and save() do
+  // so by themselves; nothing to do for other strategies.
   void synchronize();
 
   // Committed steps and the place in the epoch.
@@ -106,15 +104,13 @@ class Session {
   // Of the last committed step.
   const strategies::StepOutcome& last_outcome() const;
 
-  // Weights and buffers as one safetensors file. Throws Error{kResource | kIo}.
-  void save(const std::filesystem::path& path) const;
-  // The same, called by all workers: the one that leads writes, and nobody goes on before the file is there. If the one
-  // that writes is lost another does it.
-  void save_together(const std::filesystem::path& path);
-  // A checkpoint that resume() continues from, in a folder that may hold several. Every worker may call it; the one
-  // that leads writes. Throws as save. A session that is stopped by a signal writes its last one into the folder of the
-  // last call of this or resume().
-  void checkpoint(const std::filesystem::path& folder) const;
+  // Weights and buffers as one safetensors file. All workers call it: the one that leads writes, and nobody goes on
+  // before the file is there. If the one that writes is lost another does it. Throws Error{kResource | kIo}.
+  void save(const std::filesystem::path& path);
+  // A checkpoint that resume() continues from, in a folder that may hold several. All workers call it; the one that
+  // leads writes. Throws as save. A session that is stopped by a signal writes its last one into the folder of the last
+  // call of this or resume().
+  void checkpoint(const std::filesystem::path& folder);
   // Continues from the newest whole checkpoint in `folder`; false when there is none. Throws Error{kMismatch} when it
   // is of another model, batch, lanes, seed or optimizer.
   bool resume(const std::filesystem::path& folder);

@@ -170,6 +170,7 @@ Agreement describe_session(const SessionOptions& options, std::size_t lanes, std
   to.add("tuning.freeze", options.tuning.freeze);
   to.add("tuning.unfreeze", texts_of(options.tuning.unfreeze));
   to.add("tuning.lr_factors", texts_of(options.tuning.lr_factors));
+  to.add("tuning.decay_factors", texts_of(options.tuning.decay_factors));
   to.add("mixup_alpha", options.mixup_alpha);
   to.add("most_skipped", options.most_skipped);
   for (const auto& [name, value] : options.strategy.describe())

@@ -144,8 +144,8 @@ std::vector<compute::TensorRule> SessionCore::tensor_rules() const {
     // What the user has frozen by requires_grad_(false) may train later; what the tuning freezes for good may not.
     const bool trainable =
         updates_[part].optimizer && compute::frozen_epochs(options_.tuning, slot.name) != compute::kFrozenForever;
-    made.push_back({exempt ? 0 : updates_[part].weight_decay, !exempt, trainable,
-                    compute::lr_factor(options_.tuning, slot.name), part});
+    const double decay = exempt ? 0 : updates_[part].weight_decay * compute::decay_factor(options_.tuning, slot.name);
+    made.push_back({decay, !exempt, trainable, compute::lr_factor(options_.tuning, slot.name), part});
   }
   return made;
 }
@@ -418,6 +418,15 @@ strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Data
   return last_outcome();
 }
 
+strategies::StepOutcome SessionCore::step_through_losses(const std::shared_ptr<const data::Dataset>& dataset,
+                                                         const std::function<void(Lane&)>& compute) {
+  meet(dataset);
+  std::optional<strategies::StepOutcome> after_all;  // of a step that was committed before its loss was noticed
+  return survive_losses(
+      membership().replaces(), [&](const Error&) { after_all = rejoin(); },
+      [&] { return after_all ? *after_all : step(dataset, compute); });
+}
+
 strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code) {
   meet(dataset);
   abandon();
@@ -487,7 +496,6 @@ void SessionCore::stop_if_asked() {
   if (!options_.throw_when_stopped) return;
   std::string kept = "no checkpoint was written, because the program has not named a folder for them";
   if (checkpoint_folder_) {
-    if (!last_outcome().synchronized) strategy_->synchronize(Deadline::after(options_.step_timeout));
     checkpoint(std::filesystem::path(*checkpoint_folder_));
     kept = fmt::format("a checkpoint is in {}", checkpoint_folder_->string());
   }
@@ -517,6 +525,7 @@ comm::Group SessionCore::together() const {
 std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
                                                 const std::shared_ptr<const data::Dataset>& dataset,
                                                 EvaluationOptions options) {
+  synchronize_if_apart();
   options.alone_if_lost = false;
   // Who is lost may have been the one that writes and speaks for all.
   return survive_losses(
@@ -531,6 +540,7 @@ std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
 
 compute::Figures SessionCore::measure(const MeasureFunction& function,
                                       const std::shared_ptr<const data::Dataset>& dataset, EvaluationOptions options) {
+  synchronize_if_apart();
   return survive_losses(
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
@@ -542,6 +552,7 @@ compute::Figures SessionCore::measure(const MeasureFunction& function,
 }
 
 void SessionCore::save_together(const std::filesystem::path& path) {
+  synchronize_if_apart();
   survive_losses(
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
@@ -554,6 +565,11 @@ void SessionCore::synchronize() {
   abandon();
   strategy_->synchronize(Deadline::after(options_.step_timeout));
   show_committed();
+  synchronized_at_ = cursor_.step;
+}
+
+void SessionCore::synchronize_if_apart() {
+  if (!last_outcome().synchronized && synchronized_at_ != cursor_.step) synchronize();
 }
 
 void SessionCore::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {

@@ -54,6 +54,9 @@ class SessionCore {
   Lane* next_lane(const std::shared_ptr<const data::Dataset>& dataset);
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset,
                                const std::function<void(Lane&)>& compute);
+  // The same, whoever is lost meanwhile: as often as it has to be begun again.
+  strategies::StepOutcome step_through_losses(const std::shared_ptr<const data::Dataset>& dataset,
+                                              const std::function<void(Lane&)>& compute);
   strategies::StepOutcome step(const std::vector<torch::Tensor>& tensors, const std::function<void(Lane&)>& compute);
   // The same where SessionParts::staged is given.
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code);
@@ -83,6 +86,8 @@ class SessionCore {
   void save_together(const std::filesystem::path& path);
   bool stop_requested() const { return stop_requested_; }
   void synchronize();
+  // Once after each step that has left the workers' states different; nothing to do else.
+  void synchronize_if_apart();
 
   // --- What is known.
   const data::Cursor& cursor() const { return cursor_; }
@@ -178,8 +183,9 @@ class SessionCore {
   const std::unique_ptr<StagedLanes> staged_;  // null: lanes have one worker each
   bool meets_in_lanes_ = false;                // a lane of one worker waits for the lanes of all others
   data::Cursor cursor_;
-  bool met_ = false;              // one of those who train
-  std::uint64_t entered_at_ = 0;  // committed steps when this worker met those who train with it now
+  bool met_ = false;                   // one of those who train
+  std::uint64_t synchronized_at_ = 0;  // committed steps when the states were last made the same
+  std::uint64_t entered_at_ = 0;       // committed steps when this worker met those who train with it now
   std::optional<launch::StopSignal> stop_signal_;
   bool stop_requested_ = false;
   bool wishes_to_stop_ = false;                                  // a lane has said so without a signal

@@ -99,6 +99,7 @@ void SessionCore::save(const std::filesystem::path& path) const {
 
 void SessionCore::checkpoint(const std::filesystem::path& folder) {
   checkpoint_folder_ = folder;
+  synchronize_if_apart();
   if (!members().leads()) return;
   if (!checkpoint_lock_ || checkpoint_lock_->folder() != folder) {
     checkpoint_lock_.reset();

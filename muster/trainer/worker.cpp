@@ -2,6 +2,8 @@
 // in worker_place.cpp (how it comes to the others) and gradients.cpp (loops of one's own).
 #include "muster/trainer/worker.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -14,10 +16,19 @@
 #include "muster/trainer/worker_place.h"
 
 namespace muster::trainer {
+namespace {
+
+constexpr std::size_t kLongestName = 60;  // keys of stores begin with it
+
+}  // namespace
 
 Worker join(int /*argc*/, char** /*argv*/, const JoinOptions& options) {
   if (options.timeout <= std::chrono::nanoseconds::zero())
     throw Error(ErrorKind::kInvalidInput, "workers cannot wait for each other for no time", "JoinOptions::timeout");
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
+  if (options.name.empty() || options.name.size() > kLongestName || !std::ranges::all_of(options.name, fits))
+    throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" cannot name workers", options.name), "JoinOptions::name",
+                fmt::format("Use up to {} letters, digits, - and _.", kLongestName));
   const launch::World world = launch::detect_world();
   // Libraries count cores by themselves, and see fewer under some launchers: bits would depend on who started us.
   compute::set_threads(world.threads);
@@ -31,7 +42,7 @@ Worker join(int /*argc*/, char** /*argv*/, const JoinOptions& options) {
     }
     std::exit(code);  // what follows in the program is the workers'
   }
-  std::shared_ptr<WorkerPlace> place = connect_worker(world);
+  std::shared_ptr<WorkerPlace> place = connect_worker(world, options.name);
   place->set_server_update(options.server_update);
   place->set_timeout(options.timeout);
   return Worker(std::move(place));

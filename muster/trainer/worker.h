@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "muster/comm/group.h"
 #include "muster/strategies/parameter_server/own_update.h"
@@ -95,6 +96,10 @@ struct JoinOptions {
   // evaluation on the first one for example. One that dies under `muster run` or mpirun is noticed at once. A session
   // has SessionOptions::step_timeout.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+  // Of these workers, where they find each other through the folder of MUSTER_STORE: a folder serves each name once, so
+  // another name lets a job that is started again, or another one, use the same folder. All workers say the same.
+  // `muster run --name` is what commands call a job.
+  std::string name = "workers";
   // What parameter servers of the program do with a gradient that is pushed, instead of their plan's optimizer
   // (servers.h): processes of this program that are started as servers find it here.
   strategies::OwnUpdate server_update{};

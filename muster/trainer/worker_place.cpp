@@ -44,21 +44,21 @@ FixedWorkers connect_for_good(const strategies::Supervised& supervised) {
   return {comm::make_group(options), nullptr};
 }
 
-std::shared_ptr<WorkerPlace> connect_worker(const launch::World& world) {
+std::shared_ptr<WorkerPlace> connect_worker(const launch::World& world, const std::string& name) {
   if (!world.arena.empty()) return std::make_shared<WorkerPlace>(world, supervised_worker(world));
   if (world.size == 1) return std::make_shared<WorkerPlace>(world, comm::Group());
   if (!world.store.empty()) {
     comm::GroupOptions options;
     options.rank = world.rank;
     options.size = world.size;
-    options.name = "workers";
+    options.name = name;
     options.store = comm::make_file_store(world.store);
     return std::make_shared<WorkerPlace>(world, comm::make_group(options));
   }
   if (world.launcher == "mpirun" && comm::mpi_available()) {
     std::vector<int> members(static_cast<std::size_t>(world.size));
     std::iota(members.begin(), members.end(), 0);
-    auto transport = comm::with_checksums(comm::make_mpi_transport(comm::start_mpi(), members, "workers"));
+    auto transport = comm::with_checksums(comm::make_mpi_transport(comm::start_mpi(), members, name));
     return std::make_shared<WorkerPlace>(world,
                                          comm::Group(std::make_shared<comm::NetworkBackend>(std::move(transport))));
   }

@@ -67,7 +67,7 @@ class WorkerPlace {
   bool in_session_ = false;  // on several hosts a host's workers have one arena: that of the session or of the group
 };
 
-// As join() (worker.h) does, with its exceptions.
-std::shared_ptr<WorkerPlace> connect_worker(const launch::World& world);
+// As join() (worker.h) does, with its exceptions; `name` is JoinOptions::name.
+std::shared_ptr<WorkerPlace> connect_worker(const launch::World& world, const std::string& name = "workers");
 
 }  // namespace muster::trainer

@@ -76,6 +76,18 @@ TEST_F(HostsRun, TheProgramOfTheReadmeGivesTheBitsOfOneHost) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "second" / "fashion.safetensors"));
 }
 
+TEST_F(HostsRun, AModelInPartsHasTheBitsOfOneHost) {
+  const Finished alone = run_program(folder_ / "alone", {"run", "-n", "1", OWN_PARTS, "train"});
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  Program second(folder_ / "second", agent(lead({OWN_PARTS, "train"})));
+  const Finished led = first_->wait(kLongest);
+  EXPECT_EQ(led.exit_code, 0) << led.err;
+  const Finished other = second.wait(kLongest);
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(led.out, alone.out);
+  EXPECT_EQ(slurp(folder_ / "first" / "all.safetensors"), slurp(folder_ / "alone" / "all.safetensors"));
+}
+
 TEST_F(HostsRun, WorkersWithoutASessionAreRanksOverAllHostsAndGetTheArguments) {
   const std::vector<std::string> program{OWN_RANKS, "two words", "--flag"};
   std::vector<std::string> words{"run", "-n", "2"};

@@ -84,7 +84,7 @@ int run(const std::string& mode, int argc, char** argv) {
     if (session.members().leads()) std::printf("told after step %lu\n", session.cursor().step);
     return 0;
   }
-  session.save_together("all.safetensors");
+  session.save("all.safetensors");
   if (session.members().leads()) std::printf("weights %s\n", session.weights_hash().c_str());
   return 0;
 }

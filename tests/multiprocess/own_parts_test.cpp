@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/command.h"
 #include "support/eventually.h"
 #include "support/program.h"
 #include "support/sandbox.h"
@@ -21,7 +22,7 @@ using testing::TemporaryFolder;
 
 struct Ended {
   Finished finished;
-  std::string saved;  // what save_together() left
+  std::string saved;  // what save() left
   std::string log;    // of the supervisor
   std::vector<Json> metrics;
 };
@@ -87,20 +88,37 @@ TEST(OwnParts, HaveTheSameBitsForAnyWorkersAndThroughLosses) {
   }
 }
 
+// The weights are in what is printed.
+TEST(OwnParts, HaveTheSameBitsUnderMpirun) {
+  const std::string mpirun = MPIRUN;
+  if (mpirun.empty()) GTEST_SKIP() << "there is no mpirun";
+  const std::string alone = run(1, "train").finished.out;
+  const TemporaryFolder folder;
+  std::vector<std::string> words{"env", "-C", folder.path().string(), mpirun};
+  for (const char* const word :
+       {"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl",
+        "self,vader,tcp", "--mca", "btl_tcp_if_include", "lo", "-n", "2", OWN_PARTS, "train"})
+    words.emplace_back(word);
+  const testing::CommandResult result = testing::Command(words).wait(std::chrono::seconds(200));
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr(alone));
+}
+
 TEST(OwnParts, WhatWorkersPrintIsKeptAndShownWithTheirRanks) {
   const TemporaryFolder folder;
-  const Finished result = run_program(folder.path(), {"run", "-n", "2", "--prefix", OWN_PARTS, "train"});
+  const Finished result =
+      run_program(folder.path(), {"run", "-n", "2", "--name", "third", "--prefix", OWN_PARTS, "train"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, ::testing::ContainsRegex("\\[[01]\\] step 20: "));
   EXPECT_THAT(result.out, ::testing::ContainsRegex("\\[[01]\\] weights "));
   std::string logs;
   for (const char* const rank : {"0", "1"}) {
-    const Finished log = run_program(folder.path(), {"logs", "own_parts", rank});
+    const Finished log = run_program(folder.path(), {"logs", "third", rank});
     EXPECT_EQ(log.exit_code, 0) << log.err;
     logs += log.out;
   }
   EXPECT_THAT(logs, HasSubstr("step 20: "));
-  EXPECT_THAT(run_program(folder.path(), {"logs", "own_parts", "2"}).err, HasSubstr("Ranks with a log: 0"));
+  EXPECT_THAT(run_program(folder.path(), {"logs", "third", "2"}).err, HasSubstr("Ranks with a log: 0"));
 }
 
 TEST(OwnParts, AWorkerWithoutTheFunctionIsRefused) {

@@ -17,6 +17,7 @@
 //   two            makes a second session
 //   stopped        as unkept, by step() and without exceptions; says what a step after `muster stop` says
 //   write-servers  as write, with a parameter server
+//   steps          as train, by step(); steps-killed: the second worker is killed in the middle of one
 //   tied           a net in two stages whose last layer's weight is the first one's; the hash as for train
 #include <signal.h>
 #include <unistd.h>
@@ -102,8 +103,16 @@ int run(const std::string& mode, int argc, char** argv) {
     };
     while (!session.stop_requested())
       session.step(data.train, compute);
-    session.save_together("stopped.safetensors");
+    session.save("stopped.safetensors");
     session.step(data.train, compute);
+  }
+  if (mode.starts_with("steps")) {
+    while (session.cursor().step < 100) {
+      session.step(data.train, [&](muster::Lane& lane) {
+        if (mode == "steps-killed" && second && !replaced && lane.step == 30) ::raise(SIGKILL);
+        lane.backward(torch::nn::functional::cross_entropy(net->forward(lane.data), lane.target));
+      });
+    }
   }
   const bool endless = mode == "long" || mode == "unkept" || mode == "both";
   while (session.cursor().epoch < (endless ? 100000 : 5)) {

@@ -174,6 +174,15 @@ TEST_F(OwnSession, AWorkerThatReturnsEarlyIsMentionedAndTheOthersFinishTheJob) {
   EXPECT_THAT(early.err, ::testing::ContainsRegex("worker 1 \\(pid [0-9]+\\) has left after step"));
 }
 
+TEST_F(OwnSession, AStepGoesOnWithThoseWhoAreLeft) {
+  const std::string whole = run(1, "train").out;
+  EXPECT_EQ(run(2, "steps").out, whole);
+  const Finished killed = run(2, "steps-killed");
+  EXPECT_EQ(killed.exit_code, 0) << killed.err;
+  EXPECT_THAT(killed.err, HasSubstr("is lost"));
+  EXPECT_EQ(without_last_again(killed.out), whole) << killed.err;
+}
+
 TEST_F(OwnSession, AnEvaluationSurvivesTheLossOfItsLeader) {
   const Finished alone = run(1, "evaluate");
   ASSERT_NE(alone.out.find("epoch 5: "), std::string::npos) << alone.out << alone.err;

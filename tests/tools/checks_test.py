@@ -78,6 +78,10 @@ GOOD_TREE = {
     "tests/unit/base/error_test.cpp": '// Reads examples/small.toml.\n#include "muster/base/error.h"\n',
     "tests/package/CMakeLists.txt": "project(Consumer)\n",
     "musterw": "build_packages=(\n  g++ cmake\n)\ntest_packages=(python3)\ngate_packages=(clang)\n",
+    "muster/trainer/options.h": "// What it is. No torch here.\n#pragma once\nstruct Options {\n  int batch = 1;\n"
+                                "  std::function<void(int)> done = [] { return; };  // a comment; with two parts\n"
+                                "  bool whole() const;\n};\n",
+    "docs/cpp-options.md": "# Options\n\n## Options\n\n`muster/trainer/options.h`\n\n| option |\n| --- |\n| `batch`, `done` |\n",
     "docs/glossary.md": "| word | meaning |\n| --- | --- |\n| clock | What tells the time. |\n",
     "docs/errors.md": "| kind |\n| --- |\n| `timeout` |\n| `io` |\n\nSee [packages](dependencies.md).\n",
     "docs/dependencies.md": "| `g++` | compiler |\n| `cmake` | build |\n| `python3` | checks |\n| `clang` | gates |\n",
@@ -495,6 +499,16 @@ class Docs(CheckTestCase):
     def test_finds_an_enumerator_that_to_string_does_not_name(self):
         self.write("muster/base/error.h", "enum class ErrorKind {\n  kTimeout,\n  kIo,\n  kNew,\n};\n")
         self.expect_only("muster/base/error.cpp", "to_string")
+
+    def test_finds_a_field_of_an_options_struct_without_a_row(self):
+        self.write("docs/cpp-options.md", "## Options\n\n`muster/trainer/options.h`\n\n| `batch` |\n")
+        self.expect_only("docs/cpp-options.md", "`done`")
+
+    def test_finds_a_row_of_a_field_that_is_gone_and_of_a_struct_that_is(self):
+        self.append("docs/cpp-options.md", "| `whole` |\n")
+        self.expect_only("docs/cpp-options.md", "`whole`")
+        self.write("docs/cpp-options.md", "## Other\n\n`muster/trainer/options.h`\n")
+        self.expect_only("docs/cpp-options.md", "Other")
 
     def test_finds_a_package_without_a_row(self):
         self.write("musterw", "build_packages=(\n  g++ cmake ccache\n)\ntest_packages=(python3)\ngate_packages=(clang)\n")

@@ -22,6 +22,7 @@ ProgramJob some_program() {
   program.hang_seconds = 20;
   program.start_seconds = 30;
   program.interface = "eth1";
+  program.named = "third try";
   return program;
 }
 
@@ -36,11 +37,15 @@ TEST(ProgramJob, ArrivesAsItWasSent) {
   EXPECT_EQ(arrived.hang_seconds, 20);
   EXPECT_EQ(arrived.start_seconds, 30);
   EXPECT_EQ(arrived.interface, "eth1");
+  EXPECT_EQ(arrived.named, "third try");
 }
 
 TEST(ProgramJob, BecomesAJobWhoseWorkersAreTheProgram) {
   const coordinator::CoordinatedJob job = coordinated_job(some_program());
-  EXPECT_EQ(job.name, "my_program");
+  EXPECT_EQ(job.name, "third_try") << "it names a folder";
+  ProgramJob nameless = some_program();
+  nameless.named.clear();
+  EXPECT_EQ(coordinated_job(nameless).name, "my_program");
   EXPECT_EQ(job.least_workers, 2);
   EXPECT_EQ(job.most_workers, 5);
   EXPECT_EQ(job.command.program, "/opt/my program");

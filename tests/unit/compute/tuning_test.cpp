@@ -45,6 +45,10 @@ TEST(Tuning, TheLastFactorThatFitsCounts) {
   EXPECT_EQ(lr_factor(tuning, "layer1.weight"), 0.1);
   EXPECT_EQ(lr_factor(tuning, "layer2.weight"), 2);
   EXPECT_EQ(lr_factor({}, "fc.weight"), 1);
+  tuning.decay_factors = {{"*", 2}, {"layer1.*", 0}};
+  EXPECT_EQ(decay_factor(tuning, "fc.weight"), 2);
+  EXPECT_EQ(decay_factor(tuning, "layer1.weight"), 0);
+  EXPECT_EQ(decay_factor({}, "fc.weight"), 1);
 }
 
 TEST(Tuning, PatternsThatDoNothingAreRefused) {
@@ -55,6 +59,14 @@ TEST(Tuning, PatternsThatDoNothingAreRefused) {
   EXPECT_THAT(check({.freeze = {}, .unfreeze = {}, .lr_factors = {{"bn1.running_mean", 2}}}),
               HasSubstr("running_mean"));
   EXPECT_THAT(check({.freeze = {"*"}, .unfreeze = {{"*", 2}}, .lr_factors = {}}), HasSubstr("first epoch"));
+  Tuning factors;
+  factors.decay_factors = {{"layer9.*", 0}};
+  EXPECT_THAT(check(factors), HasSubstr("layer9"));
+  factors.decay_factors = {{"*", -1}};
+  EXPECT_THAT(check(factors), HasSubstr("-1"));
+  factors = {};
+  factors.lr_factors = {{"*", 0}};
+  EXPECT_THAT(check(factors), HasSubstr("no rate"));
 }
 
 TEST(Tuning, NumbersAreChecked) {

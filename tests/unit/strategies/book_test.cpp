@@ -230,10 +230,11 @@ TEST(Book, WhatAStepCameToIsToldToThoseWhoAskLateOrNotAtAll) {
     const auto answer = talk.ask(Want::kCommitted, step);
     ASSERT_TRUE(answer && answer->grant == Grant::kClosed) << step;
     EXPECT_EQ(answer->floor, kSteps);
-    if (step < 2)
+    if (step < 2) {
       EXPECT_FALSE(answer->result) << step;
-    else
+    } else {
       ASSERT_TRUE(answer->result && answer->result->samples == 40 && answer->result->loss_sum == 8) << step;
+    }
   }
 }
 

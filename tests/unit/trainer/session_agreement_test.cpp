@@ -61,6 +61,9 @@ TEST(SessionAgreement, EveryOptionThatDecidesTheResultIsInIt) {
       [](auto& o) {
         o.tuning.lr_factors = {{"weight", 0.1}};
       },
+      [](auto& o) {
+        o.tuning.decay_factors = {{"weight", 0}};
+      },
       [](auto& o) { o.schedule.factor = [](std::uint64_t) { return 1.0; }; },
       [](auto& o) { o.schedule.factor = [](std::uint64_t step) { return step < 500 ? 1.0 : 0.5; }; },
       [](auto& o) { o.after_commit = [](const data::Cursor&) {}; },

@@ -22,6 +22,7 @@
 #include "muster/trainer/session.h"
 #include "muster/trainer/session_core.h"
 #include "support/groups.h"
+#include "support/sandbox.h"
 #include "support/small_nets.h"
 
 namespace muster::trainer {
@@ -340,6 +341,44 @@ TEST(SessionWorkers, ThatWouldNotTrainTheSameAreRefused) {
         }
         group.barrier();
       });
+    }
+  }
+}
+
+// Nobody has to think of it: what all workers share is the same for all, and what one writes is what all have.
+TEST(SessionWorkers, WhoHaveGoneApartComeTogetherForWhatAllDo) {
+  const auto dataset = testing::line_data(48);
+  enum class Call { kCheckpoint, kSave, kEvaluate, kMeasure };
+  for (const strategies::StrategyChoice& strategy :
+       {strategies::StrategyChoice(strategies::LocalSgd{.period = 100}),
+        strategies::StrategyChoice(strategies::ParameterServer{.consistency = "asp"})}) {
+    for (const Call call : {Call::kCheckpoint, Call::kSave, Call::kEvaluate, Call::kMeasure}) {
+      const testing::TemporaryFolder folder;
+      std::vector<std::shared_ptr<testing::SmallNet>> nets{testing::make_net<IrregularNet>(1),
+                                                           testing::make_net<IrregularNet>(1)};
+      std::vector<std::string> apart(2);
+      std::vector<std::string> together(2);
+      testing::run_group(2, testing::Network::kShm, [&](int rank, comm::Group group) {
+        const auto me = static_cast<std::size_t>(rank);
+        SessionOptions options = session_options(cases().front(), strategy);
+        options.group = group;
+        Session session(nets[me], cases().front().optimizer, options);
+        const auto forward = [&](const torch::Tensor& x) { return nets[me]->forward(x); };
+        for (int step = 0; step < 3; ++step)
+          session.step(dataset, [&](Lane& lane) { lane.backward(F::cross_entropy(forward(lane.data), lane.target)); });
+        apart[me] = session.weights_hash();
+        if (call == Call::kCheckpoint) session.checkpoint(folder.path());
+        if (call == Call::kSave) session.save(folder / "net.safetensors");
+        if (call == Call::kEvaluate) session.evaluate(forward, dataset);
+        if (call == Call::kMeasure)
+          session.measure([&](Lane& batch) { batch.report("mean", forward(batch.data).mean()); }, dataset);
+        together[me] = session.weights_hash();
+        group.barrier();
+      });
+      if (strategy.name() == "local_sgd") {
+        EXPECT_NE(apart[0], apart[1]) << "they have not gone apart";
+      }
+      EXPECT_EQ(together[0], together[1]) << strategy.name() << ", call " << static_cast<int>(call);
     }
   }
 }

@@ -107,22 +107,24 @@ TEST(Tuning, ABatchNormThatIsFrozenInPartTrains) {
 }
 
 // The plain LibTorch loop with a group for each part, over the same samples in the same order.
-TEST(Tuning, RatesByPatternAreParameterGroupsOfLibTorch) {
+TEST(Tuning, RatesAndDecaysByPatternAreParameterGroupsOfLibTorch) {
   const auto dataset = line_data(53);
   auto ours = testing::make_net<BatchNormNet>(1);
   auto theirs = testing::make_net<BatchNormNet>(1);
   compute::Tuning tuning;
   tuning.lr_factors = {{"*", 0.5}, {"first.*", 0.1}, {"norm.*", 2}};
+  tuning.decay_factors = {{"norm.*", 0}, {"second.*", 3}};
   const SessionOptions o = options(1, tuning);
   Session session(ours, kSgd, o);
-  const auto group = [&](const std::vector<torch::Tensor>& parameters, double lr) {
+  const auto group = [&](const std::vector<torch::Tensor>& parameters, double lr, double decay) {
     return torch::optim::OptimizerParamGroup(
         parameters,
-        std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(lr).momentum(0.9).weight_decay(1e-2)));
+        std::make_unique<torch::optim::SGDOptions>(torch::optim::SGDOptions(lr).momentum(0.9).weight_decay(decay)));
   };
-  torch::optim::SGD optimizer({group(theirs->first->parameters(), 0.005), group(theirs->norm->parameters(), 0.1),
-                               group(theirs->second->parameters(), 0.025)},
-                              torch::optim::SGDOptions(1));
+  torch::optim::SGD optimizer(
+      {group(theirs->first->parameters(), 0.005, 1e-2), group(theirs->norm->parameters(), 0.1, 0),
+       group(theirs->second->parameters(), 0.025, 3e-2)},
+      torch::optim::SGDOptions(1));
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     train_epoch(session, *ours, dataset);
     const data::Permutation order(dataset->size(), o.seed, epoch);

@@ -50,5 +50,26 @@ TEST(ConnectWorker, ProcessesWithAStoreFindEachOther) {
   });
 }
 
+// One that is started again finds the first one's words in the folder.
+TEST(ConnectWorker, AFolderServesJobsOfDifferentNames) {
+  const testing::TemporaryFolder folder;
+  for (const std::string name : {"workers", "second-try"}) {
+    testing::run_ranks(2, [&](int rank) {
+      const Worker worker(connect_worker({rank, 2, "srun", folder.path().string()}, name));
+      std::vector<std::int32_t> value{rank + 1};
+      worker.group().all_reduce(std::span(value));
+      EXPECT_EQ(value[0], 3) << name;
+    });
+  }
+  for (const char* wrong : {"", "a/b", "two words"}) {
+    try {
+      join(0, nullptr, {.name = wrong});
+      FAIL() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muster::trainer
