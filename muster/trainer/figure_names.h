@@ -9,8 +9,8 @@
 
 namespace muster::trainer {
 
-// What rows of validations (metrics.jsonl) may tell beside epoch and step: all that some data could lead to, where the
-// job leaves the task to the data. Empty: only a library of the user's knows.
+// What rows of validations (metrics.jsonl) may tell beside epoch and step, with whatever data. Empty: only a library of
+// the user's knows.
 std::vector<std::string> validation_figures(const Job& job);
 
 }  // namespace muster::trainer

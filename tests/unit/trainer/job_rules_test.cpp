@@ -188,6 +188,18 @@ TEST(JobRules, AColumnIsOfOneKind) {
   EXPECT_EQ(error_of(job("numeric = [\"age\"]\ncategorical = [\"size\"]\nignore = [\"id\"]")), "no error");
 }
 
+// Advice to change lanes would lead to the next refusal.
+TEST(JobRules, WorkersOfAJobWithoutThemAreRefusedAsSuchHoweverMany) {
+  const std::string vertical =
+      "[data]\nsource = \"csv\"\npath = \"a\"\ntarget = \"y\"\npartition = \"vertical\"\n[model]\nname = "
+      "\"mlp\"\n[vertical]\n"
+      "id = \"id\"\n[parallel]\n";
+  EXPECT_THAT(error_of(vertical + "workers = 64\n"), HasSubstr("parallel.workers: has no effect on vertical training"));
+  EXPECT_THAT(error_of(vertical + "hosts = 64\n"), HasSubstr("parallel.hosts: has no effect on vertical training"));
+  EXPECT_THAT(error_of("[federated]\nclients = 10\nper_round = 3\n[parallel]\nworkers = 64\n"),
+              HasSubstr("parallel.workers: has no effect on federated training"));
+}
+
 TEST(JobRules, KeysThatNeedAnotherSaySo) {
   const std::pair<const char*, const char*> cases[] = {
       {"[data]\nbad_sample_limit = 3", "on_bad_sample = \"skip\""},

@@ -200,7 +200,6 @@ TEST(LanguageTask, ScoresEveryPosition) {
 
 // Who asks for a figure before anything is trained is told by what tasks really have.
 TEST(ValidationFigures, AreThoseThatTasksTell) {
-  std::set<std::string> all;
   for (const char* name : {"classification", "regression", "language"}) {
     std::set<std::string> told{"loss", "train_loss"};
     std::vector<data::SampleSpec> specs{values(1)};
@@ -216,10 +215,7 @@ TEST(ValidationFigures, AreThoseThatTasksTell) {
     job.loss.task = name;
     const std::vector<std::string> names = validation_figures(job);
     EXPECT_EQ(std::set<std::string>(names.begin(), names.end()), told) << name;
-    all.insert(told.begin(), told.end());
   }
-  const std::vector<std::string> any = validation_figures(Job());
-  EXPECT_EQ(std::set<std::string>(any.begin(), any.end()), all);
   Job own;
   own.loss.task = "library";
   EXPECT_TRUE(validation_figures(own).empty());
