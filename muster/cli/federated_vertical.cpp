@@ -89,7 +89,8 @@ int run_party(federated::ColumnParty& party, const federated::ColumnPartyOptions
 
 int predict_with_columns(const ColumnsFlags& flags, const trainer::ResolvedJob& resolved,
                          federated::ColumnPartyOptions options, federated::VerticalCalls& calls) {
-  const std::filesystem::path net = flags.net.empty() ? newest_net(flags.state, options.name) : std::filesystem::path(flags.net);
+  const std::filesystem::path net =
+      flags.net.empty() ? newest_net(flags.state, options.name) : std::filesystem::path(flags.net);
   require_job_of_then(net, resolved);
   const trainer::PartyTable table(resolved, flags.predict, form_of_net(net));
   options.predict = true;

@@ -347,6 +347,23 @@ TEST_F(FederatedVertical, ALabelHolderThatFailsTellsTheOthersWhyAndAllGoOnLater)
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(again->wait().exit_code, 0);
   EXPECT_EQ(models_in(where, {"bank"}, where / "state"), expected);
+  // A party that has lost its folder makes all begin anew: rows of the epochs of before stay apart from those of now.
+  std::filesystem::remove_all(where / "state" / run_in(where).filename());
+  holder = labels(where, {"--listen", address, "--resume", "--set", "job.epochs=4"});
+  again = columns(where, "bank", address);
+  EXPECT_EQ(holder->wait().exit_code, 0);
+  EXPECT_EQ(again->wait().exit_code, 0);
+  std::vector<int> epochs;
+  std::size_t alignments = 0;
+  for (const Json& row : rows(slurp(run_in(where) / "metrics.jsonl"))) {
+    if (row.at("event") == "epoch") epochs.push_back(row.at("epoch"));
+    if (row.at("event") != "alignment") continue;
+    ++alignments;
+    EXPECT_EQ(row.at("train_rows"), 70);
+    if (alignments == 2) epochs.clear();
+  }
+  EXPECT_EQ(alignments, 2);
+  EXPECT_EQ(epochs, (std::vector<int>{1, 2, 3, 4}));
 }
 
 TEST_F(FederatedVertical, WhoKnocksInVainIsNamedAndSilentConnectionsEnd) {
@@ -453,6 +470,13 @@ TEST_F(FederatedVertical, MistakesInAJobOfAnotherPartyAreSaidAtTheFront) {
   EXPECT_THAT(wrong.err, HasSubstr("wrong.toml:2"));
   EXPECT_THAT(wrong.err, HasSubstr("is for the label holder to say"));
   EXPECT_FALSE(std::filesystem::exists(where / "runs"));
+  // What only the label holder can tell a party: its error stands at the front as well, and no dead run is left.
+  std::ofstream(where / "wide.toml") << job_of("bank", "", "width = 65536\n");
+  const Finished wide = run_program(where, {"federated", "vertical", "labels", "labels.toml", "--listen", "127.0.0.1:0",
+                                            "--set", "data.batch=100", "--with", "wide.toml"});
+  EXPECT_EQ(wide.exit_code, 2) << wide.err;
+  EXPECT_THAT(wide.err, AllOf(HasSubstr("bank has ended: "), HasSubstr("too much for a step")));
+  EXPECT_TRUE(std::filesystem::is_empty(where / "runs"));
 }
 
 TEST_F(FederatedVertical, MistakesAreSaidWithWhatToDo) {
