@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,11 +26,13 @@
 #include "muster/federated/round_change.h"
 #include "muster/federated/run_state.h"
 #include "muster/federated/simulation.h"
+#include "muster/federated/worker_pool.h"
 #include "muster/launch/stop_signal.h"
 #include "muster/launch/surroundings.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/client_training.h"
 #include "muster/trainer/datasets.h"
+#include "muster/trainer/federated_check.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/job_fit.h"
 #include "muster/trainer/job_hosts.h"
@@ -53,6 +57,22 @@ struct SimulateFlags {
 
 constexpr std::chrono::seconds kLockPatience{5};
 
+// What `muster check` refuses, too, before there is a folder of a run. In a process of its own: copies of this one are
+// to compute with LibTorch.
+void check_apart(const trainer::ResolvedJob& resolved, const trainer::Datasets& sets,
+                 const std::function<bool()>& keep_on) {
+  trainer::check_virtual_clients(resolved, sets);
+  federated::WorkerPool pool({.workers = 1}, [&]() -> federated::WorkerPool::Work {
+    return [&](const federated::Order& order) {
+      trainer::check_client_model(resolved, sets);
+      return federated::Answer{.piece = order.piece};
+    };
+  });
+  const federated::Order order;
+  pool.run(
+      std::span(&order, 1), [](const federated::Answer&) {}, keep_on);
+}
+
 // Flags are short ways of saying --set.
 std::vector<std::string> assignments_of(const SimulateFlags& flags) {
   std::vector<std::string> assignments = flags.assignments;
@@ -68,11 +88,15 @@ std::vector<std::string> assignments_of(const SimulateFlags& flags) {
 class SimulatedRun {
  public:
   SimulatedRun(const SimulateFlags& flags, const trainer::ResolvedJob& resolved)
-      : flags_(flags), resolved_(resolved), options_(resolved.job.federated), submodels_(submodel_jobs(resolved)) {}
+      : flags_(flags),
+        resolved_(resolved),
+        options_(resolved.job.federated),
+        submodels_(trainer::submodel_jobs(resolved)) {}
 
   int run() {
     const trainer::Datasets sets = trainer::open_data(resolved_);
-    const federated::ClientSplit split = make_client_split(resolved_, *sets.train);
+    const federated::ClientSplit split = trainer::make_client_split(resolved_, *sets.train);
+    check_apart(resolved_, sets, keep_on_);
     const trainer::RunFolder folder = open_federated_run(flags_.resume, flags_.run, resolved_);
     const trainer::RunLock lock(folder.path(), Deadline::after(kLockPatience));
     Log log(LogLevel::kOff);
@@ -98,7 +122,7 @@ class SimulatedRun {
     }
     if (signal_.number() != 0) return stopped(simulation, folder);
     if (last_.round == 0 && has_ended(folder.metrics_file(), simulation.rounds())) {
-      tell(fmt::format("all {} rounds were done before; nothing has changed", simulation.rounds()), log);
+      tell(fmt::format("it had ended after {} rounds; nothing has changed", simulation.rounds()), log);
       return 0;
     }
     if (last_.round == 0) last_ = report_of_before(simulation);  // it was killed between its last round and its end
@@ -127,10 +151,8 @@ class SimulatedRun {
   void go_through_rounds(federated::Simulation& simulation, const federated::StateFile& state,
                          observe::MetricsLog& metrics, Log& log) {
     while (simulation.rounds() < static_cast<std::uint64_t>(options_.rounds)) {
-      if (!simulation.may_go_on()) {
-        tell(fmt::format("the privacy budget is spent: another round would exceed epsilon {} at delta {}",
-                         *options_.epsilon, options_.delta),
-             log);
+      if (const auto ending = simulation.ending()) {
+        tell(*ending, log);
         spent_ = true;
         return;
       }
@@ -149,13 +171,6 @@ class SimulatedRun {
       else if (!flags_.quiet)
         print_line(line);
       if (signal_.number() != 0) return;
-      if (last_.spent > 0 && last_.plan.counts.empty()) {
-        tell(fmt::format("the privacy budget of the clients' samples is spent: epsilon {} at delta {}",
-                         *options_.sample_epsilon, options_.delta),
-             log);
-        spent_ = true;
-        return;
-      }
     }
   }
 
@@ -185,6 +200,7 @@ class SimulatedRun {
              {"run", folder.path().string()}};
     row["peak_memory_mb"] = std::round(static_cast<double>(last_.peak_memory) / 1e5) / 10;
     if (last_.epsilon) row["epsilon"] = *last_.epsilon;
+    if (last_.sample_epsilon) row["sample_epsilon"] = *last_.sample_epsilon;
     if (last_.test) {
       row["test_loss"] = last_.test->loss;
       for (const auto& [name, value] : last_.test->metrics)
@@ -205,6 +221,7 @@ class SimulatedRun {
     return {.round = simulation.rounds(),
             .test = simulation.evaluate([] { return true; }),
             .epsilon = federated::epsilon_after(options_, simulation.rounds()),
+            .sample_epsilon = simulation.sample_epsilon(),
             .virtual_seconds = simulation.state().virtual_seconds};
   }
 

@@ -24,6 +24,7 @@
 #include "muster/control/cluster_server.h"
 #include "muster/control/trust_files.h"
 #include "muster/data/open_alike.h"
+#include "muster/federated/client_lock.h"
 #include "muster/federated/client_split.h"
 #include "muster/federated/enrolments.h"
 #include "muster/federated/federated_client.h"
@@ -31,6 +32,7 @@
 #include "muster/launch/stop_signal.h"
 #include "muster/trainer/client_training.h"
 #include "muster/trainer/datasets.h"
+#include "muster/trainer/federated_check.h"
 #include "muster/trainer/job.h"
 #include "muster/trainer/job_fit.h"
 
@@ -94,7 +96,8 @@ std::string name_of_client(const FederatedClientFlags& flags) {
 }
 
 // The server's job as this machine runs it. No file of this machine is opened because the server names it.
-trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const FederatedClientFlags& flags) {
+trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const FederatedClientFlags& flags,
+                                   std::uint64_t submodel) {
   const std::string name = "the server's job";
   trainer::ResolvedJob resolved = trainer::parse_job(enrolled.job, name, flags.assignments);
   std::vector<std::string> assignments = flags.assignments;
@@ -116,12 +119,12 @@ trainer::ResolvedJob job_of_client(const federated::Enrolled& enrolled, const Fe
                   fmt::format("If you know what it is: --set {}=PATH.", key));
   }
   require_federated(resolved);
-  if (flags.submodel == 0) return resolved;
-  std::vector<trainer::ResolvedJob> narrower = submodel_jobs(resolved);
-  if (flags.submodel > narrower.size())
+  if (submodel == 0) return resolved;
+  std::vector<trainer::ResolvedJob> narrower = trainer::submodel_jobs(resolved);
+  if (submodel > narrower.size())
     throw Error(ErrorKind::kInvalidInput, fmt::format("the server offers {} narrower models", narrower.size()),
                 "--submodel", "0 is the whole one.");
-  return narrower[flags.submodel - 1];
+  return narrower[submodel - 1];
 }
 
 // What a server says, as a folder of this machine: nothing outside of --state is ever touched.
@@ -138,7 +141,7 @@ OwnData open_own_data(const FederatedClientFlags& flags, const federated::Enroll
   std::vector<std::uint64_t> samples;
   if (flags.as) {
     own.sets = trainer::open_data(resolved);
-    samples = make_client_split(resolved, *own.sets.train).samples(*flags.as);
+    samples = trainer::make_client_split(resolved, *own.sets.train).samples(*flags.as);
   } else {
     const std::string where = "the server's form of data";
     const data::DataForm form = data::DataForm::from_json(parse_json(enrolled.data_form, where), where);
@@ -175,6 +178,10 @@ class ClientProgram {
       : flags_(flags), target_(server_to_join(flags)), name_(name_of_client(flags)) {}
 
   int run() {
+    if (!federated::is_client_name(name_))
+      throw Error(ErrorKind::kInvalidInput, fmt::format("\"{}\" is no name of a client", excerpt(name_, 80)), "--name",
+                  "Letters, digits and -._ , at most 64.");
+    const federated::ClientLock lock(flags_.state, name_);
     try {
       std::vector<Membership> members = join_models();
       train(members);
@@ -226,9 +233,16 @@ class ClientProgram {
   std::string objection(const federated::Offer& offer) const {
     if (!flags_.models.empty() && std::ranges::find(flags_.models, offer.name) == flags_.models.end())
       return "--model names others";
-    if (flags_.most_parameters && offer.model_floats > *flags_.most_parameters)
-      return fmt::format("it has {} numbers, and --most-parameters is {}", offer.model_floats, *flags_.most_parameters);
+    if (!submodel_of(offer))
+      return fmt::format("it has {} numbers, also its narrower ones too many, and --most-parameters is {}",
+                         offer.model_floats, *flags_.most_parameters);
     return {};
+  }
+
+  // What it trains of a model: the whole one (0) or a narrower one, as it is told or as there is room; nothing: none.
+  std::optional<std::uint64_t> submodel_of(const federated::Offer& offer) const {
+    if (flags_.submodel > 0 || !flags_.most_parameters) return flags_.submodel;
+    return federated::largest_within(offer, *flags_.most_parameters);
   }
 
   std::vector<Membership> join_models() {
@@ -246,7 +260,7 @@ class ClientProgram {
         // One that is asked for by name, or the only one, is trained or the reason is the program's.
         const bool must = offers.size() == 1 || !flags_.models.empty();
         try {
-          members.push_back(join(offer.name, offers.size() > 1));
+          members.push_back(join(offer, offers.size() > 1));
         } catch (const Error& error) {
           const bool unfit = error.kind() == ErrorKind::kInvalidInput || error.kind() == ErrorKind::kNotFound ||
                              error.kind() == ErrorKind::kDamaged || error.kind() == ErrorKind::kMismatch;
@@ -269,19 +283,22 @@ class ClientProgram {
     return names;
   }
 
-  Membership join(const std::string& model, bool several) {
+  Membership join(const federated::Offer& offer, bool several) {
+    const std::string& model = offer.name;
+    const std::uint64_t submodel = *submodel_of(offer);
     Membership member{.model = model, .server = federated::make_federated_stub(target_, model)};
     federated::ClientOptions options = client_options(several ? model : std::string());
     // Who enrols and then finds that the data does not fit holds nobody up: rounds ask who has asked for tasks.
     const federated::Enrolled enrolled =
         federated::FederatedClient(*member.server, options)
-            .enrol({.number = flags_.as, .software = fmt::format("muster {}", version()), .submodel = flags_.submodel},
+            .enrol({.number = flags_.as, .software = fmt::format("muster {}", version()), .submodel = submodel},
                    keep_on_);
-    const trainer::ResolvedJob resolved = job_of_client(enrolled, flags_);
+    const trainer::ResolvedJob resolved = job_of_client(enrolled, flags_, submodel);
     member.own = open_own_data(flags_, enrolled, resolved);
     member.training = trainer::make_client_training(resolved, member.own.sets);
-    options.tell(fmt::format("{} is client {} of {}, with {} samples", name_, enrolled.number, enrolled.run,
-                             member.own.samples.train.size()));
+    options.tell(fmt::format("{} is client {} of {}, with {} samples{}", name_, enrolled.number, enrolled.run,
+                             member.own.samples.train.size(),
+                             submodel > 0 ? fmt::format(", and trains narrower model {}", submodel) : ""));
     options.states = std::filesystem::path(flags_.state) / folder_of_run(enrolled.run) / name_;
     options.keep = resolved.job.federated.keep;
     options.error_feedback = resolved.job.federated.error_feedback;
@@ -346,7 +363,8 @@ void add_federated_client(CLI::App& federated, Outcome& outcome) {
       ->add_option("--model", flags->models,
                    "Of a server with several: train this one; may be repeated. Default: all that fit the data")
       ->allow_extra_args(false);
-  command->add_option("--most-parameters", flags->most_parameters, "Train no model with more numbers than this");
+  command->add_option("--most-parameters", flags->most_parameters,
+                      "Train no model with more numbers than this; of a larger one the largest narrower one that fits");
   command->add_option("--submodel", flags->submodel,
                       "Train a narrower model: the first, second, ... of the job's federated.submodels");
   command->add_option("--state", flags->state, "Folder for what the client keeps from round to round")

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +14,6 @@
 #include "muster/base/files.h"
 #include "muster/base/hash.h"
 #include "muster/base/version.h"
-#include "muster/data/partition/partition.h"
 #include "muster/model/manifest.h"
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/job_fit.h"
@@ -37,33 +35,6 @@ void require_federated(const trainer::ResolvedJob& resolved) {
   if (resolved.job.federated.chosen()) return;
   throw resolved.invalid("federated.clients", "the job does not say how many clients there are",
                          "Set [federated] clients = 100, or give --set federated.clients=100.");
-}
-
-federated::ClientSplit make_client_split(const trainer::ResolvedJob& resolved, const data::Dataset& train) {
-  const federated::Options& options = resolved.job.federated;
-  return trainer::about_key(resolved, "federated.split", [&] {
-    return federated::ClientSplit({.split = federated::parse_split(options.split),
-                                   .clients = static_cast<std::uint64_t>(options.clients),
-                                   .seed = static_cast<std::uint64_t>(resolved.job.seed),
-                                   .drawn = static_cast<std::uint64_t>(options.client_samples.value_or(0))},
-                                  train.size(), [&] { return data::read_labels(train); });
-  });
-}
-
-std::vector<trainer::ResolvedJob> submodel_jobs(const trainer::ResolvedJob& resolved) {
-  std::vector<trainer::ResolvedJob> jobs;
-  for (const std::string& changes : resolved.job.federated.submodels) {
-    std::vector<std::string> assignments;
-    std::istringstream words(changes);
-    for (std::string word; std::getline(words, word, ';');)
-      assignments.push_back(word);
-    // A narrower model has none of its own.
-    assignments.emplace_back("federated.submodels=[]");
-    jobs.push_back(trainer::about_key(resolved, "federated.submodels", [&] {
-      return trainer::parse_job(resolved.text, fmt::format("the narrower model \"{}\"", changes), assignments);
-    }));
-  }
-  return jobs;
 }
 
 trainer::RunFolder open_federated_run(bool resume, const std::string& folder, const trainer::ResolvedJob& resolved) {
@@ -90,10 +61,10 @@ Json row_of_round(const federated::RoundReport& report) {
            {"dropped", report.plan.dropped},
            {"late", report.plan.late},
            {"refused", report.refused},
-           {"client_loss", report.client_loss},
            {"change_norm", report.change_norm},
            {"seconds", report.seconds},
            {"virtual_seconds", report.virtual_seconds}};
+  if (report.client_loss) row["client_loss"] = *report.client_loss;
   if (report.repeated > 0) row["repeated"] = report.repeated;
   if (report.spent > 0) row["spent"] = report.spent;
   if (report.unmask_seconds > 0) row["unmask_seconds"] = report.unmask_seconds;
@@ -107,6 +78,7 @@ Json row_of_round(const federated::RoundReport& report) {
   if (report.plan.counts.empty()) row["reason"] = report.plan.reason;
   if (report.peak_memory > 0) row["peak_memory_mb"] = std::round(static_cast<double>(report.peak_memory) / 1e5) / 10;
   if (report.epsilon) row["epsilon"] = *report.epsilon;
+  if (report.sample_epsilon) row["sample_epsilon"] = *report.sample_epsilon;
   if (report.test) {
     row["test_loss"] = report.test->loss;
     for (const auto& [name, value] : report.test->metrics)
@@ -116,8 +88,8 @@ Json row_of_round(const federated::RoundReport& report) {
 }
 
 std::string line_of_round(const federated::RoundReport& report, std::int64_t rounds) {
-  std::string line = fmt::format("round {}/{}: {} clients, their loss {:.4f}", report.round, rounds, counted_in(report),
-                                 report.client_loss);
+  std::string line = fmt::format("round {}/{}: {} clients", report.round, rounds, counted_in(report));
+  if (report.client_loss) line += fmt::format(", their loss {:.4f}", *report.client_loss);
   if (report.plan.counts.empty()) line = fmt::format("round {}/{}: {}", report.round, rounds, report.plan.reason);
   if (report.refused > 0)
     line += fmt::format(", {} refused (client {} the first)", report.refused, *report.refused_client);
@@ -132,6 +104,8 @@ std::string line_of_round(const federated::RoundReport& report, std::int64_t rou
       line += fmt::format(", {} {:.4f}", name, value);
   }
   if (report.epsilon) line += fmt::format("; epsilon {:.3f}", *report.epsilon);
+  if (report.sample_epsilon) line += fmt::format("; epsilon of samples {:.3f}", *report.sample_epsilon);
+  if (report.spent > 0) line += fmt::format(", {} clients have spent theirs", report.spent);
   return line + fmt::format(" ({:.1f} s)", report.seconds);
 }
 
@@ -177,6 +151,15 @@ bool has_ended(const std::filesystem::path& metrics, std::uint64_t rounds) {
   if (last.empty()) return false;
   const Json row = parse_json(last, metrics.string());
   return row.value("event", "") == "finished" && row.value("rounds", std::uint64_t{0}) == rounds;
+}
+
+bool has_trained(const std::filesystem::path& metrics) {
+  std::ifstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = parse_json(line, metrics.string());
+    if (row.value("event", "") == "round" && row.value("counted", std::uint64_t{0}) > 0) return true;
+  }
+  return false;
 }
 
 void print_line(const std::string& line) {

@@ -10,8 +10,6 @@
 
 #include "muster/base/json.h"
 #include "muster/cli/command.h"
-#include "muster/data/dataset.h"
-#include "muster/federated/client_split.h"
 #include "muster/federated/simulation.h"
 #include "muster/trainer/datasets.h"
 #include "muster/trainer/job.h"
@@ -35,10 +33,6 @@ int simulate_job(const std::string& job, const std::vector<std::string>& assignm
 
 // Throws unless the job has clients.
 void require_federated(const trainer::ResolvedJob& resolved);
-federated::ClientSplit make_client_split(const trainer::ResolvedJob& resolved, const data::Dataset& train);
-
-// The jobs of federated.submodels. Throws Error{kInvalidInput} with the one that is none.
-std::vector<trainer::ResolvedJob> submodel_jobs(const trainer::ResolvedJob& resolved);
 
 // A folder to begin in or, with `resume` or a folder, the one of the run to go on with. Throws Error{kNotFound}, and
 // what stands in the way of going on.
@@ -52,6 +46,8 @@ void write_federated_card(const std::filesystem::path& run, const trainer::Resol
                           const trainer::Datasets& sets, std::uint64_t parameters, const federated::RoundReport* last);
 // Whether the last row says that the run ended after so many rounds: nothing is left to do.
 bool has_ended(const std::filesystem::path& metrics, std::uint64_t rounds);
+// Whether an update has counted in any round, by the rows.
+bool has_trained(const std::filesystem::path& metrics);
 // Adds the last round's row, which the state has, where a run was killed before it stood in the file. To be called
 // before anybody else writes there.
 void mend_rows(const std::filesystem::path& metrics, const federated::State& state);

@@ -32,6 +32,7 @@
 #include "muster/observe/metrics_log.h"
 #include "muster/trainer/client_training.h"
 #include "muster/trainer/datasets.h"
+#include "muster/trainer/federated_check.h"
 #include "muster/trainer/job_fit.h"
 #include "muster/trainer/run_lock.h"
 
@@ -160,7 +161,7 @@ class ServedRun {
         resolved_(resolved),
         job_(std::move(job)),
         options_(resolved.job.federated),
-        submodels_(submodel_jobs(resolved)),
+        submodels_(trainer::submodel_jobs(resolved)),
         signal_(signal),
         door_(door) {}
 
@@ -172,6 +173,7 @@ class ServedRun {
 
   int run() {
     const trainer::Datasets sets = trainer::open_data(resolved_);
+    trainer::check_client_model(resolved_, sets);
     const trainer::RunFolder folder = open_federated_run(flags_.resume, flags_.run, resolved_);
     NewRun made(folder.path(), !flags_.resume && flags_.run.empty());
     const trainer::RunLock lock(folder.path(), Deadline::after(kServerLockPatience));
@@ -189,7 +191,8 @@ class ServedRun {
     const InDoor in(door_, {{.name = resolved_.job.name,
                              .model_floats = training->size(),
                              .source = resolved_.job.data.source,
-                             .task = resolved_.job.loss.task},
+                             .task = resolved_.job.loss.task,
+                             .narrower_floats = server.narrower_floats()},
                             &server});
     made.keep();
     write_atomically(folder.path() / "address", in.address() + "\n");
@@ -209,8 +212,11 @@ class ServedRun {
     if (signal_.number() != 0) return stopped(server, in.address(), folder);
     if (!door_.going_on()) return 1;  // another model has said why
     const bool ended = last_.round == 0 && has_ended(folder.metrics_file(), server.rounds());
-    if (last_.round == 0)
-      last_ = {.round = server.rounds(), .test = server.evaluate()};  // of a process before this one
+    if (server.rounds() < static_cast<std::uint64_t>(options_.rounds) && !has_trained(folder.metrics_file()))
+      throw resolved_.invalid("federated.sample_epsilon", "no update has come of it: " + ending_,
+                              "Raise it, or federated.sample_noise; a client's own --set counts for it.");
+    last_.round = server.rounds();
+    if (!last_.test) last_.test = server.evaluate();  // it is not known before that a round is the last
     server.save(folder.path() / "model.safetensors");
     write_federated_card(folder.path(), resolved_, sets, parameters, &last_);
     server.finish(ending_, kFarewell);
@@ -251,16 +257,20 @@ class ServedRun {
   void go_through_rounds(federated::RoundServer& server, const federated::StateFile& state,
                          observe::MetricsLog& metrics) {
     while (server.rounds() < static_cast<std::uint64_t>(options_.rounds)) {
-      if (!server.may_go_on()) {
-        ending_ = fmt::format("the privacy budget is spent: another round would exceed epsilon {} at delta {}",
-                              *options_.epsilon, options_.delta);
+      if (const auto ending = server.ending()) {
+        ending_ = *ending;
         tell(ending_);
         return;
       }
-      last_ = server.round(keep_on_, [&](federated::State& after, const federated::RoundReport& report) {
-        after.row = row_of_round(report).dump();
-        state.write(after);
-      });
+      try {
+        last_ = server.round(keep_on_, [&](federated::State& after, const federated::RoundReport& report) {
+          after.row = row_of_round(report).dump();
+          state.write(after);
+        });
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kInterrupted || !keep_on_()) throw;
+        continue;  // clients have left while it waited: is there an ending?
+      }
       MUSTER_FAILPOINT("federated.server.before_row");
       metrics.write(row_of_round(last_));
       const std::string line = line_of_round(last_, options_.rounds);

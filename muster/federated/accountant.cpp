@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "muster/federated/round_costs.h"
+
 namespace muster::federated {
 namespace {
 
@@ -92,32 +94,46 @@ double renyi_divergence(const Mechanism& mechanism, double order) {
   return std::max(0.0, moment) / (order - 1);
 }
 
-Spent spent_after(const Mechanism& mechanism, std::uint64_t rounds, double delta) {
+RoundCosts::RoundCosts(const Mechanism& mechanism) {
+  for (const double order : orders())
+    divergences_.push_back(renyi_divergence(mechanism, order));
+}
+
+Spent RoundCosts::spent_after(std::uint64_t rounds, double delta) const {
   if (rounds == 0) return {};
+  const std::vector<double> all = orders();
   Spent best{std::numeric_limits<double>::infinity(), 0};
-  for (const double order : orders()) {
-    const double epsilon = epsilon_of(static_cast<double>(rounds) * renyi_divergence(mechanism, order), order, delta);
-    if (epsilon < best.epsilon) best = {std::max(0.0, epsilon), order};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double epsilon = epsilon_of(static_cast<double>(rounds) * divergences_[i], all[i], delta);
+    if (epsilon < best.epsilon) best = {std::max(0.0, epsilon), all[i]};
   }
   return best;
 }
 
-std::uint64_t steps_of_epoch(std::uint64_t samples, std::uint64_t batch) {
-  return (samples + batch - 1) / batch;
+std::uint64_t RoundCosts::rounds_within(double epsilon, double delta) const {
+  // For every order what is left of epsilon, in rounds; the best order wins. The same as searching spent_after().
+  const std::vector<double> all = orders();
+  double most = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double room = epsilon - epsilon_of(0, all[i], delta);
+    if (room >= 0) most = std::max(most, divergences_[i] > 0 ? std::floor(room / divergences_[i]) : 1e18);
+  }
+  auto rounds = static_cast<std::uint64_t>(std::min(most, 1e18));
+  while (rounds > 0 && spent_after(rounds, delta).epsilon > epsilon)
+    --rounds;  // rounding of the division
+  return rounds;
+}
+
+Spent spent_after(const Mechanism& mechanism, std::uint64_t rounds, double delta) {
+  return rounds == 0 ? Spent{} : RoundCosts(mechanism).spent_after(rounds, delta);
 }
 
 std::uint64_t rounds_within(const Mechanism& mechanism, double epsilon, double delta) {
-  // For every order what is left of epsilon, in rounds; the best order wins. The same as searching spent_after().
-  double most = 0;
-  for (const double order : orders()) {
-    const double divergence = renyi_divergence(mechanism, order);
-    const double room = epsilon - epsilon_of(0, order, delta);
-    if (room >= 0) most = std::max(most, divergence > 0 ? std::floor(room / divergence) : 1e18);
-  }
-  auto rounds = static_cast<std::uint64_t>(std::min(most, 1e18));
-  while (rounds > 0 && spent_after(mechanism, rounds, delta).epsilon > epsilon)
-    --rounds;  // rounding of the division
-  return rounds;
+  return RoundCosts(mechanism).rounds_within(epsilon, delta);
+}
+
+std::uint64_t steps_of_epoch(std::uint64_t samples, std::uint64_t batch) {
+  return (samples + batch - 1) / batch;
 }
 
 }  // namespace muster::federated

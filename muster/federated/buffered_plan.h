@@ -14,17 +14,25 @@
 #include "muster/federated/client_split.h"
 #include "muster/federated/options.h"
 #include "muster/federated/round_plan.h"
+#include "muster/federated/sample_budgets.h"
 
 namespace muster::federated {
 
+class Chances;
+
 class BufferedPlan {
  public:
-  // Both outlive it. REQUIRES: options.buffered().
-  BufferedPlan(const Options& options, const ClientSplit& split, std::uint64_t seed);
+  // All outlive it. With `budgets` only those begin whose budget has room for a round more, and the last buffers are as
+  // full as those who are left can make them. REQUIRES: options.buffered().
+  BufferedPlan(const Options& options, const ClientSplit& split, std::uint64_t seed, SampleBudgets* budgets = nullptr);
 
   // The buffer of a round; for one before the last that was asked for it begins anew. Throws Error{kInvalidInput} when
   // there is nobody who could be asked.
   const RoundPlan& of(std::uint64_t round);
+  // To where so many rounds are done, and the next one begins.
+  void go_to(std::uint64_t rounds);
+  // All budgets are spent: no buffer comes any more.
+  bool nobody_trains() const { return flights_.empty(); }
 
  private:
   struct Flight {
@@ -40,10 +48,14 @@ class BufferedPlan {
   // So many that concurrency clients train, or as many as can be asked now.
   void begin(std::uint64_t version);
   bool begin_one(std::uint64_t version);
+  bool may_begin(std::uint64_t client, const Chances& chances) const;
+  // Throws where somebody should train and nobody can be asked.
+  void require_somebody() const;
 
   const Options& options_;
   const ClientSplit& split_;
   const std::uint64_t seed_;
+  SampleBudgets* const budgets_;
   RoundPlan plan_;
   std::uint64_t next_ = 0;  // round
   double now_ = 0;

@@ -87,7 +87,7 @@ struct UpdateChunk {
   std::uint64_t offset = 0;
   std::span<const std::byte> data{};
   std::uint64_t samples = 0;
-  double loss = 0;
+  double loss = 0;  // not a number: the client says none
   UpdateTest test{};
 };
 
@@ -127,6 +127,8 @@ class FederatedCalls {
   virtual Enrolled enrol(const std::string& name, const EnrolWish& wish) = 0;
   // `samples`: that the client trains on. Who calls this is there, and may be asked.
   virtual TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) = 0;
+  // It takes part in nothing more, unless it asks for tasks again; `reason` is for people.
+  virtual void leave(const std::string& name, const std::string& reason) = 0;
   virtual ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                                 std::uint64_t bytes) = 0;
   virtual UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) = 0;

@@ -30,6 +30,7 @@ constexpr std::chrono::milliseconds kTaskWait{2000};
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{2000};
 constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::seconds kLeaving{5};  // so long it tries to say that it leaves
 constexpr int kMostDamagedSends = 3;
 constexpr std::uint64_t kMostPrivacyBytes = 64 << 10;
 
@@ -128,12 +129,30 @@ bool FederatedClient::step(const std::function<bool()>& keep_on, std::chrono::mi
   }
   if (answer.kind == TaskAnswer::Kind::kTask) {
     carry_out(answer.task, keep_on);
+    if (spent_) leave(keep_on);
     return !spent_;
   } else {
     for (const Deadline end = Deadline::after(answer.again, clock_); !end.passed() && keep_on();)
       clock_.sleep_for(kLook);
   }
   return true;
+}
+
+// So that the server does not wait for it. One that does not hear it notices the silence.
+void FederatedClient::leave(const std::function<bool()>& keep_on) {
+  const Deadline deadline = Deadline::after(std::min<std::chrono::nanoseconds>(options_.patience, kLeaving), clock_);
+  for (bool told = false; !told && keep_on();) {
+    try {
+      calls_.leave(options_.name, summary_.ending);
+      told = true;
+    } catch (const Error& error) {
+      if (!error.retryable() || deadline.passed()) break;
+      clock_.sleep_for(kLook);
+    }
+  }
+  if (allows_nothing_)
+    throw Error(ErrorKind::kInvalidInput, "the budget of its samples allows not a single round: " + summary_.ending,
+                "federated.sample_epsilon", "Raise it, or federated.sample_noise.");
 }
 
 bool FederatedClient::read(const RoundTask& task, ModelPart part, std::span<float> floats,
@@ -200,13 +219,19 @@ void FederatedClient::carry_out(const RoundTask& task, const std::function<bool(
   if (finite && task.controls) add_control_change(result);
   const std::vector<std::byte> encoded = encode_update(compression_, update_, own_->residual());
   own_->save(enrolled_.number, task.round);
+  // No noise would be on it: it says none.
+  const double loss = options_.privacy.noise > 0 ? std::nan("") : result.loss;
   if (task.secure) {
-    send_securely(task, result.loss, keep_on);
-  } else if (send(task, encoded, samples_.size(), result.loss, keep_on, test)) {
+    send_securely(task, loss, keep_on);
+  } else if (send(task, encoded, samples_.size(), loss, keep_on, test)) {
     ++summary_.accepted;
-    options_.tell(
-        fmt::format("round {}: trained on {} samples, loss {:.4f}", task.round + 1, samples_.size(), result.loss));
+    options_.tell(words_of_round(task, loss));
   }
+}
+
+std::string FederatedClient::words_of_round(const RoundTask& task, double loss) const {
+  return fmt::format("round {}: trained on {} samples{}", task.round + 1, samples_.size(),
+                     std::isfinite(loss) ? fmt::format(", loss {:.4f}", loss) : "");
 }
 
 void FederatedClient::open_state(const RoundTask& task) {
@@ -229,7 +254,9 @@ bool FederatedClient::spend(const RoundTask& task) {
   std::uint64_t steps = of_epoch * static_cast<std::uint64_t>(std::max<std::int64_t>(task.local_epochs, 1));
   // Steps of before may have been with less noise or of fewer samples: all count as the worst of them.
   const std::filesystem::path& path = options_.ledger;
-  if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
+  std::error_code ignored;
+  const bool first = !std::filesystem::exists(path, ignored);
+  if (!first) {
     const Json before = parse_json(read_text(path, kMostPrivacyBytes), path.string());
     steps += json_get<std::uint64_t>(before, "steps", path.string());
     mechanism.noise = std::min(mechanism.noise, json_get<double>(before, "noise", path.string()));
@@ -238,6 +265,7 @@ bool FederatedClient::spend(const RoundTask& task) {
   const double epsilon = spent_after(mechanism, steps, privacy.delta).epsilon;
   if (privacy.epsilon && epsilon > *privacy.epsilon) {
     spent_ = true;
+    allows_nothing_ = first;
     summary_.ending =
         fmt::format("the privacy budget of its samples is spent: another round would exceed epsilon {} at delta {}",
                     *privacy.epsilon, privacy.delta);
@@ -281,10 +309,8 @@ std::vector<std::uint32_t> FederatedClient::words_of_update(const RoundTask& tas
   // All weigh alike where there is noise, and then nothing is taken of buffers (round_change.h).
   if (secure.most_samples == 0) std::ranges::fill(std::span(update_).subspan(parameters.size()), 0.0F);
   clip_to(update_, task.clip);
-  if (secure.noise > 0) {
-    add_noise(random_key(), secure.noise, parameters);
-    loss = 0;  // no noise is on it
-  }
+  if (secure.noise > 0) add_noise(random_key(), secure.noise, parameters);
+  if (secure.noise > 0 || !std::isfinite(loss)) loss = 0;  // no noise is on it: the sum says none
   const double weight = secure.most_samples == 0
                             ? 1
                             : static_cast<double>(std::min<std::uint64_t>(samples_.size(), secure.most_samples)) /
@@ -342,8 +368,7 @@ void FederatedClient::send_securely(const RoundTask& task, double loss, const st
     MUSTER_FAILPOINT("federated.client.before_unmask");
     if (!step(message, keep_on)) return;
     ++summary_.accepted;
-    options_.tell(fmt::format("round {}: trained on {} samples, loss {:.4f}; in a sum of {} clients", task.round + 1,
-                              samples_.size(), loss, survivors->survivors.size()));
+    options_.tell(fmt::format("{}; in a sum of {} clients", words_of_round(task, loss), survivors->survivors.size()));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kMismatch) throw;
     options_.tell(fmt::format("round {}: {}", task.round + 1, error.what()));

@@ -35,7 +35,7 @@ struct ClientOptions {
   ClientIdentity identity{};    // secure aggregation: what its keys are signed with, and others' checked by
   bool require_secure = false;  // sends nothing but masked updates
   // DP-SGD. What was spent of the budget is kept in the file `ledger`, before anything of it leaves: it ends before the
-  // round that would exceed it. Runs add up: it is the client's and not a run's.
+  // round that would exceed it, and says so to the server. Runs add up: it is the client's and not a run's.
   SamplePrivacy privacy{};
   std::filesystem::path ledger{};
 };
@@ -54,10 +54,10 @@ class FederatedClient {
   FederatedClient(FederatedCalls& calls, ClientOptions options, const Clock& clock = system_clock());
 
   Enrolled enrol(const EnrolWish& wish, const std::function<bool()>& keep_on);
-  // Until the server has finished. `samples` are numbers of the training set of `training`; on `tests`, where there are
-  // any, it measures each model that it gets. Throws Error{kInterrupted}
+  // Until the server has finished, or its own budget is spent. `samples` are numbers of the training set of `training`;
+  // on `tests`, where there are any, it measures each model that it gets. Throws Error{kInterrupted}
   // when keep_on() says no, kMismatch when the server's model is another one, kPeerLost or kTimeout when patience is at
-  // its end.
+  // its end, kInvalidInput when its budget allows not a single round.
   ClientSummary run(const Enrolled& enrolled, LocalTraining& training, const std::vector<std::uint64_t>& samples,
                     const std::function<bool()>& keep_on, const std::vector<std::uint64_t>& tests = {});
   // The same in steps, for who trains several models in turn: begin(), then step() until it is false. A step asks once,
@@ -75,6 +75,8 @@ class FederatedClient {
   // False when the round is over before all has come.
   bool read(const RoundTask& task, ModelPart part, std::span<float> floats, const std::function<bool()>& keep_on);
   void carry_out(const RoundTask& task, const std::function<bool()>& keep_on);
+  void leave(const std::function<bool()>& keep_on);
+  std::string words_of_round(const RoundTask& task, double loss) const;
   void open_state(const RoundTask& task);
   // False when the budget does not allow the task; else it is spent.
   bool spend(const RoundTask& task);
@@ -104,7 +106,8 @@ class FederatedClient {
   std::vector<float> update_;              // and behind it, with controls, what the client's has changed by
   std::optional<std::uint64_t> unmasked_;  // the last round in which it told shares
   ClientSummary summary_;
-  bool spent_ = false;  // the budget: it takes part in nothing more
+  bool spent_ = false;           // the budget: it takes part in nothing more
+  bool allows_nothing_ = false;  // the budget, and never has
 };
 
 }  // namespace muster::federated

@@ -45,6 +45,11 @@ class FederatedService final : public v1::Federated::Service {
   grpc::Status NextTask(grpc::ServerContext* context, const v1::NextTaskRequest* request,
                         v1::NextTaskReply* reply) override {
     return answer(*context, "NextTask", request->name(), [&](const std::string& name) {
+      if (!request->leaves().empty()) {
+        of(*context).leave(name, request->leaves());
+        to_wire({.reason = "it has left"}, *reply);
+        return;
+      }
       waiting(request->wait_ms(), [&](std::chrono::milliseconds wait) {
         to_wire(of(*context).next_task(name, request->samples(), wait), *reply);
       });

@@ -50,6 +50,14 @@ class FederatedStub final : public FederatedCalls {
     return from_wire(reply);
   }
 
+  void leave(const std::string& name, const std::string& reason) override {
+    v1::NextTaskRequest request;
+    request.set_name(name);
+    request.set_leaves(reason);
+    v1::NextTaskReply reply;
+    call(kShortCall, [&](grpc::ClientContext& context) { return stub_->NextTask(&context, request, &reply); });
+  }
+
   ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                         std::uint64_t bytes) override {
     v1::ReadModelRequest request;

@@ -67,7 +67,8 @@ Offer from_wire(const v1::OfferedModel& offered) {
   return {.name = offered.name(),
           .model_floats = offered.model_floats(),
           .source = offered.source(),
-          .task = offered.task()};
+          .task = offered.task(),
+          .narrower_floats = {offered.narrower_floats().begin(), offered.narrower_floats().end()}};
 }
 
 void to_wire(const Offer& offer, v1::OfferedModel& offered) {
@@ -75,6 +76,7 @@ void to_wire(const Offer& offer, v1::OfferedModel& offered) {
   offered.set_model_floats(offer.model_floats);
   offered.set_source(offer.source);
   offered.set_task(offer.task);
+  offered.mutable_narrower_floats()->Assign(offer.narrower_floats.begin(), offer.narrower_floats.end());
 }
 
 EnrolWish from_wire(const v1::EnrolRequest& request) {

@@ -10,6 +10,7 @@
 #include "muster/base/config.h"
 #include "muster/federated/aggregate.h"
 #include "muster/federated/client_split.h"
+#include "muster/federated/round_change.h"
 #include "muster/federated/update_codec.h"
 
 namespace muster::federated {
@@ -303,6 +304,11 @@ void Options::check(const Schema& schema) const {
                          "Leave it out, or sample_noise.");
   if (epsilon && !(noise > 0))
     throw schema.invalid("federated.epsilon", "a budget without noise", "Set federated.noise.");
+  if (!budget_allows(*this, 0))
+    throw schema.invalid("federated.epsilon",
+                         fmt::format("allows no round: the first one spends epsilon {:.3f} at delta {}",
+                                     *epsilon_after(*this, 1), delta),
+                         "Raise it, federated.noise or federated.clients.");
 }
 
 // What clients keep, how they send, and the narrower ones.

@@ -19,9 +19,8 @@ struct OwnSizes {
   std::size_t control = 0;
   std::size_t kept = 0;
   std::size_t residual = 0;
-  std::size_t steps = 0;  // 1: of a simulation with DP-SGD, the steps that a client's budget has been spent on
 
-  std::size_t all() const { return control + kept + residual + steps; }
+  std::size_t all() const { return control + kept + residual; }
 };
 
 class OwnState {
@@ -37,8 +36,7 @@ class OwnState {
 
   std::span<float> control() { return std::span(values_).first(sizes_.control); }
   std::span<float> kept() { return std::span(values_).subspan(sizes_.control, sizes_.kept); }
-  std::span<float> residual() { return std::span(values_).subspan(sizes_.control + sizes_.kept, sizes_.residual); }
-  std::span<float> steps() { return std::span(values_).last(sizes_.steps); }
+  std::span<float> residual() { return std::span(values_).last(sizes_.residual); }
 
  private:
   const OwnSizes sizes_;

@@ -33,6 +33,7 @@ Piece sum_range(std::size_t first, std::size_t last, const std::function<Piece(s
 }  // namespace
 
 const char* const kNotFinite = "the sum of the updates is not finite: nothing changes";
+const char* const kNoiseAlone = "; noise alone is added";
 
 std::size_t pieces_of_round(const Options& options) {
   const auto clients = static_cast<std::size_t>(options.per_round);
@@ -57,15 +58,17 @@ void finish_mean(const Options& options, const NoiseKey& key, double weight, std
 
 bool finish_secure_mean(const Options& options, const FixedPoint& fixed, const NoiseKey& key, bool few,
                         std::span<const std::uint32_t> sum, std::span<float> change) {
+  // Whose noise is the clients' own has none to add where they have not come.
+  if (few && (!(options.noise > 0) || options.clients_add_noise())) return false;
   if (!(options.noise > 0)) {
-    if (!few) fixed.mean(sum, change);
-    return !few;
+    fixed.mean(sum, change);
+    return true;
   }
   if (few)
     std::ranges::fill(change, 0.0F);
   else
     fixed.total(sum, change);
-  if (few || !options.clients_add_noise()) add_noise(key, options.noise * *options.clip, change);
+  if (!options.clients_add_noise()) add_noise(key, options.noise * *options.clip, change);
   for (float& value : change)
     value *= static_cast<float>(1 / static_cast<double>(options.per_round));
   return true;
@@ -113,6 +116,10 @@ bool apply_change(const Options& options, ServerOptimizer& server, std::size_t p
   server = server_before;
   std::ranges::copy(model_before, model.begin());
   return false;
+}
+
+bool clients_say_loss(const Options& options) {
+  return !(options.sample_noise > 0) && !options.clients_add_noise();
 }
 
 bool budget_allows(const Options& options, std::uint64_t rounds) {

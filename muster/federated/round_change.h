@@ -39,7 +39,8 @@ void leave_out(const Options& options, const KeptParts& kept, std::size_t parame
 void finish_mean(const Options& options, const NoiseKey& key, double weight, std::span<float> sum);
 
 // The same of federated.secure, in place of the sum of words: with noise, of the server's unless the sum has that of
-// the clients; else the mean. `few`: the sum is nothing. False: nothing changes.
+// the clients; else the mean. `few`: the sum is nothing, and the server's noise alone is the change. False: nothing
+// changes.
 bool finish_secure_mean(const Options& options, const FixedPoint& fixed, const NoiseKey& key, bool few,
                         std::span<const std::uint32_t> sum, std::span<float> change);
 
@@ -55,7 +56,11 @@ std::optional<std::string> too_few(const Options& options, std::uint64_t updates
 // False, and nothing has changed, when a number of model or optimizer would not be finite: no later round mends that.
 bool apply_change(const Options& options, ServerOptimizer& server, std::size_t parameters,
                   std::span<const float> change, std::span<float> model);
-extern const char* const kNotFinite;  // why nothing changed then
+extern const char* const kNotFinite;   // why nothing changed then
+extern const char* const kNoiseAlone;  // what is said of a round of too few, after why
+
+// Noise at clients is on their updates and not on their losses: they say none.
+bool clients_say_loss(const Options& options);
 
 // Whether the budget of privacy allows a round more after `rounds`; what was spent after so many, where there is noise.
 bool budget_allows(const Options& options, std::uint64_t rounds);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <system_error>
 #include <utility>
 
@@ -61,22 +62,26 @@ void RoundFiles::clear() const {
   sync_folder(folder_);
 }
 
-std::optional<std::vector<std::uint64_t>> RoundFiles::open(std::uint64_t round) {
+bool RoundFiles::is_under_way(std::uint64_t round) const {
   const std::filesystem::path path = folder_ / "plan.json";
-  if (is_there(path)) {
-    const Json plan = parse_json(read_text(path, kMostPlanBytes), path.string());
-    if (json_get<std::uint64_t>(plan, "round", path.string()) == round) {
-      std::vector<std::uint64_t> asked;
-      for (const Json& client : plan.at("asked")) {
-        if (!client.is_number_unsigned())
-          throw Error(ErrorKind::kDamaged, "asks what is no client", path.string(), "Remove it.");
-        asked.push_back(client.get<std::uint64_t>());
-      }
-      return asked;
-    }
+  return is_there(path) && json_get<std::uint64_t>(parse_json(read_text(path, kMostPlanBytes), path.string()), "round",
+                                                   path.string()) == round;
+}
+
+std::optional<std::vector<std::uint64_t>> RoundFiles::open(std::uint64_t round) {
+  if (!is_under_way(round)) {
+    clear();
+    return std::nullopt;
   }
-  clear();
-  return std::nullopt;
+  const std::filesystem::path path = folder_ / "plan.json";
+  std::vector<std::uint64_t> asked;
+  const Json plan = parse_json(read_text(path, kMostPlanBytes), path.string());
+  for (const Json& client : plan.at("asked")) {
+    if (!client.is_number_unsigned())
+      throw Error(ErrorKind::kDamaged, "asks what is no client", path.string(), "Remove it.");
+    asked.push_back(client.get<std::uint64_t>());
+  }
+  return asked;
 }
 
 void RoundFiles::begin(std::uint64_t round, std::span<const std::uint64_t> asked) {
@@ -153,7 +158,7 @@ std::optional<UpdateFacts> RoundFiles::accepted(std::uint64_t client) const {
   const std::filesystem::path path = file(client, "facts");
   const Json json = parse_json(read_text(path, kMostFactsBytes), path.string());
   const auto number = [&](const char* key) {
-    return json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0;
+    return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
   };
   return UpdateFacts{.samples = json_get<std::uint64_t>(json, "samples", path.string()),
                      .loss = number("loss"),

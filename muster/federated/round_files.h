@@ -24,7 +24,7 @@ namespace muster::federated {
 
 struct UpdateFacts {
   std::uint64_t samples = 0;
-  double loss = 0;
+  double loss = 0;  // not a number: it says none
   std::string digest{};
   std::uint64_t base = 0;  // the round whose model it began from
   UpdateTest test{};
@@ -38,6 +38,8 @@ class RoundFiles {
   // The clients that were asked, if `round` is under way here; what is of other rounds is removed. Throws
   // Error{kDamaged | kIo}.
   std::optional<std::vector<std::uint64_t>> open(std::uint64_t round);
+  // Whether it is under way here; nothing is removed. Throws as open().
+  bool is_under_way(std::uint64_t round) const;
   // Removes all, and begins. Durable when it returns.
   void begin(std::uint64_t round, std::span<const std::uint64_t> asked);
 

@@ -13,6 +13,7 @@
 
 #include "muster/data/permutation.h"
 #include "muster/federated/chances.h"
+#include "muster/federated/sample_budgets.h"
 
 namespace muster::federated {
 namespace {
@@ -83,13 +84,16 @@ std::uint64_t keep_first(std::vector<Participant>& answers, std::uint64_t most) 
 
 }  // namespace
 
-RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round) {
+RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round,
+                     const SampleBudgets* budgets) {
   const Chances chances(options, seed, round);
   RoundPlan plan{.round = round};
   const bool knows = options.sampling != "uniform";  // who is there: by it they are chosen
+  const auto allowed = [&](std::uint64_t client) { return budgets == nullptr || budgets->allows(client); };
   const std::vector<std::uint64_t> asked = ask(
       options, [&](std::uint64_t client) { return split.size(client); },
-      [&](std::uint64_t client) { return !knows || chances.available(client); }, chances, order_of_round(seed, round));
+      [&](std::uint64_t client) { return allowed(client) && (!knows || chances.available(client)); }, chances,
+      order_of_round(seed, round));
   plan.asked = asked.size();
   for (const std::uint64_t client : asked) {
     const std::uint64_t all = split.size(client);
@@ -97,7 +101,7 @@ RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint
     // Uniform sampling asks without knowing who is there; available sampling has seen to it.
     if (samples == 0) {
       ++plan.empty;
-    } else if (chances.drops(client) || !chances.available(client)) {
+    } else if (chances.drops(client) || !chances.available(client) || !allowed(client)) {
       ++plan.dropped;
     } else {
       const double seconds = chances.seconds(client, static_cast<double>(samples));

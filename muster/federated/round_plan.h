@@ -15,6 +15,8 @@
 
 namespace muster::federated {
 
+class SampleBudgets;
+
 struct Participant {
   std::uint64_t client = 0;
   std::uint64_t samples = 0;  // that it trains on
@@ -38,9 +40,10 @@ struct RoundPlan {
 };
 
 // With noise every client is asked by itself with probability per_round / clients (Poisson sampling), which is what the
-// accountant of privacy counts on; else as many as per_round and over_select say are asked.
-// REQUIRES: options that passed Options::check().
-RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round);
+// accountant of privacy counts on; else as many as per_round and over_select say are asked. Whose budget of its samples
+// is spent is not asked or, with noise, does not answer. REQUIRES: options that passed Options::check().
+RoundPlan plan_round(const Options& options, const ClientSplit& split, std::uint64_t seed, std::uint64_t round,
+                     const SampleBudgets* budgets = nullptr);
 
 // Who is asked in a round of real clients: as a simulation asks, but only who is there. `samples` of a client; 0: it is
 // not there. With noise whoever is drawn is asked, there or not, and `seed` must be a secret.

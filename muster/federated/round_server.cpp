@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::milliseconds kAskAgain{1000};
+constexpr std::chrono::seconds kSayWaiting{10};  // so long a round waits for clients before people are told
 // Between two looks of a server that runs, however busy the machine is. One that was stopped for longer has heard
 // nobody meanwhile, and must not take that for their silence.
 constexpr std::chrono::seconds kStoodStill{2};
@@ -74,9 +75,11 @@ RoundServer::RoundServer(RoundServerOptions options, LocalTraining& training, co
       submodels_(make_submodels(options_, training)),
       optimizer_(options_.federated, training.parameters()),
       enrolments_(options_.folder / "clients.txt", static_cast<std::uint64_t>(options_.federated.clients)),
+      left_(options_.folder / "left.json"),
       files_(options_.folder / "round"),
       chosen_submodels_(read_submodels(options_.folder / "submodels.json", submodels_.size())),
       control_(std::make_shared<std::vector<float>>(controls_)),
+      last_left_(clock.now()),
       began_(clock.now()) {
   auto first = std::make_shared<std::vector<float>>(training.size());
   training.first_values(*first);
@@ -103,8 +106,27 @@ std::uint64_t RoundServer::rounds() const {
   return rounds_;
 }
 
-bool RoundServer::may_go_on() const {
-  return budget_allows(options_.federated, rounds());
+std::optional<std::string> RoundServer::ending() const {
+  const Options& o = options_.federated;
+  if (!budget_allows(o, rounds()))
+    return fmt::format("the privacy budget is spent: another round would exceed epsilon {} at delta {}", *o.epsilon,
+                       o.delta);
+  const MutexLock lock(mutex_);
+  std::string why = nobody_left();
+  // A round that is under way ends with what has come.
+  if (why.empty() || files_.is_under_way(rounds_)) return std::nullopt;
+  return why;
+}
+
+std::string RoundServer::nobody_left() const {
+  const Options& o = options_.federated;
+  if (left_.size() == 0) return {};
+  // Who has not enrolled yet may still come, and has as long as one that is silent.
+  const std::uint64_t may_come = static_cast<std::uint64_t>(o.clients) - left_.size();
+  const bool quiet = std::chrono::duration<double>(clock_.now() - last_left_).count() > o.silence_seconds;
+  if (may_come >= o.least_updates() && (left_.size() < enrolments_.size() || !quiet)) return {};
+  return fmt::format("{} of {} clients have left, and too few remain for a round; one of them said: {}", left_.size(),
+                     enrolments_.size(), left_.a_reason());
 }
 
 ServerStanding RoundServer::standing() const {
@@ -117,6 +139,13 @@ ServerStanding RoundServer::standing() const {
   }
   standing.doing = finished_ ? *finished_ : open_ ? "clients train" : waiting().reason;
   return standing;
+}
+
+std::vector<std::uint64_t> RoundServer::narrower_floats() const {
+  std::vector<std::uint64_t> floats;
+  for (const auto& submodel : submodels_)
+    floats.push_back(submodel->training->size());
+  return floats;
 }
 
 // --- Calls of clients.
@@ -220,9 +249,11 @@ void RoundServer::let_begin(std::uint64_t client) {
 // Clients that have to be there before a round begins.
 std::uint64_t RoundServer::wanted() const {
   const Options& o = options_.federated;
-  if (o.buffered()) return static_cast<std::uint64_t>(o.wait_for.value_or(1));
-  return static_cast<std::uint64_t>(o.wait_for.value_or(
-      std::min<std::int64_t>(o.clients, std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select)))));
+  const std::int64_t of_a_round =
+      o.buffered() ? 1 : std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select));
+  const auto wanted = static_cast<std::uint64_t>(o.wait_for.value_or(std::min(o.clients, of_a_round)));
+  // Who has left does not come.
+  return std::min(wanted, static_cast<std::uint64_t>(o.clients) - left_.size());
 }
 
 TaskAnswer RoundServer::waiting() const {
@@ -267,6 +298,7 @@ TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples
   if (samples == 0 || samples > kMostSamples)
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} samples", samples), {},
                 "A client needs samples to train on.");
+  if (left_.remove(client)) options_.tell(fmt::format("client {} ({}) is back", client, name));
   // Told once, when it comes: those who wait would wake each other for ever.
   if (const auto before = seen_.find(client); before == seen_.end() || !is_present(before->second))
     changed_.notify_all();
@@ -280,6 +312,16 @@ TaskAnswer RoundServer::next_task(const std::string& name, std::uint64_t samples
   TaskAnswer answer = waiting();
   answer.again = wait.count() > 0 ? std::chrono::milliseconds(0) : kAskAgain;
   return answer;
+}
+
+void RoundServer::leave(const std::string& name, const std::string& reason) {
+  const MutexLock lock(mutex_);
+  const std::uint64_t client = number_of(name);
+  if (left_.add(client, reason))
+    options_.tell(fmt::format("client {} ({}) leaves: {}", client, name, excerpt(reason, 200)));
+  last_left_ = clock_.now();
+  seen_.erase(client);
+  changed_.notify_all();
 }
 
 ModelChunk RoundServer::read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
@@ -425,8 +467,7 @@ UpdateAnswer RoundServer::take_whole(std::uint64_t client, const UpdateChunk& ch
   if (test.samples > chunk.samples * kMostTestsASample || !std::isfinite(test.loss) || !std::isfinite(test.metric) ||
       test.metric_name.size() > kLongestMetricName)
     test = {};
-  files_.accept(
-      client, {chunk.samples, std::isfinite(chunk.loss) ? chunk.loss : 0, chunk.digest, chunk.round, std::move(test)});
+  files_.accept(client, {chunk.samples, chunk.loss, chunk.digest, chunk.round, std::move(test)});
   asked(client)->reply = AskedClient::Reply::kAccepted;
   changed_.notify_all();
   return {.verdict = UpdateAnswer::Verdict::kAccepted, .received = chunk.total_bytes};
@@ -541,8 +582,9 @@ RoundVerdict RoundServer::judge_secure_round() {
   }
   verdict.dropped = asked_.size() - verdict.accepted - verdict.refused;
   const bool few = verdict.accepted < static_cast<std::uint64_t>(o.least);
-  verdict.changes = o.noise > 0 || (!server.failed() && !few);
-  verdict.reason = server.failed() ? server.failure() + (o.noise > 0 ? "; noise alone is added" : "")
+  const bool noise_alone = o.noise > 0 && !o.clients_add_noise();
+  verdict.changes = noise_alone || (!server.failed() && !few);
+  verdict.reason = server.failed() ? server.failure() + (noise_alone ? kNoiseAlone : "")
                    : few ? fmt::format("{} clients are in the sum, and federated.least is {}: nothing changes",
                                        verdict.accepted, o.least)
                          : fmt::format("{} clients asked, {} count", asked_.size(), verdict.accepted);
@@ -570,10 +612,12 @@ std::optional<std::vector<float>> RoundServer::secure_change(RoundReport& report
   }
   const bool none = server.failed() || !(fixed.weight(sum) > 0);
   if (none) {
-    report.plan.reason = server.failed() ? server.failure() : "the weights of the sum are not above 0: nothing changes";
+    const bool noise_alone = o.noise > 0 && !o.clients_add_noise();
+    report.plan.reason = server.failed() ? server.failure() + (noise_alone ? kNoiseAlone : "")
+                                         : "the weights of the sum are not above 0: nothing changes";
     if (o.noise > 0) options_.tell(fmt::format("round {}: {}", report.round, report.plan.reason));  // and goes on
   }
-  report.client_loss = none ? 0 : fixed.loss(sum);
+  if (!none && clients_say_loss(o)) report.client_loss = fixed.loss(sum);
   std::vector<float> change(training_.size());
   if (!finish_secure_mean(o, fixed, random_key(), none, sum, change)) return std::nullopt;
   return change;
@@ -588,14 +632,25 @@ std::vector<std::uint64_t> RoundServer::choose() {
   });
 }
 
+void RoundServer::wait_for_clients(const std::function<bool()>& keep_on) {
+  const Clock::Instant began = clock_.now();
+  for (bool said = false; true;) {
+    if (const std::string why = nobody_left(); !why.empty()) throw Error(ErrorKind::kInterrupted, why);
+    if (present() >= wanted()) return;
+    if (!keep_on()) throw Error(ErrorKind::kInterrupted, "stopped while waiting for clients");
+    if (!said && clock_.now() - began >= kSayWaiting) {
+      said = true;
+      options_.tell(fmt::format("round {} waits: {}", rounds_ + 1, waiting().reason));
+    }
+    changed_.wait_for(mutex_, kLook);
+  }
+}
+
 void RoundServer::begin_round(const std::function<bool()>& keep_on) {
   const MutexLock lock(mutex_);
   std::optional<std::vector<std::uint64_t>> chosen = files_.open(rounds_);
   if (!chosen) {
-    while (present() < wanted()) {
-      if (!keep_on()) throw Error(ErrorKind::kInterrupted, "stopped while waiting for clients");
-      changed_.wait_for(mutex_, kLook);
-    }
+    wait_for_clients(keep_on);
     if (!options_.federated.buffered())
       chosen = choose();
     else
@@ -616,6 +671,15 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
   changed_.notify_all();
 }
 
+// A buffer waits for whoever comes; once clients have left, those who remain may be too few to fill it.
+bool RoundServer::buffer_ends_early() const {
+  if (!options_.federated.buffered() || left_.size() == 0) return false;
+  const auto answered = std::ranges::count_if(asked_, [&](const AskedClient& one) MUSTER_REQUIRES(mutex_) {
+    return one.reply != AskedClient::Reply::kNone && !left_.contains(one.client);
+  });
+  return static_cast<std::uint64_t>(answered) + left_.size() >= enrolments_.size();
+}
+
 RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on) {
   const MutexLock lock(mutex_);
   for (Clock::Instant last = clock_.now();;) {
@@ -634,10 +698,15 @@ RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on)
     for (AskedClient& one : asked_) {
       // One that was asked by a server of before is waited for as one that was seen when this one began.
       const auto seen = seen_.find(one.client);
-      one.silent = seen == seen_.end() ? seconds > options_.federated.silence_seconds : !is_present(seen->second);
+      one.silent = left_.contains(one.client) ||
+                   (seen == seen_.end() ? seconds > options_.federated.silence_seconds : !is_present(seen->second));
     }
     RoundVerdict verdict =
         options_.federated.secure ? judge_secure_round() : judge_round(options_.federated, asked_, seconds);
+    if (!verdict.over && buffer_ends_early()) {
+      verdict.over = true;
+      verdict.reason = fmt::format("{} updates, and nobody is left who could send another", verdict.accepted);
+    }
     if (verdict.over) {
       open_ = false;
       closed_ = true;
@@ -723,7 +792,7 @@ void RoundServer::aggregate(const std::vector<AskedClient>& answered, State& sta
     report.plan.counts.push_back({.client = one.client, .samples = samples, .weight = o.weight(samples)});
     report.update_bytes += bytes_of(one.client);
   }
-  if (sum.samples > 0) report.client_loss = sum.loss / sum.samples;
+  if (sum.samples > 0 && clients_say_loss(o)) report.client_loss = sum.loss / sum.samples;
   if (sum.tests.samples > 0) {
     const auto tested = static_cast<double>(sum.tests.samples);
     sum.tests.loss /= tested;
@@ -758,7 +827,7 @@ void RoundServer::read_update(std::uint64_t client, std::vector<float>& update) 
 
 void RoundServer::add_facts(const UpdateFacts& facts, Sum& sum) const {
   ++sum.count;
-  sum.samples += static_cast<double>(facts.samples);
+  if (std::isfinite(facts.loss)) sum.samples += static_cast<double>(facts.samples);
   if (facts.test.samples == 0) return;
   const auto tested = static_cast<double>(facts.test.samples);
   sum.tests.samples += facts.test.samples;
@@ -799,7 +868,7 @@ std::optional<std::vector<float>> RoundServer::mean_change(const std::vector<Ask
       sum.weight += of_client;
       sum.weights[number] += of_client;
       add_facts(facts, sum);
-      loss += facts.loss * static_cast<double>(facts.samples);
+      if (std::isfinite(facts.loss)) loss += facts.loss * static_cast<double>(facts.samples);
     }
     sum.loss += loss;
     return total;
@@ -828,7 +897,7 @@ std::optional<std::vector<float>> RoundServer::robust_change(const std::vector<A
     const UpdateFacts facts = *files_.accepted(one.client);
     read_update(one.client, updates.emplace_back());
     add_facts(facts, sum);
-    sum.loss += facts.loss * static_cast<double>(facts.samples);
+    if (std::isfinite(facts.loss)) sum.loss += facts.loss * static_cast<double>(facts.samples);
   }
   const std::vector<std::span<const float>> views(updates.begin(), updates.end());
   std::vector<float> change(training_.size());

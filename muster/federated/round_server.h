@@ -24,6 +24,7 @@
 #include "muster/federated/enrolments.h"
 #include "muster/federated/federated_calls.h"
 #include "muster/federated/kept_parts.h"
+#include "muster/federated/left_clients.h"
 #include "muster/federated/live_round.h"
 #include "muster/federated/local_training.h"
 #include "muster/federated/options.h"
@@ -69,9 +70,12 @@ class RoundServer final : public FederatedCalls {
   // As Simulation. REQUIRES: before the first call of a client.
   void restore(const State& state);
   std::uint64_t rounds() const;
-  bool may_go_on() const;
+  // Why there can be no round more: a budget of privacy, or all clients have left; nothing when there can be. REQUIRES:
+  // as round().
+  std::optional<std::string> ending() const;
   // One round more. `commit` is given the state after it and has to keep it: when it returns the round is done, and
-  // when it throws it is not. Throws Error{kInterrupted} when keep_on() says no; the round can be gone on with.
+  // when it throws it is not. Throws Error{kInterrupted} when keep_on() says no, and the round can be gone on with; and
+  // when clients leave before it has begun, so that there is an ending().
   RoundReport round(const std::function<bool()>& keep_on,
                     const std::function<void(State&, const RoundReport&)>& commit);
   // From now on clients are told that it is over; waits until those that are there know, `longest` at most.
@@ -80,9 +84,12 @@ class RoundServer final : public FederatedCalls {
   Figures evaluate();
   void save(const std::filesystem::path& path);
   ServerStanding standing() const;
+  // Numbers of each of federated.submodels.
+  std::vector<std::uint64_t> narrower_floats() const;
 
   Enrolled enrol(const std::string& name, const EnrolWish& wish) override;
   TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) override;
+  void leave(const std::string& name, const std::string& reason) override;
   ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                         std::uint64_t bytes) override;
   UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override;
@@ -99,7 +106,7 @@ class RoundServer final : public FederatedCalls {
   struct Sum {
     double weight = 0;
     double loss = 0;
-    double samples = 0;
+    double samples = 0;  // of those that say their loss
     std::uint64_t count = 0;
     std::vector<double> weights{};  // of the whole model and of narrower ones
     Figures tests{};                // sums over samples
@@ -108,7 +115,9 @@ class RoundServer final : public FederatedCalls {
   std::uint64_t number_of(const std::string& name) const MUSTER_REQUIRES(mutex_);
   bool is_present(const Seen& seen) const;
   std::uint64_t present() const MUSTER_REQUIRES(mutex_);
-  std::uint64_t wanted() const;
+  std::uint64_t wanted() const MUSTER_REQUIRES(mutex_);
+  // Why no client can come any more; empty when one can.
+  std::string nobody_left() const MUSTER_REQUIRES(mutex_);
   void hear(std::uint64_t client) MUSTER_REQUIRES(mutex_);
   AskedClient* asked(std::uint64_t client) MUSTER_REQUIRES(mutex_);
   std::optional<TaskAnswer> task_for(std::uint64_t client) MUSTER_REQUIRES(mutex_);
@@ -127,8 +136,10 @@ class RoundServer final : public FederatedCalls {
   UpdateAnswer refuse(std::uint64_t client, const std::string& reason) MUSTER_REQUIRES(mutex_);
   UpdateAnswer take_whole(std::uint64_t client, const UpdateChunk& chunk) MUSTER_REQUIRES(mutex_);
 
+  void wait_for_clients(const std::function<bool()>& keep_on) MUSTER_REQUIRES(mutex_);
   void begin_round(const std::function<bool()>& keep_on);
   std::vector<std::uint64_t> choose() MUSTER_REQUIRES(mutex_);
+  bool buffer_ends_early() const MUSTER_REQUIRES(mutex_);
   RoundVerdict wait_for_updates(const std::function<bool()>& keep_on);
   // Into `state`; `report` gets the figures. REQUIRES: the round is closed.
   void aggregate(const std::vector<AskedClient>& answered, State& state, RoundReport& report);
@@ -158,6 +169,7 @@ class RoundServer final : public FederatedCalls {
   mutable Mutex mutex_;
   Condition changed_;
   Enrolments enrolments_ MUSTER_GUARDED_BY(mutex_);
+  LeftClients left_ MUSTER_GUARDED_BY(mutex_);
   RoundFiles files_;  // guarded by mutex_ while the round is open; of the thread that computes while it is not
   std::map<std::uint64_t, Seen> seen_ MUSTER_GUARDED_BY(mutex_);
   // Who trains which of submodels_, from 1; in submodels.json, too. As files_.
@@ -174,6 +186,7 @@ class RoundServer final : public FederatedCalls {
   std::vector<AskedClient> asked_ MUSTER_GUARDED_BY(mutex_);
   std::unique_ptr<SecureRound> secure_;  // as files_; only with federated.secure
   Clock::Instant stage_began_ MUSTER_GUARDED_BY(mutex_);
+  Clock::Instant last_left_ MUSTER_GUARDED_BY(mutex_);
   Clock::Instant began_ MUSTER_GUARDED_BY(mutex_);
   std::uint64_t repeated_ MUSTER_GUARDED_BY(mutex_) = 0;
   std::uint64_t late_ MUSTER_GUARDED_BY(mutex_) = 0;

@@ -40,11 +40,16 @@ struct Sizes {
   std::size_t evaluation_pieces = 0;
   std::size_t figures = 0;    // of one
   std::uint64_t trained = 0;  // parameters without what lies between tensors
+  std::uint64_t batch = 1;
 };
 
 Sizes sizes_of(const LocalTraining& training) {
-  return {training.size(), training.parameters(), training.evaluation_pieces(), training.figures_of_piece(),
-          trained_numbers(training.tensors(), training.parameters())};
+  return {training.size(),
+          training.parameters(),
+          training.evaluation_pieces(),
+          training.figures_of_piece(),
+          trained_numbers(training.tensors(), training.parameters()),
+          training.batch()};
 }
 
 Answer told(const Order& order, const Json& json) {
@@ -169,13 +174,12 @@ class Simulation::Worker {
         kept_(federated_.keep, training_->tensors(), training_->size(), training_->parameters()),
         own_({.control = memory.controls,
               .kept = kept_.floats(),
-              .residual = federated_.keeps_residual() ? training_->size() : 0,
-              .steps = federated_.sample_noise > 0 ? std::size_t{1} : 0},
+              .residual = federated_.keeps_residual() ? training_->size() : 0},
              options.client_states),
-        submodels_(federated_.submodels.size()) {
+        submodels_(federated_.submodels.size()),
+        plans_(federated_, split_, options_.seed, memory.sizes.batch) {
     correction_.resize(memory_.controls);
     update_.resize(memory_.sizes.model);
-    if (federated_.buffered()) buffered_.emplace(federated_, split_, options_.seed);
   }
 
   Answer carry_out(const Order& order) {
@@ -204,14 +208,8 @@ class Simulation::Worker {
   }
 
  private:
-  const RoundPlan& plan_of(std::uint64_t round) {
-    if (buffered_) return buffered_->of(round);
-    if (!plan_ || plan_->round != round) plan_ = plan_round(federated_, split_, options_.seed, round);
-    return *plan_;
-  }
-
   Answer train(const Order& order) {
-    const RoundPlan& plan = plan_of(order.round);
+    const RoundPlan& plan = plans_.of(order.round);
     const std::size_t count = plan.counts.size();
     Answer answer{.piece = order.piece};
     const std::span<float> sum = memory_.update(order.piece);
@@ -227,10 +225,6 @@ class Simulation::Worker {
     Submodel* const narrower = who.submodel > 0 ? &submodel(who.submodel) : nullptr;
     const std::span<float> update = narrower != nullptr ? std::span(narrower->update) : std::span(update_);
     own_.load(who.client, order.round);
-    if (!budget_allows_training(who)) {
-      ++answer.spent;
-      return;
-    }
     const LocalResult result = train_client(who, order.round, narrower, update, answer);
     if (who.false_one)
       falsify(federated_.attack,
@@ -253,7 +247,7 @@ class Simulation::Worker {
     ++answer.count;
     answer.samples += who.samples;
     if (federated_.secure) {
-      add_securely(who, result.loss, answer, sum);
+      add_securely(who, order.round, result.loss, answer, sum);
       own_.save(who.client, order.round);
       return;
     }
@@ -272,31 +266,16 @@ class Simulation::Worker {
     own_.save(who.client, order.round);
   }
 
-  // DP-SGD: what a client has spent is part of what it keeps.
-  bool budget_allows_training(const Participant& who) {
-    if (!(federated_.sample_noise > 0)) return true;
-    const std::uint64_t of_epoch = steps_of_epoch(who.samples, training_->batch());
-    const auto after =
-        static_cast<std::uint64_t>(own_.steps()[0]) + of_epoch * static_cast<std::uint64_t>(federated_.local_epochs);
-    own_.steps()[0] = static_cast<float>(after);
-    if (!federated_.sample_epsilon) return true;
-    const auto [known, is_new] = allowed_steps_.try_emplace(of_epoch);
-    if (is_new)
-      known->second = rounds_within({federated_.sample_noise, 1 / static_cast<double>(of_epoch)},
-                                    *federated_.sample_epsilon, federated_.delta);
-    return after <= known->second;
-  }
-
   // The two words behind the update travel in the answer: whole numbers, exact in a double.
-  void add_securely(const Participant& who, double loss, Answer& answer, std::span<float> sum) {
+  void add_securely(const Participant& who, std::uint64_t round, double loss, Answer& answer, std::span<float> sum) {
     const double weight = federated_.noise > 0 ? 1 : who.weight / static_cast<double>(*federated_.most_samples);
     if (federated_.clients_add_noise()) {
-      add_noise(simulated_key(options_.seed, plan_->round, who.client), federated_.noise_of_client(),
+      add_noise(simulated_key(options_.seed, round, who.client), federated_.noise_of_client(),
                 std::span(update_).first(memory_.sizes.parameters));
       loss = 0;  // no noise is on it
     }
     std::vector<std::uint32_t> words(update_.size() + kExtraWords);
-    fixed_point_of(federated_, *plan_).encode(update_, weight, loss, words);
+    fixed_point_of(federated_, plans_.of(round)).encode(update_, weight, loss, words);
     add_words(std::span(words).first(sum.size()), sum);
     answer.weight += static_cast<double>(static_cast<std::int32_t>(words[update_.size()]));
     answer.loss += static_cast<double>(static_cast<std::int32_t>(words[update_.size() + 1]));
@@ -388,12 +367,10 @@ class Simulation::Worker {
   const KeptParts kept_;
   OwnState own_;
   std::vector<std::unique_ptr<Submodel>> submodels_;  // made when they are needed
-  std::optional<RoundPlan> plan_;
-  std::optional<BufferedPlan> buffered_;
+  PlannedRounds plans_;
   std::vector<float> update_;
   std::vector<float> entered_;  // the round's model with what a client keeps
   std::vector<float> correction_;
-  std::map<std::uint64_t, std::uint64_t> allowed_steps_;  // by the steps of an epoch, which say how large a batch is
 };
 
 namespace {
@@ -412,7 +389,8 @@ Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_
                           {"parameters", sizes.parameters},
                           {"evaluation_pieces", sizes.evaluation_pieces},
                           {"figures", sizes.figures},
-                          {"trained", sizes.trained}});
+                          {"trained", sizes.trained},
+                          {"batch", sizes.batch}});
     };
   });
   Sizes sizes;
@@ -421,8 +399,8 @@ Sizes probe(const SimulationOptions& options, const std::function<bool()>& keep_
       std::span(&order, 1),
       [&](const Answer& answer) {
         const Json json = parse_json(answer.text.data(), "a worker's answer");
-        sizes = {json.at("model"), json.at("parameters"), json.at("evaluation_pieces"), json.at("figures"),
-                 json.at("trained")};
+        sizes = {json.at("model"),   json.at("parameters"), json.at("evaluation_pieces"),
+                 json.at("figures"), json.at("trained"),    json.at("batch")};
       },
       keep_on);
   return sizes;
@@ -446,8 +424,8 @@ Simulation::Simulation(SimulationOptions options, const ClientSplit& split, cons
               const auto worker = std::make_shared<Worker>(options_, split_, *memory_);
               return [worker](const Order& order) { return worker->carry_out(order); };
             }),
-      server_(std::in_place, options_.federated, memory_->sizes.parameters) {
-  if (options_.federated.buffered()) buffered_.emplace(options_.federated, split_, options_.seed);
+      server_(std::in_place, options_.federated, memory_->sizes.parameters),
+      plans_(options_.federated, split_, options_.seed, memory_->sizes.batch) {
   const std::vector<Order> first = orders_of(kFirstValues, 0, 1);
   pool_.run(
       first, [](const Answer&) {}, keep_on);
@@ -494,18 +472,28 @@ std::uint64_t Simulation::parameter_count() const {
   return memory_->sizes.trained;
 }
 
-bool Simulation::may_go_on() const {
-  return budget_allows(options_.federated, rounds_);
+std::optional<std::string> Simulation::ending() {
+  const Options& o = options_.federated;
+  if (!budget_allows(o, rounds_))
+    return fmt::format("the privacy budget is spent: another round would exceed epsilon {} at delta {}", *o.epsilon,
+                       o.delta);
+  const auto samples = plans_.spent_after(rounds_);
+  if (!samples || !samples->all) return std::nullopt;
+  return fmt::format(
+      "the privacy budget of the clients' samples is spent: another round would exceed epsilon {} at "
+      "delta {}",
+      *o.sample_epsilon, o.delta);
 }
 
-RoundPlan Simulation::plan_of_round() {
-  return buffered_ ? buffered_->of(rounds_) : plan_round(options_.federated, split_, options_.seed, rounds_);
+std::optional<double> Simulation::sample_epsilon() {
+  const auto samples = plans_.spent_after(rounds_);
+  return samples ? std::optional(samples->epsilon) : std::nullopt;
 }
 
 RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   const auto start = std::chrono::steady_clock::now();
   const Options& o = options_.federated;
-  RoundReport report{.round = rounds_ + 1, .plan = plan_of_round()};
+  RoundReport report{.round = rounds_ + 1, .plan = plans_.of(rounds_)};
   const RoundPlan& plan = report.plan;
   std::vector<Answer> answers(memory_->pieces);
   if (!plan.counts.empty()) {
@@ -533,7 +521,11 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
   ++rounds_;
   virtual_seconds_ += plan.seconds;
   report.epsilon = epsilon_after(o, rounds_);
-  const bool last = rounds_ == static_cast<std::uint64_t>(o.rounds) || !may_go_on();
+  if (const auto samples = plans_.spent_after(rounds_)) {
+    report.spent = samples->clients;
+    report.sample_epsilon = samples->epsilon;
+  }
+  const bool last = rounds_ == static_cast<std::uint64_t>(o.rounds) || ending();
   if (rounds_ % static_cast<std::uint64_t>(o.evaluate_every) == 0 || last) {
     try {
       report.test = evaluate(keep_on);
@@ -550,16 +542,17 @@ RoundReport Simulation::round(const std::function<bool()>& keep_on) {
 
 std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const std::vector<Answer>& answers) {
   double samples = 0;
+  double loss = 0;
   std::uint64_t count = 0;
   for (const Answer& answer : answers) {
     count += answer.count;
-    report.spent += answer.spent;
     report.refused += answer.refused;
     if (answer.refused > 0 && !report.refused_client) report.refused_client = answer.refused_client;
-    report.client_loss += answer.loss;
+    loss += answer.loss;
     samples += static_cast<double>(answer.samples);
   }
-  if (samples > 0) report.client_loss /= samples;
+  const Options& o = options_.federated;
+  if (samples > 0 && !o.secure && clients_say_loss(o)) report.client_loss = loss / samples;
   const Compression compression = parse_compression(options_.federated.compress);
   Figures tested;
   const char* metric = nullptr;
@@ -657,11 +650,12 @@ std::optional<std::span<float>> Simulation::secure_change(RoundReport& report, c
     sum[change.size() + 1] += static_cast<std::uint32_t>(static_cast<std::int64_t>(answers[piece].loss));
   }
   const bool few = count < o.least_updates();
-  report.client_loss = few ? 0 : fixed.loss(sum);
+  if (!few && clients_say_loss(o)) report.client_loss = fixed.loss(sum);
   if (few)
-    report.plan.reason =
-        fmt::format("{} clients are left, and {} are the least: nothing is revealed", count, o.least_updates());
+    report.plan.reason = fmt::format("{} clients are left, and {} are the least: nothing is revealed{}", count,
+                                     o.least_updates(), o.noise > 0 && !o.clients_add_noise() ? kNoiseAlone : "");
   if (!finish_secure_mean(o, fixed, simulated_key(options_.seed, rounds_), few, sum, change)) return std::nullopt;
+  if (few) report.plan.counts.clear();
   return change;
 }
 

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "muster/comm/region.h"
-#include "muster/federated/buffered_plan.h"
 #include "muster/federated/client_split.h"
 #include "muster/federated/local_training.h"
 #include "muster/federated/options.h"
+#include "muster/federated/planned_rounds.h"
 #include "muster/federated/round_plan.h"
 #include "muster/federated/server_optimizer.h"
 #include "muster/federated/worker_pool.h"
@@ -35,17 +35,20 @@ struct RoundReport {
   std::optional<std::uint64_t> refused_client{};
   std::uint64_t repeated = 0;      // of a server: updates that came again, and counted once
   std::uint64_t late_updates = 0;  // of a server: that came after their round
-  std::uint64_t spent = 0;         // of a simulation: clients whose own budget allows no training
-  double client_loss = 0;          // mean over the samples of the clients that took part
+  std::uint64_t spent = 0;         // of a simulation: clients whose own budget allows no training any more
+  // Mean over the samples of the clients that took part; nothing when none did, or none said it.
+  std::optional<double> client_loss{};
   double change_norm = 0;
   double unmask_seconds = 0;  // of a server with federated.secure: taking masks away from the sum
   std::optional<Figures> test{};
   std::optional<Figures> on_clients{};  // mean over the samples that clients hold out, of the models they were given
   std::uint64_t update_bytes = 0;       // that clients sent
   std::optional<double> epsilon{};      // spent so far
-  double seconds = 0;                   // of the round, on the clock
-  double virtual_seconds = 0;           // since the first round
-  std::uint64_t workers_replaced = 0;   // since the beginning
+  // Of a simulation with DP-SGD: the most that any client has spent of the budget of its samples.
+  std::optional<double> sample_epsilon{};
+  double seconds = 0;                  // of the round, on the clock
+  double virtual_seconds = 0;          // since the first round
+  std::uint64_t workers_replaced = 0;  // since the beginning
   // Of a simulation: the most that each of its processes has held so far, added up; what they share counts for each.
   std::uint64_t peak_memory = 0;
 };
@@ -87,8 +90,10 @@ class Simulation {
   void restore(const State& state);
   State state();
 
-  // False when the budget of privacy does not allow another round.
-  bool may_go_on() const;
+  // Why a budget of privacy allows no round more; nothing when all do.
+  std::optional<std::string> ending();
+  // The most that any client has spent of the budget of its samples, with DP-SGD.
+  std::optional<double> sample_epsilon();
   // One round more. Throws Error{kInterrupted} when keep_on() says no: the state is that of before the round.
   RoundReport round(const std::function<bool()>& keep_on);
   std::uint64_t rounds() const { return rounds_; }
@@ -106,7 +111,6 @@ class Simulation {
 
   // The mean change of the round's clients, in the first piece's memory; nothing when there was none.
   std::optional<std::span<float>> aggregate(RoundReport& report, const std::vector<Answer>& answers);
-  RoundPlan plan_of_round();
   // Of narrower models: every number by the weights of those who have it.
   void divide_by_weights(const std::vector<Answer>& answers, std::span<float> change);
   std::optional<std::span<float>> mean_of_pieces(const std::vector<Answer>& answers);
@@ -120,7 +124,7 @@ class Simulation {
   std::unique_ptr<Memory> memory_;
   WorkerPool pool_;
   std::optional<ServerOptimizer> server_;
-  std::optional<BufferedPlan> buffered_;
+  PlannedRounds plans_;
   std::uint64_t rounds_ = 0;
   double virtual_seconds_ = 0;
 };

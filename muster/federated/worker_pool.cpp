@@ -39,19 +39,25 @@ bool receive_message(int line, Message& message, int flags) {
   return got == static_cast<ssize_t>(sizeof message);
 }
 
-Answer failure(const Order& order, ErrorKind kind, std::string_view text) {
-  Answer answer{.piece = order.piece, .failed = 1, .error = static_cast<std::uint32_t>(kind)};
-  put_text(answer.text, text);
+Answer failure(const Order& order, const Error& error) {
+  Answer answer{.piece = order.piece, .failed = 1, .error = static_cast<std::uint32_t>(error.kind())};
+  put_text(answer.text, error.message());
+  put_text(answer.where, error.where());
+  put_text(answer.remedy, error.remedy());
   return answer;
+}
+
+Answer failure(const Order& order, const std::exception& error) {
+  return failure(order, Error(ErrorKind::kCompute, error.what()));
 }
 
 Answer carry_out(const WorkerPool::Work& work, const Order& order) {
   try {
     return work(order);
   } catch (const Error& error) {
-    return failure(order, error.kind(), error.what());
+    return failure(order, error);
   } catch (const std::exception& error) {
-    return failure(order, ErrorKind::kCompute, error.what());
+    return failure(order, error);
   }
 }
 
@@ -63,9 +69,9 @@ int serve(int line, const std::function<WorkerPool::Work()>& make) {
   try {
     work = make();
   } catch (const Error& error) {
-    unmade = failure(order, error.kind(), error.what());
+    unmade = failure(order, error);
   } catch (const std::exception& error) {
-    unmade = failure(order, ErrorKind::kCompute, error.what());
+    unmade = failure(order, error);
   }
   while (receive_message(line, order, 0)) {
     if (unmade) unmade->piece = order.piece;
@@ -188,7 +194,8 @@ void WorkerPool::run(std::span<const Order> orders, const std::function<void(con
         if (receive_message(worker.line.get(), answer, MSG_DONTWAIT)) {
           worker.order.reset();
           if (answer.failed != 0)
-            throw Error(static_cast<ErrorKind>(answer.error), answer.text.data(), fmt::format("worker"));
+            throw Error(static_cast<ErrorKind>(answer.error), answer.text.data(),
+                        answer.where[0] != 0 ? answer.where.data() : "a worker", answer.remedy.data());
           --open;
           answered(answer);
         } else if (worker.process->poll() || hangs(worker)) {

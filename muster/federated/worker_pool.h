@@ -39,16 +39,17 @@ struct Answer {
   std::uint64_t samples = 0;         // of those that count
   std::uint64_t refused = 0;         // updates that were not used
   std::uint64_t refused_client = 0;  // the first of them
-  std::uint64_t spent = 0;           // clients whose budget allows no training
   double weight = 0;
   double loss = 0;
   std::array<double, 8> weights{};  // of the whole model and of narrower ones
   std::uint64_t tested = 0;         // samples that clients evaluated on; of these the sums of loss and first metric
   double test_loss = 0;
   double test_metric = 0;    // `text` has its name
-  std::uint32_t failed = 0;  // then `text` says why, and `error` is the kind
+  std::uint32_t failed = 0;  // then `text`, `where` and `remedy` say why, and `error` is the kind
   std::uint32_t error = 0;
-  std::array<char, 4096> text{};  // ends with 0
+  std::array<char, 4096> text{};  // ends with 0, as the next two
+  std::array<char, 1024> where{};
+  std::array<char, 2048> remedy{};
 };
 
 // Copies what fits.

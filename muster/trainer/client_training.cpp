@@ -70,11 +70,11 @@ class ClientTraining final : public federated::LocalTraining {
         rules_(make_rules(resolved)),
         loader_(sets.train, {.threads = 0}) {
     if (!test_)
-      throw Error(ErrorKind::kInvalidInput, "there is no test set to judge the rounds by", "data.test_path",
-                  "Hold a part back, or name a test set.");
+      throw resolved.invalid("data.test_path", "there is no test set to judge the rounds by",
+                             "Hold a part back (data.test_fraction), or name a test set.");
     test_loader_ = std::make_unique<data::Loader>(test_, data::LoaderOptions{.threads = 0});
-    if (resolved.job.federated.noise > 0) refuse_statistics("federated.noise");
-    if (resolved.job.federated.sample_noise > 0) refuse_statistics("federated.sample_noise");
+    if (resolved.job.federated.noise > 0) refuse_statistics(resolved, "federated.noise");
+    if (resolved.job.federated.sample_noise > 0) refuse_statistics(resolved, "federated.sample_noise");
     const std::size_t floats = binding_.layout().size();
     const auto memory = std::make_shared<std::array<std::vector<float>, 2>>();
     for (int version = 0; version < 2; ++version) {
@@ -211,12 +211,11 @@ class ClientTraining final : public federated::LocalTraining {
   }
 
   // Statistics of batch norm mix the samples of a batch, and have no bound that noise could hide them by.
-  void refuse_statistics(const char* key) const {
+  void refuse_statistics(const ResolvedJob& resolved, const char* key) const {
     for (const compute::BufferSlot& slot : binding_.buffer_layout().slots) {
       if (slot.name.ends_with("running_var"))
-        throw Error(ErrorKind::kInvalidInput,
-                    fmt::format("{}: statistics of batch norm cannot be protected by noise", slot.name), key,
-                    "Use a model without batch norm (model.norm = \"group\"), or no noise.");
+        throw resolved.invalid(key, fmt::format("{}: statistics of batch norm cannot be protected by noise", slot.name),
+                               "Use a model without batch norm (model.norm = \"group\"), or no noise.");
     }
   }
 

@@ -15,6 +15,7 @@
 #include "muster/model/user_library.h"
 #include "muster/trainer/build.h"
 #include "muster/trainer/class_weights.h"
+#include "muster/trainer/federated_check.h"
 #include "muster/trainer/initial_state.h"
 #include "muster/trainer/job_fit.h"
 #include "muster/trainer/user_task.h"
@@ -77,6 +78,10 @@ JobCheck check_job(const ResolvedJob& resolved, const Datasets& sets) {
   const std::shared_ptr<model::Net> net = build_fitting_model(resolved, spec);
   about_key(resolved, "model.init", [&] { return initialize_model(job, *net); });
   check_optimizer_file(resolved, *net);
+  if (job.federated.chosen()) {
+    check_client_model(resolved, sets);
+    check_virtual_clients(resolved, sets);
+  }
   if (job.parallel.sync_batch_norm && model::synchronize_batch_norm(*net, comm::Group()) == 0)
     throw resolved.invalid("parallel.sync_batch_norm", "the model has no batch norm");
   JobCheck found{.doubts = all_doubts(resolved, *sets.train, *net), .own = own_options(job)};

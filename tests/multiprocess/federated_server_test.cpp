@@ -187,9 +187,9 @@ TEST_F(FederatedServer, KilledAtAnyMomentNoUpdateIsLostAndNoneCountsTwice) {
 
 // A client's samples are its own to protect: it stops at its budget, whatever the server asks for.
 TEST_F(FederatedServer, AClientStopsAtTheBudgetOfItsSamplesAlsoWhenItWasStartedAgain) {
-  const std::vector<std::string> settings{"--set", "federated.sample_clip=1",     "--set", "federated.sample_noise=2",
-                                          "--set", "federated.sample_epsilon=3",  "--set", "federated.rounds=1000",
-                                          "--set", "federated.silence_seconds=3", "--set", "federated.wait_for=1"};
+  const std::vector<std::string> settings{"--set", "federated.sample_clip=1",    "--set", "federated.sample_noise=2",
+                                          "--set", "federated.sample_epsilon=3", "--set", "federated.rounds=1000",
+                                          "--set", "federated.clients=4",        "--set", "federated.wait_for=1"};
   auto server = serve(with({"--listen", "127.0.0.1:0"}, settings));
   const std::string where = address();
   std::vector<std::unique_ptr<Program>> clients;
@@ -201,8 +201,73 @@ TEST_F(FederatedServer, AClientStopsAtTheBudgetOfItsSamplesAlsoWhenItWasStartedA
     EXPECT_THAT(ended.out, HasSubstr("the privacy budget of its samples is spent"));
     EXPECT_THAT(ended.out, HasSubstr("epsilon of its samples"));
   }
+  // One may still come, so that the server is there: what was spent is spent.
   const Finished again = join(0, where, {"--wait", "5"})->wait();
-  EXPECT_THAT(again.out, ::testing::Not(HasSubstr("trained on"))) << "what was spent is spent";
+  EXPECT_THAT(again.out, ::testing::AllOf(HasSubstr("the privacy budget of its samples is spent"),
+                                          ::testing::Not(HasSubstr("trained on"))));
+}
+
+// Clients that have spent their budgets say so, and the server ends with what was reached; where nothing was, that is
+// an error.
+TEST_F(FederatedServer, WhenAllBudgetsAreSpentTheServerSaysSoAndEnds) {
+  const std::vector<std::string> settings{"--set", "federated.sample_clip=1",    "--set", "federated.sample_noise=2",
+                                          "--set", "federated.sample_epsilon=3", "--set", "federated.rounds=1000"};
+  auto server = serve(with({"--listen", "127.0.0.1:0"}, settings));
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where));
+  for (auto& client : clients)
+    EXPECT_EQ(client->wait().exit_code, 0);
+  const Finished ended = server->wait();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const Json last = rows(ended.out).back();
+  EXPECT_EQ(last.at("event"), "finished");
+  EXPECT_THAT(last.at("reason").get<std::string>(), HasSubstr("privacy budget of its samples is spent"));
+  EXPECT_GT(last.at("rounds").get<int>(), 1);
+  EXPECT_FALSE(rows(ended.out).front().contains("client_loss"));
+  EXPECT_TRUE(std::filesystem::exists(run() / "model.safetensors"));
+  // The same clients with the same --state have nothing left for another run.
+  std::filesystem::remove_all(folder_.path() / "server/runs");
+  auto second = serve(with({"--listen", where}, settings));
+  address();
+  for (int i = 0; i < kClients; ++i)
+    clients[static_cast<std::size_t>(i)] = join(i, where);
+  const Finished nothing = second->wait();
+  EXPECT_EQ(nothing.exit_code, 2) << nothing.out;
+  EXPECT_THAT(nothing.err, HasSubstr("federated.sample_epsilon"));
+}
+
+TEST_F(FederatedServer, ABudgetThatAllowsNothingIsTheClientsMistake) {
+  auto server = serve({"--listen", "127.0.0.1:0"});
+  const std::string where = address();
+  std::vector<std::unique_ptr<Program>> clients;
+  for (int i = 0; i < kClients; ++i)
+    clients.push_back(join(i, where,
+                           {"--set", "federated.sample_clip=1", "--set", "federated.sample_noise=0.5", "--set",
+                            "federated.sample_epsilon=0.01"}));
+  EXPECT_EQ(server->wait().exit_code, 2);
+  int refused = 0;
+  for (auto& client : clients) {
+    const Finished ended = client->wait();
+    refused += ended.exit_code == 2 && ended.err.find("allows not a single round") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(refused, kClients);
+}
+
+// Two processes of one name would spend one budget twice, and write over what the other keeps.
+TEST_F(FederatedServer, ASecondProcessOfAClientIsRefusedAtOnce) {
+  auto server = serve({"--listen", "127.0.0.1:0"});
+  const std::string where = address();
+  auto first = join(0, where);
+  ASSERT_TRUE(testing::eventually([&] { return first->out().find("is client 0") != std::string::npos; }));
+  const Finished second = join(0, where)->wait();
+  EXPECT_EQ(second.exit_code, 2);
+  EXPECT_THAT(second.err, ::testing::AllOf(HasSubstr("another process is the client client-0"), HasSubstr("--state")));
+  first->signal(SIGKILL);
+  first->wait();
+  auto third = join(0, where);
+  EXPECT_TRUE(testing::eventually([&] { return third->out().find("is client 0") != std::string::npos; }));
 }
 
 // --- Secure aggregation.
@@ -424,6 +489,22 @@ TEST_F(FederatedServer, ClientsDecideWhichModelsTheyTrain) {
   const Finished none =
       run_program(folder("none"), {"federated", "client", "--join", where, "--as", "0", "--wait", "0.1"});
   EXPECT_EQ(none.exit_code, 1) << "the server has ended";
+}
+
+// A client with little room trains the largest part of the model that fits, and one with less than that nothing.
+TEST_F(FederatedServer, AClientWithLittleRoomTrainsANarrowerModel) {
+  auto server = serve({"--listen", "127.0.0.1:0", "--set", "federated.wait_for=2", "--set",
+                       "federated.submodels=[\"model.hidden=[4]\", \"model.hidden=[8]\"]"});
+  const std::string where = address();
+  auto whole = join(0, where);
+  auto narrower = join(1, where, {"--most-parameters", "200"});  // the models have 288, 96 and 160
+  const Finished none = join(2, where, {"--most-parameters", "50"})->wait();
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--most-parameters is 50"));
+  EXPECT_EQ(server->wait().exit_code, 0);
+  EXPECT_THAT(whole->wait().out, ::testing::Not(HasSubstr("narrower")));
+  const Finished ended = narrower->wait();
+  EXPECT_THAT(ended.out, ::testing::AllOf(HasSubstr("trains narrower model 2"), HasSubstr("4 updates counted")));
 }
 
 TEST_F(FederatedServer, WhoIsNoClientIsRefusedAndSoIsAnOpenDoor) {

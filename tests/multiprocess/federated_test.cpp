@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -180,6 +181,39 @@ TEST_F(Federated, ClientsTrainInPrivateAndStopAtTheirBudget) {
   EXPECT_EQ(model_of(resumed), model_of(one));
 }
 
+// Clients of unlike sizes have unlike budgets: whose is spent is not drawn any more, and the others go on until all are
+// spent, also after a stop, with the same bits.
+TEST_F(Federated, WhoseBudgetIsSpentIsNotDrawnAndTheOthersGoOn) {
+  const auto with = [](std::vector<std::string> more) {
+    for (const char* setting : {"split=dirichlet:0.5", "sample_clip=1", "sample_noise=1", "sample_epsilon=4",
+                                "local_epochs=1", "evaluate_every=1000"})
+      more.insert(more.end(), {"--set", std::string("federated.") + setting});
+    more.insert(more.end(), {"--clients", "5", "--per-round", "1"});
+    return more;
+  };
+  const Finished whole = simulate(with({"--rounds", "1000"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const std::vector<Json> all = rows(whole.out);
+  EXPECT_EQ(all.back().at("budget_spent"), true);
+  EXPECT_LT(all.back().at("rounds").get<int>(), 1000);
+  std::set<int> spent;
+  for (const Json& row : all) {
+    if (row.at("event") != "round") continue;
+    EXPECT_EQ(row.at("counted"), 1) << row.dump();
+    EXPECT_FALSE(row.contains("client_loss")) << "no noise is on it, so nobody says it";
+    EXPECT_LE(row.at("sample_epsilon").get<double>(), 4);
+    spent.insert(row.value("spent", 0));
+  }
+  EXPECT_EQ(*spent.rbegin(), 5);
+  EXPECT_GT(spent.size(), 2U) << "not all at once";
+  // Stopped where some are spent and others are not.
+  const int stop = all.back().at("rounds").get<int>() * 3 / 4;
+  const Json begun = finish(with({"--rounds", std::to_string(stop)}));
+  const Json resumed = finish(with({"--rounds", "1000", "--run", begun.at("run").get<std::string>()}));
+  EXPECT_EQ(resumed.at("rounds"), all.back().at("rounds"));
+  EXPECT_EQ(model_of(resumed), model_of(all.back()));
+}
+
 TEST_F(Federated, CtrlCEndsItWithWhatToType) {
   testing::Program program(folder_.path(), {"federated", "simulate", "job.toml", "--rounds", "1000000", "--set",
                                             "federated.local_epochs=1"});
@@ -221,6 +255,38 @@ TEST_F(Federated, WhatCannotBeIsRefusedWithThePlace) {
          "[federated]\nclients = 3\nper_round = 2\n";
   refused({"--set", "federated.noise=1", "--set", "federated.clip=1"}, "statistics of batch norm");
   refused({"--set", "federated.sample_noise=1", "--set", "federated.sample_clip=1"}, "statistics of batch norm");
+}
+
+// What a simulation refuses `muster check` refuses, by the key and its place; and nothing is left behind.
+TEST_F(Federated, WhatIsRefusedIsRefusedByCheckTooAndLeavesNoRun) {
+  std::filesystem::remove_all(folder_ / "runs");
+  const std::string pictures =
+      "[data]\nsource = \"synthetic\"\nshape = [1, 28, 28]\nclasses = 4\nsamples = 60\ntest_samples = 30\n"
+      "[model]\nname = \"cnn\"\n[federated]\nclients = 3\nper_round = 2\n";
+  const std::string plain = testing::slurp(folder_ / "job.toml");
+  const std::vector<std::pair<std::string, std::vector<std::string>>> wrong{
+      {pictures + "clip = 1\nnoise = 1\n",
+       {"job.toml:13", "federated.noise", "statistics of batch norm", "model.norm"}},
+      {pictures + "sample_clip = 1\nsample_noise = 1\n",
+       {"job.toml:13", "federated.sample_noise", "statistics of batch norm"}},
+      {plain + "noise = 1\nclip = 1\nepsilon = 0.01\n", {"job.toml:21", "federated.epsilon", "allows no round"}},
+      {plain + "sample_noise = 0.5\nsample_clip = 1\nsample_epsilon = 0.01\n",
+       {"job.toml:21", "federated.sample_epsilon", "allows no client a single round"}},
+      {plain + "keep = [\"body\"]\n", {"job.toml:19", "federated.keep", "fits no tensor"}},
+      {plain + "submodels = [\"model.hidden=[32]\"]\n", {"job.toml:19", "federated.submodels", "is no part of"}},
+      {plain + "split = \"file:nothing\"\n", {"job.toml:19", "federated.split", "nothing"}}};
+  for (const auto& [job, words] : wrong) {
+    std::ofstream(folder_ / "job.toml") << job;
+    const std::vector<std::vector<std::string>> commands{
+        {"check", "job.toml"}, {"federated", "simulate", "job.toml"}, {"train", "job.toml"}};
+    for (const std::vector<std::string>& command : commands) {
+      const Finished result = run_program(folder_.path(), command);
+      EXPECT_EQ(result.exit_code, 2) << command[0] << "\n" << job << result.out;
+      for (const std::string& word : words)
+        EXPECT_THAT(result.err, HasSubstr(word)) << command[0];
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "runs")) << job;
+    }
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "muster/federated/client_split.h"
 #include "muster/federated/kept_parts.h"
+#include "muster/federated/offers.h"
 #include "muster/federated/slice_map.h"
 #include "muster/federated/update_codec.h"
 #include "support/errors.h"
@@ -167,6 +168,16 @@ TEST(HoldOut, IsAPartOfTheClientsOwn) {
   EXPECT_THAT(both, ::testing::UnorderedElementsAreArray(all));
   EXPECT_EQ(hold_out(all, 2, 1, 7).test, parts.test);
   EXPECT_EQ(hold_out(all, 0, 1, 7).train, all);
+}
+
+TEST(Offers, AClientTakesTheLargestModelThatFits) {
+  const Offer offer{.name = "a", .model_floats = 100, .narrower_floats = {20, 60, 40}};
+  EXPECT_EQ(largest_within(offer, 100), 0U);
+  EXPECT_EQ(largest_within(offer, 99), 2U);
+  EXPECT_EQ(largest_within(offer, 59), 3U);
+  EXPECT_EQ(largest_within(offer, 20), 1U);
+  EXPECT_FALSE(largest_within(offer, 19));
+  EXPECT_FALSE(largest_within({.model_floats = 100}, 99));
 }
 
 }  // namespace

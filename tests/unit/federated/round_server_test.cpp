@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <latch>
 #include <limits>
@@ -18,12 +19,11 @@
 #include "muster/base/failpoint.h"
 #include "muster/base/hash.h"
 #include "muster/federated/aggregate.h"
-#include "muster/federated/chances.h"
 #include "muster/federated/federated_client.h"
 #include "muster/federated/run_state.h"
 #include "support/errors.h"
 #include "support/sandbox.h"
-#include "unit/federated/quadratic.h"
+#include "unit/federated/served.h"
 
 namespace muster::federated {
 namespace {
@@ -33,72 +33,6 @@ using testing::expect_error;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using Verdict = UpdateAnswer::Verdict;
-
-constexpr std::uint64_t kSmallChunk = 40;  // bytes: an update takes several
-
-// A server of a run in a folder, as the program has it: started again it goes on.
-class Served {
- public:
-  Served(const Options& options, const std::filesystem::path& folder, const Clock& clock = system_clock())
-      : options_(options),
-        state_(folder / "state.safetensors"),
-        server_(server_options(options, folder), training_, clock) {
-    if (const auto kept = state_.read()) server_.restore(*kept);
-  }
-  RoundReport round() {
-    return server_.round(kOn, [this](State& state, const RoundReport&) { state_.write(state); });
-  }
-  RoundServer& server() { return server_; }
-  const Options& options() const { return options_; }
-  std::string told() const { return told_; }
-
- private:
-  RoundServerOptions server_options(const Options& options, const std::filesystem::path& folder) {
-    RoundServerOptions made;
-    made.federated = options;
-    made.seed = 3;
-    made.folder = folder;
-    made.run = "run";
-    made.chunk_bytes = kSmallChunk;
-    made.make_submodel = [](std::size_t) { return std::make_unique<NarrowQuadratic>(); };
-    made.tell = [this](const std::string& line) { told_ += line + "\n"; };
-    return made;
-  }
-
-  const Options options_;
-  StateFile state_;
-  Quadratic training_;
-  std::string told_;
-  RoundServer server_;
-};
-
-// All clients of the split, each a thread.
-class Clients {
- public:
-  Clients(FederatedCalls& calls, const Options& options, const std::filesystem::path& states) {
-    const ClientSplit split = split_of(options);
-    for (std::uint64_t client = 0; client < split.clients(); ++client) {
-      const std::vector<std::uint64_t> all = split.samples(client);
-      const ClientSamples parts = hold_out(all, options.held_out(all.size()), 3, client);
-      const std::uint64_t submodel = Chances(options, 3, 0).submodel(client);
-      threads_.emplace_back([&calls, &options, client, parts, submodel, states] {
-        ClientOptions client_options;
-        client_options.keep = options.keep;
-        client_options.error_feedback = options.error_feedback;
-        client_options.name = "client-" + std::to_string(client);
-        client_options.states = states / client_options.name;
-        Quadratic whole;
-        NarrowQuadratic narrow;
-        FederatedClient one(calls, client_options);
-        one.run(one.enrol({.number = client, .submodel = submodel}, kOn), submodel > 0 ? narrow : whole, parts.train,
-                kOn, parts.test);
-      });
-    }
-  }
-
- private:
-  std::vector<std::jthread> threads_;
-};
 
 class RoundServerTest : public ::testing::Test {
  protected:
@@ -139,12 +73,6 @@ class RoundServerTest : public ::testing::Test {
 
   const testing::TemporaryFolder folder_;
 };
-
-Options live(std::int64_t clients, std::int64_t per_round) {
-  Options options = options_of(clients, per_round);
-  options.wait_for = clients;
-  return options;
-}
 
 TEST_F(RoundServerTest, GivesTheBitsOfTheSimulation) {
   Options options = live(9, 5);
@@ -195,15 +123,37 @@ TEST_F(RoundServerTest, GivesTheBitsOfTheSimulationWithPartsOfModelsAndUpdates) 
   expect_bits_of_simulation(options);
 }
 
-// --- Secure aggregation.
-
-Options secure_options(std::int64_t clients, std::int64_t per_round) {
-  Options options = live(clients, per_round);
-  options.secure = true;
-  options.clip = 0.5;
-  options.most_samples = 7;
-  return options;
+// As many as asked for by one who has time.
+int wanted_rounds() {
+  const char* const asked = std::getenv("MUSTER_TEST_ROUNDS");
+  return asked != nullptr ? std::atoi(asked) : 60;
 }
+
+std::uintmax_t bytes_below(const std::filesystem::path& folder) {
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    bytes += entry.is_regular_file() ? entry.file_size() : 0;
+  return bytes;
+}
+
+// What server and clients keep is of the last rounds alone: no file grows, and none is left, but for a longer number.
+TEST_F(RoundServerTest, WhatIsOnDiskDoesNotGrowWithTheRounds) {
+  Options options = live(3, 2);
+  options.algorithm = "scaffold";
+  options.rounds = wanted_rounds();
+  Served served(options, folder_.path());
+  const Clients clients(served.server(), options, folder_ / "kept");
+  std::uintmax_t early = 0;
+  while (served.server().rounds() < static_cast<std::uint64_t>(options.rounds)) {
+    served.round();
+    if (served.server().rounds() == 20) early = bytes_below(folder_.path());
+  }
+  EXPECT_GT(early, 2 * kSize * sizeof(float));
+  EXPECT_NEAR(static_cast<double>(bytes_below(folder_.path())), static_cast<double>(early), 200);
+  served.server().finish("done", std::chrono::seconds(30));
+}
+
+// --- Secure aggregation.
 
 TEST_F(RoundServerTest, WithSecureAggregationGivesTheBitsOfTheSimulation) {
   Options options = secure_options(6, 4);
@@ -263,22 +213,23 @@ class Leaver final : public FederatedCalls {
   TaskAnswer next_task(const std::string& name, std::uint64_t samples, std::chrono::milliseconds wait) override {
     return calls_.next_task(name, samples, wait);
   }
+  void leave(const std::string& name, const std::string& reason) override { calls_.leave(name, reason); }
   ModelChunk read_model(const std::string& name, std::uint64_t round, ModelPart part, std::uint64_t offset,
                         std::uint64_t bytes) override {
     return calls_.read_model(name, round, part, offset, bytes);
   }
   UpdateAnswer send_update(const std::string& name, const UpdateChunk& chunk) override {
-    if (at_ == SecureStep::kSurvivors) leave();
+    if (at_ == SecureStep::kSurvivors) drop_out();
     return calls_.send_update(name, chunk);
   }
   SecureAnswer secure_step(const std::string& name, const SecureMessage& message,
                            std::chrono::milliseconds wait) override {
-    if (at_ == message.step) leave();
+    if (at_ == message.step) drop_out();
     return calls_.secure_step(name, message, wait);
   }
 
  private:
-  [[noreturn]] static void leave() { throw Error(ErrorKind::kInterrupted, "has dropped out"); }
+  [[noreturn]] static void drop_out() { throw Error(ErrorKind::kInterrupted, "has dropped out"); }
   FederatedCalls& calls_;
   const std::optional<SecureStep> at_;
 };
@@ -337,50 +288,6 @@ TEST_F(RoundServerTest, WhoDropsOutAtAStageOfSecureAggregationDoesNotDisturbTheS
 }
 
 // --- One client by hand.
-
-std::vector<float> update_of(float value, std::size_t size = kSize) {
-  return std::vector<float>(size, value);
-}
-
-UpdateAnswer send(RoundServer& server, const std::string& name, std::uint64_t round, const std::vector<float>& update,
-                  std::uint64_t samples = 5) {
-  const auto bytes = std::as_bytes(std::span(update));
-  UpdateChunk chunk{
-      .round = round, .digest = sha256(bytes), .total_bytes = bytes.size(), .samples = samples, .loss = 1};
-  UpdateAnswer answer;
-  do {
-    chunk.offset = answer.received;
-    chunk.data = bytes.subspan(answer.received, std::min<std::size_t>(kSmallChunk, bytes.size() - answer.received));
-    answer = server.send_update(name, chunk);
-  } while (answer.verdict == Verdict::kPartial);
-  return answer;
-}
-
-// A round that is open: the thread that computes waits in it until `done` is called or updates end it.
-class OpenRound {
- public:
-  explicit OpenRound(Served& served, int clients) : served_(served) {
-    for (int i = 0; i < std::max(clients, 4); ++i) {
-      if (i < clients || served.options().clients > i) served.server().enrol(name(i), {.number = i});
-    }
-    // What the server computes in has its own thread; the calls are the test's.
-    thread_ = std::jthread([this] { report_ = served_.round(); });
-    while (served.server().standing().asked == 0) {
-      for (int i = 0; i < clients; ++i)
-        served.server().next_task(name(i), 5, std::chrono::milliseconds(0));
-    }
-  }
-  static std::string name(int client) { return "c" + std::to_string(client); }
-  RoundReport end() {
-    thread_.join();
-    return report_;
-  }
-
- private:
-  Served& served_;
-  RoundReport report_;
-  std::jthread thread_;
-};
 
 TEST_F(RoundServerTest, WhatMustNotCountIsRefusedCountedAndNamed) {
   Options options = live(6, 5);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +49,7 @@ class SimulationTest : public ::testing::Test {
     const ClientSplit split = split_of(options);
     Simulation simulation(simulation_options(options, workers), split, kOn);
     Ran ran;
-    while (simulation.rounds() < static_cast<std::uint64_t>(options.rounds) && simulation.may_go_on())
+    while (simulation.rounds() < static_cast<std::uint64_t>(options.rounds) && !simulation.ending())
       ran.reports.push_back(simulation.round(kOn));
     ran.state = simulation.state();
     return ran;
@@ -85,7 +87,7 @@ TEST_F(SimulationTest, AveragesAreTheMeanBySamples) {
   const std::vector<double> expected = averaged(options, 4);
   for (std::size_t i = 0; i < kSize; ++i)
     EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(expected[i]), 1e-5F)) << i;
-  EXPECT_DOUBLE_EQ(ran.reports[0].client_loss, 1.5);
+  EXPECT_EQ(ran.reports[0].client_loss, 1.5);
   ASSERT_TRUE(ran.reports[3].test);
   EXPECT_NEAR(ran.reports[3].test->loss, expected[0] + expected[1] + expected[2], 1e-4);
   EXPECT_TRUE(std::isnan(ran.reports[3].test->metrics[0].second)) << "a figure without a value has none";
@@ -193,7 +195,7 @@ TEST_F(SimulationTest, UpdatesThatAreNotFiniteAreRefusedAndNamed) {
   options.attackers = 0.3;
   const Ran ran = run(options);
   EXPECT_GT(ran.reports[0].refused, 3U);
-  EXPECT_DOUBLE_EQ(ran.reports[0].client_loss, 1.5) << "of those that count";
+  EXPECT_EQ(ran.reports[0].client_loss, 1.5) << "of those that count";
   ASSERT_TRUE(ran.reports[0].refused_client);
   for (const float value : ran.state.model)
     EXPECT_TRUE(std::isfinite(value));
@@ -250,6 +252,88 @@ TEST_F(SimulationTest, PrivacyStopsAtTheBudget) {
   EXPECT_TRUE(ran.reports.back().test) << "the last round is judged";
   EXPECT_LE(*ran.reports.back().epsilon, 3);
   EXPECT_EQ(run(options, 1).state.model, ran.state.model);
+}
+
+// Clients of unlike sizes have unlike budgets. Each trains as often as the accountant allows it, and not once more;
+// whose budget is spent is not asked while others have some; and a run that was stopped anywhere goes on as if it had
+// not been.
+TEST_F(SimulationTest, EveryClientTrainsUntilItsOwnBudgetIsSpent) {
+  Options options = options_of(12, 2);
+  options.split = "dirichlet:0.5";
+  options.rounds = 1000;
+  options.evaluate_every = 1000;
+  options.sample_noise = 2;
+  options.sample_clip = 1;
+  options.sample_epsilon = 4;
+  const ClientSplit split = split_of(options);
+  std::map<std::uint64_t, std::uint64_t> allowed;
+  for (std::uint64_t client = 0; client < 12; ++client) {
+    const std::uint64_t steps = steps_of_epoch(split.size(client), 2);
+    const std::uint64_t rounds =
+        steps == 0 ? 0 : rounds_within({2, 1 / static_cast<double>(steps)}, 4, options.delta) / steps;
+    if (rounds > 0) allowed[client] = rounds;
+  }
+  ASSERT_GT(allowed.size(), 3U);
+  for (const char* kind : {"uniform", "size", "fedbuff"}) {
+    Options of_kind = options;
+    if (std::string(kind) == "fedbuff") {
+      of_kind.algorithm = kind;
+      of_kind.most_staleness = 1000;  // whoever has trained counts
+    } else {
+      of_kind.sampling = kind;
+    }
+    const Ran whole = run(of_kind, 2);
+    ASSERT_LT(whole.state.rounds, 1000U) << kind;
+    std::map<std::uint64_t, std::uint64_t> trained;
+    for (const RoundReport& report : whole.reports) {
+      EXPECT_FALSE(report.plan.counts.empty()) << kind << " " << report.round;
+      EXPECT_FALSE(report.client_loss) << "no noise is on it";
+      EXPECT_LE(*report.sample_epsilon, 4);
+      for (const Participant& who : report.plan.counts)
+        ++trained[who.client];
+    }
+    EXPECT_EQ(trained, allowed) << kind;
+    EXPECT_GT(*whole.reports.back().sample_epsilon, 2) << kind;
+    const StateFile file(folder_ / "state.safetensors");
+    {
+      Simulation first(simulation_options(of_kind, 1), split, kOn);
+      while (first.rounds() < whole.state.rounds / 2)
+        first.round(kOn);
+      file.write(first.state());
+    }
+    Simulation second(simulation_options(of_kind, 1), split, kOn);
+    second.restore(*file.read());
+    while (!second.ending())
+      second.round(kOn);
+    EXPECT_EQ(second.rounds(), whole.state.rounds) << kind;
+    EXPECT_EQ(second.state().model, whole.state.model) << kind;
+  }
+}
+
+// Parts of noise of too few clients are no noise, and without their sum there is nothing to add. The server's own noise
+// is added all the same, as its accountant expects; and no client counts in either.
+TEST_F(SimulationTest, ASumOfTooFewIsNotCounted) {
+  Options options = options_of(6, 6);
+  options.rounds = 8;
+  options.secure = true;
+  options.secure_threshold = 3;
+  options.clip = 0.5;
+  options.noise = 1;
+  options.drop = 0.6;
+  for (const char* at : {"clients", "server"}) {
+    options.noise_at = at;
+    std::uint64_t few = 0;
+    for (const RoundReport& report : run(options).reports) {
+      if (report.plan.asked - report.plan.dropped >= 3) continue;
+      ++few;
+      EXPECT_TRUE(report.plan.counts.empty()) << at;
+      EXPECT_THAT(report.plan.reason, HasSubstr("3 are the least"));
+      EXPECT_FALSE(report.client_loss);
+      EXPECT_EQ(report.change_norm > 0, options.noise_at == "server") << at;
+    }
+    EXPECT_GT(few, 0U);
+    EXPECT_LT(few, 8U);
+  }
 }
 
 TEST_F(SimulationTest, ARoundThatIsBrokenOffIsAsIfItHadNotBeen) {

@@ -108,7 +108,7 @@ TEST(WorkerPool, ErrorsKeepTheirKindAndThePoolCanBeUsedAgain) {
   });
   auto orders = orders_of(3);
   orders[1].what = 1;
-  expect_error(ErrorKind::kInvalidInput, "a bad piece", [&] {
+  expect_error(ErrorKind::kInvalidInput, "place: a bad piece. Do better.", [&] {
     pool.run(
         orders, [](const Answer&) {}, kGoOn);
   });
