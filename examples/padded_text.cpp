@@ -64,6 +64,7 @@ int main(int argc, char** argv) try {
     return Batch{torch::nn::utils::rnn::pad_sequence(words, /*batch_first=*/true, 0), torch::tensor(topics)};
   };
   const auto numbers = muster::numbered(train.size()), test_numbers = muster::numbered(test.size());
+  session.resume("padded_text");
   session.meet(numbers);
   while (session.cursor().step < steps) {
     const std::uint64_t next = std::min((session.cursor().step / 100 + 1) * 100, steps);
@@ -77,6 +78,7 @@ int main(int argc, char** argv) try {
           lane.report("right", net->forward(batch.words).argmax(1).eq(batch.topics).to(torch::kFloat32).mean());
         },
         test_numbers);
+    session.checkpoint("padded_text");
     if (session.members().leads())
       std::printf("step %lu: %.4f of the test sentences right\n", session.cursor().step, *measured.mean("right"));
     std::fflush(stdout);

@@ -37,6 +37,7 @@ int main(int argc, char** argv) try {
   torch::nn::Sequential policy(torch::nn::Linear(4, 64), torch::nn::Tanh(), torch::nn::Linear(64, 2));
   auto session = muster::synchronize(worker, policy, muster::Adam{.lr = 0.02}, {.batch = 32, .lanes = 2});
   const auto games = muster::numbered(32 * 100);  // an epoch of 100 steps
+  session.resume("reinforce");
 
   session.meet(games);
   while (session.cursor().step < steps) {
@@ -50,6 +51,7 @@ int main(int argc, char** argv) try {
       lane.report("pushes", played.alive.sum(0).mean());
       lane.backward(-(played.chances * gain).sum(0).mean());
     });
+    session.checkpoint("reinforce");
     if (!session.members().leads()) continue;
     std::printf("step %lu: %.2f pushes\n", session.cursor().step, session.last_outcome().figure("pushes").value_or(0));
     std::fflush(stdout);

@@ -47,6 +47,7 @@ int main(int argc, char** argv) try {
     return (net->forward(pairs.left) - net->forward(pairs.right)).pow(2).sum(1).add(1e-6).sqrt();
   };
 
+  session.resume("siamese");
   session.meet(numbers);
   while (session.cursor().step < steps) {
     const std::uint64_t next = std::min((session.cursor().step / 100 + 1) * 100, steps);
@@ -61,6 +62,7 @@ int main(int argc, char** argv) try {
           batch.report("right", distance(pairs).lt(1).eq(pairs.same.gt(0.5)).to(torch::kFloat32).mean());
         },
         test_numbers);
+    session.checkpoint("siamese");
     if (session.members().leads())
       std::printf("step %lu: %.4f of the test pairs right\n", session.cursor().step, right.mean("right").value());
     std::fflush(stdout);

@@ -54,6 +54,7 @@ int main(int argc, char** argv) try {
   auto session = muster::synchronize(
       worker, {{"generator", generator, rmsprop(5e-5)}, {"critic", critic, rmsprop(5e-5)}, {"average", average}},
       options);
+  session.resume("wgan");
 
   session.meet(data.train);
   while (session.cursor().step < steps) {
@@ -70,6 +71,7 @@ int main(int argc, char** argv) try {
         lane.backward(-distance, "critic");
       }
     });
+    session.checkpoint("wgan");
     if (!session.members().leads()) continue;
     std::printf("step %lu: loss %.6f\n", session.cursor().step, session.last_outcome().loss);
     std::fflush(stdout);

@@ -37,10 +37,14 @@ def workers_of(pid):
 
 
 def check_what_is_seen(muster, folder, victims):
-    """While the program trains: its rate, and in the supervisor's log who was lost."""
-    shown = subprocess.run([muster, "status", "fashion", "--json"], cwd=folder, check=True, capture_output=True)
-    status = json.loads(shown.stdout)
-    assert status["samples_per_second"] > 0, status
+    """While the program trains: its rate, once those that took a place have done a step, and in the supervisor's log who
+    was lost."""
+    deadline = time.monotonic() + 60
+    status = {"samples_per_second": 0}
+    while status["samples_per_second"] <= 0:
+        assert time.monotonic() < deadline, status
+        shown = subprocess.run([muster, "status", "fashion", "--json"], cwd=folder, check=True, capture_output=True)
+        status = json.loads(shown.stdout)
     log = subprocess.run([muster, "logs", "fashion"], cwd=folder, check=True, capture_output=True, text=True).stdout
     for victim in victims:
         assert f"(pid {victim}) is lost" in log, log
