@@ -63,6 +63,7 @@ class LabelsRun {
     const bool resumed = flags_.resume || !flags_.run.empty();
     const trainer::RunFolder folder = open_federated_run(flags_.resume, flags_.run, resolved_);
     const trainer::RunLock lock(folder.path(), Deadline::after(kVerticalLockPatience));
+    metrics_.emplace(folder.metrics_file());  // half a row of a killed process is cut off
     read_rows(folder.metrics_file());
     if (was_finished(folder)) return 0;
     try {
@@ -102,7 +103,6 @@ class LabelsRun {
       const MutexLock guard(mutex_);
       log_.open_file(folder.log_file());
     }
-    metrics_.emplace(folder.metrics_file());
     federated::LabelHolder holder(holder_options(folder, table), table.ids(),
                                   [&](const federated::Alignment& alignment, std::span<const std::uint64_t> widths) {
                                     write_form(folder.path(), table.form(alignment));
