@@ -131,8 +131,11 @@ std::string RoundServer::nobody_left() const {
 
 ServerStanding RoundServer::standing() const {
   const MutexLock lock(mutex_);
-  ServerStanding standing{
-      .rounds = rounds_, .enrolled = enrolments_.size(), .present = present(), .asked = asked_.size()};
+  ServerStanding standing{.rounds = rounds_,
+                          .enrolled = enrolments_.size(),
+                          .present = present(),
+                          .left = left_.size(),
+                          .asked = asked_.size()};
   for (const AskedClient& one : asked_) {
     standing.accepted += one.reply == AskedClient::Reply::kAccepted ? 1 : 0;
     standing.refused += one.reply == AskedClient::Reply::kRefused ? 1 : 0;

@@ -56,6 +56,7 @@ struct ServerStanding {
   std::uint64_t rounds = 0;  // that are done
   std::uint64_t enrolled = 0;
   std::uint64_t present = 0;
+  std::uint64_t left = 0;  // take part in nothing more
   std::uint64_t asked = 0;
   std::uint64_t accepted = 0;
   std::uint64_t refused = 0;
