@@ -248,6 +248,7 @@ class ServedRun {
             {"of", options_.rounds},
             {"enrolled", standing.enrolled},
             {"present", standing.present},
+            {"left", standing.left},
             {"asked", standing.asked},
             {"accepted", standing.accepted},
             {"refused", standing.refused},

@@ -52,7 +52,10 @@ void run_federated_status(const FederatedStatusFlags& flags) {
              status["runs"].get<bool>() ? "runs" : "does not run: muster federated server JOB --run goes on");
   fmt::print("  rounds    {} of {} done; {}\n", number("rounds"), number("of"),
              json_get<std::string>(status, "doing", file.string()));
-  fmt::print("  clients   {} enrolled, {} there\n", number("enrolled"), number("present"));
+  // Runs of versions before this one do not say who has left.
+  const auto left = status.value("left", std::uint64_t{0});
+  fmt::print("  clients   {} enrolled, {} there{}\n", number("enrolled"), number("present"),
+             left > 0 ? fmt::format(", {} have left for good", left) : "");
   fmt::print("  round     {} asked, {} updates, {} refused\n", number("asked"), number("accepted"), number("refused"));
 }
 

@@ -131,8 +131,11 @@ std::string RoundServer::nobody_left() const {
 
 ServerStanding RoundServer::standing() const {
   const MutexLock lock(mutex_);
-  ServerStanding standing{
-      .rounds = rounds_, .enrolled = enrolments_.size(), .present = present(), .asked = asked_.size()};
+  ServerStanding standing{.rounds = rounds_,
+                          .enrolled = enrolments_.size(),
+                          .present = present(),
+                          .left = left_.size(),
+                          .asked = asked_.size()};
   for (const AskedClient& one : asked_) {
     standing.accepted += one.reply == AskedClient::Reply::kAccepted ? 1 : 0;
     standing.refused += one.reply == AskedClient::Reply::kRefused ? 1 : 0;
@@ -252,7 +255,6 @@ std::uint64_t RoundServer::wanted() const {
   const std::int64_t of_a_round =
       o.buffered() ? 1 : std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select));
   const auto wanted = static_cast<std::uint64_t>(o.wait_for.value_or(std::min(o.clients, of_a_round)));
-  // Who has left does not come.
   return std::min(wanted, static_cast<std::uint64_t>(o.clients) - left_.size());
 }
 

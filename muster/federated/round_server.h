@@ -56,6 +56,7 @@ struct ServerStanding {
   std::uint64_t rounds = 0;  // that are done
   std::uint64_t enrolled = 0;
   std::uint64_t present = 0;
+  std::uint64_t left = 0;  // take part in nothing more
   std::uint64_t asked = 0;
   std::uint64_t accepted = 0;
   std::uint64_t refused = 0;
@@ -115,7 +116,7 @@ class RoundServer final : public FederatedCalls {
   std::uint64_t number_of(const std::string& name) const MUSTER_REQUIRES(mutex_);
   bool is_present(const Seen& seen) const;
   std::uint64_t present() const MUSTER_REQUIRES(mutex_);
-  std::uint64_t wanted() const MUSTER_REQUIRES(mutex_);
+  std::uint64_t wanted() const MUSTER_REQUIRES(mutex_);  // of those who have not left
   // Why no client can come any more; empty when one can.
   std::string nobody_left() const MUSTER_REQUIRES(mutex_);
   void hear(std::uint64_t client) MUSTER_REQUIRES(mutex_);

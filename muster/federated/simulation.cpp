@@ -234,6 +234,8 @@ class Simulation::Worker {
                             .step = 1,
                             .sample = who.client}),
               update);
+    answer.update_bytes += encoded_bytes(compression_, update.size() + memory_.controls) +
+                           (federated_.secure ? kExtraWords * sizeof(std::uint32_t) : 0);
     const bool finite = all_finite(update);  // also where nothing is taken: its client has gone astray
     leave_out(federated_, kept_, narrower != nullptr ? narrower->training->parameters() : memory_.sizes.parameters,
               update);
@@ -553,13 +555,10 @@ std::optional<std::span<float>> Simulation::aggregate(RoundReport& report, const
   }
   const Options& o = options_.federated;
   if (samples > 0 && !o.secure && clients_say_loss(o)) report.client_loss = loss / samples;
-  const Compression compression = parse_compression(options_.federated.compress);
   Figures tested;
   const char* metric = nullptr;
   for (const Answer& answer : answers) {
-    // A narrower model sends less than is said here.
-    report.update_bytes +=
-        (answer.count + answer.refused) * encoded_bytes(compression, memory_->sizes.model + memory_->controls);
+    report.update_bytes += answer.update_bytes;
     tested.samples += answer.tested;
     tested.loss += answer.test_loss;
     if (answer.tested > 0 && answer.text[0] != 0) metric = answer.text.data();

@@ -39,6 +39,7 @@ struct Answer {
   std::uint64_t samples = 0;         // of those that count
   std::uint64_t refused = 0;         // updates that were not used
   std::uint64_t refused_client = 0;  // the first of them
+  std::uint64_t update_bytes = 0;    // of all updates, as clients send them
   double weight = 0;
   double loss = 0;
   std::array<double, 8> weights{};  // of the whole model and of narrower ones

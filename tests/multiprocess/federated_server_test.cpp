@@ -227,6 +227,8 @@ TEST_F(FederatedServer, WhenAllBudgetsAreSpentTheServerSaysSoAndEnds) {
   EXPECT_GT(last.at("rounds").get<int>(), 1);
   EXPECT_FALSE(rows(ended.out).front().contains("client_loss"));
   EXPECT_TRUE(std::filesystem::exists(run() / "model.safetensors"));
+  EXPECT_THAT(run_program(folder_.path(), {"federated", "status", run().string()}).out,
+              HasSubstr("3 enrolled, 0 there, 3 have left for good"));
   // The same clients with the same --state have nothing left for another run.
   std::filesystem::remove_all(folder_.path() / "server/runs");
   auto second = serve(with({"--listen", where}, settings));

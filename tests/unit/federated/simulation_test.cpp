@@ -613,6 +613,7 @@ TEST_F(SimulationTest, NarrowerModelsAreAveragedWhereTheyAre) {
   }
   EXPECT_GT(narrow, 0U);
   EXPECT_LT(narrow, 12U);
+  EXPECT_EQ(ran.reports[0].update_bytes, 4 * ((12 - narrow) * kSize + narrow * NarrowQuadratic::kFloats));
   for (std::size_t i = 0; i < kSize; ++i)
     EXPECT_THAT(ran.state.model[i], FloatNear(static_cast<float>(0.5 + sums[i] / weights[i]), 1e-5F)) << i;
   EXPECT_EQ(run(options, 1).state.model, ran.state.model);
