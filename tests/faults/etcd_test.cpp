@@ -128,9 +128,10 @@ class EtcdFaults : public ::testing::Test {
   // The run ends as one that nobody disturbed.
   void expect_the_same_end(Program& last) {
     slow_.reset();
-    const Finished end = last.wait(kLongest * std::max(1, kills() / 3));
+    const auto longest = kLongest * std::max(1, kills() / 3);  // the job is longer for more kills
+    const Finished end = last.wait(longest);
     EXPECT_EQ(end.exit_code, 0) << end.err;
-    const Finished calm = run_program(folder_.path(), train_arguments(2, {"job.runs=calm"}));
+    const Finished calm = Program(folder_.path(), train_arguments(2, {"job.runs=calm"})).wait(longest);
     ASSERT_EQ(calm.exit_code, 0) << calm.err;
     const Json expected = rows(slurp(run_folder("calm") / "metrics.jsonl")).back();
     const Json actual = rows(slurp(run_folder() / "metrics.jsonl")).back();
