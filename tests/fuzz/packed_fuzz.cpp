@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const std::uint64_t length = packed_json_bytes(file, "fuzz");
     if (length <= file.size() - kPackedPreamble) {
-      const std::uint32_t checksum = crc32c(std::span(file).subspan(kPackedPreamble, length));
+      const std::uint32_t checksum = muster::crc32c(std::span(file).subspan(kPackedPreamble, length));
       std::memcpy(file.data() + 16, &checksum, sizeof checksum);
     }
     const PackedHeader header = parse_packed_front(file, file.size(), "fuzz");
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<std::int64_t> labels(spec.target != TargetKind::kValues ? spec.target_elements() : 0);
     std::vector<float> values(spec.target == TargetKind::kValues ? spec.target_elements() : 0);
     const auto bytes = std::span(file).subspan(header.data_offset, record);
-    const std::uint32_t checksum = crc32c(bytes.first(record - 4));
+    const std::uint32_t checksum = muster::crc32c(bytes.first(record - 4));
     std::memcpy(bytes.data() + record - 4, &checksum, sizeof checksum);
     decode_record(layout, bytes, {.features = features, .tokens = tokens, .labels = labels, .values = values}, "fuzz");
   } catch (const muster::Error&) {

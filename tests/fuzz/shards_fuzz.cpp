@@ -29,7 +29,7 @@ void take_catalog(const std::uint8_t* input, int size) {
 void take_bytes(const std::uint8_t* input, int size) {
   control::v1::ReadShardReply reply;
   if (size < 2 || !reply.ParseFromArray(input + 1, size - 1)) return;
-  if ((input[0] & 1) == 0) reply.set_crc32c(crc32c(std::as_bytes(std::span(reply.data()))));
+  if ((input[0] & 1) == 0) reply.set_crc32c(muster::crc32c(std::as_bytes(std::span(reply.data()))));
   const std::vector<std::byte> bytes = control::from_wire(reply, input[0] >> 1, "fuzz");
   if (bytes.size() != static_cast<std::size_t>(input[0] >> 1)) std::abort();
 }
@@ -47,7 +47,7 @@ void take_pieces(std::span<const std::uint8_t> input) {
   std::vector<std::byte> front;
   for (const std::uint8_t byte : input.subspan(16))
     front.push_back(static_cast<std::byte>(byte));
-  const std::uint32_t checksum = crc32c(std::span(front).subspan(data::kPackedPreamble));
+  const std::uint32_t checksum = muster::crc32c(std::span(front).subspan(data::kPackedPreamble));
   for (std::size_t i = 0; i < 4; ++i)
     front[16 + i] = static_cast<std::byte>(checksum >> (8 * i));
   const data::PackedHeader header = data::parse_packed_front(front, shard_bytes, "fuzz");
