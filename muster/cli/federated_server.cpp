@@ -243,16 +243,11 @@ class ServedRun {
 
   Json status_of(const federated::RoundServer& server, const std::string& address) const {
     const federated::ServerStanding standing = server.standing();
-    return {{"address", address},
-            {"rounds", standing.rounds},
-            {"of", options_.rounds},
-            {"enrolled", standing.enrolled},
-            {"present", standing.present},
-            {"left", standing.left},
-            {"asked", standing.asked},
-            {"accepted", standing.accepted},
-            {"refused", standing.refused},
-            {"doing", standing.doing}};
+    return {{"address", address},          {"rounds", standing.rounds},
+            {"of", options_.rounds},       {"enrolled", standing.enrolled},
+            {"present", standing.present}, {"left", standing.left},
+            {"asked", standing.asked},     {"accepted", standing.accepted},
+            {"refused", standing.refused}, {"doing", standing.doing}};
   }
 
   void go_through_rounds(federated::RoundServer& server, const federated::StateFile& state,

@@ -27,6 +27,7 @@ namespace {
 constexpr std::chrono::seconds kCommandTime{10};
 constexpr std::chrono::milliseconds kAnswerInterval{200};
 constexpr std::chrono::seconds kAnswerTime{2};
+constexpr std::chrono::seconds kSilence{3};  // of a coordinator that has ended, for those who are elsewhere
 
 std::string new_request() {
   return control::ControlClient::new_request();
@@ -124,22 +125,35 @@ control::Standing wait_for_end(const control::ControlClient& client, const Deadl
 
 constexpr std::string_view kTold = "The job has been told to stop; it writes a checkpoint first.\n";
 
-// Its coordinator is the last of it to end, and how it ended stands where it ran.
+// Its coordinator is the last of it to end, and how it ended stands where it ran. One that is not there for a moment
+// may be cut off, or be replaced by another.
 void run_stop_far(const CommandFlags& flags, const Deadline& deadline) {
   const auto job = far_job(flags.far, flags.job, kCommandTime);
   job->stop(new_request());
   if (flags.no_wait) return fmt::print(kTold);
+  std::optional<control::JobStatus> last;
+  std::optional<Deadline> silent;
   follow(
       [&]() -> std::optional<control::JobStatus> {
-        try {
-          return job->status();
-        } catch (const Error& error) {
-          if (error.kind() != ErrorKind::kPeerLost) throw;
-          return std::nullopt;
+        for (;; system_clock().sleep_for(kAnswerInterval)) {
+          try {
+            last = job->status();
+            silent.reset();
+            return last;
+          } catch (const Error& error) {
+            if (error.kind() != ErrorKind::kPeerLost && error.kind() != ErrorKind::kTimeout) throw;
+            if (!silent) silent = Deadline::after(kSilence);
+            if (silent->passed()) return std::nullopt;
+          }
         }
       },
       deadline);
-  fmt::print("The job has ended: nobody listens at {} any more. muster status on that host says how.\n", flags.far.at);
+  if (!last || last->state == to_string(control::JobPhase::kFailed))
+    throw Error(ErrorKind::kPeerLost, last ? "the job has failed: " + last->reason : "nobody answers any more",
+                flags.far.at, "The stop is stored; muster status on the job's hosts says how it ended.");
+  fmt::print(
+      "Nobody listens at {} any more; the job was {} at step {}. muster status on that host says how it ended.\n",
+      flags.far.at, last->state, last->step);
 }
 
 void run_stop(const CommandFlags& flags) {

@@ -206,4 +206,11 @@ etcdserverpb::RangeResponse EtcdClient::range(const etcdserverpb::RangeRequest& 
   return reply;
 }
 
+void EtcdClient::hear_quorum(const Deadline& deadline) {
+  etcdserverpb::RangeRequest request;
+  request.set_key(options_.prefix + "/");  // what a user may read
+  request.set_count_only(true);
+  range(request, deadline);  // not serializable: the leader asks the others whether it still is the leader
+}
+
 }  // namespace muster::control

@@ -49,6 +49,8 @@ class EtcdClient {
 
   // The usual calls; a status that is not OK is thrown by etcd_error.
   etcdserverpb::RangeResponse range(const etcdserverpb::RangeRequest& request, const Deadline& deadline);
+  // Returns when a quorum of the members has answered. Throws as range().
+  void hear_quorum(const Deadline& deadline);
 
   const std::string& where() const { return where_; }
 

@@ -96,6 +96,7 @@ bool EtcdSession::prolong(std::int64_t lease) {
   request.set_id(lease);
   etcdserverpb::LeaseKeepAliveResponse reply;
   Clock::Instant sent{};
+  const Deadline deadline = Deadline::after(length_ / 2, clock_);
   try {
     const EtcdClient::Answer answer = client_.call(
         [&](grpc::ClientContext& context, const std::shared_ptr<grpc::Channel>& channel) {
@@ -107,8 +108,10 @@ bool EtcdSession::prolong(std::int64_t lease) {
           const grpc::Status status = stream->Finish();
           return answered ? grpc::Status::OK : status;
         },
-        Deadline::after(length_ / 2, clock_));
+        deadline);
     if (!answer.status.ok()) return false;
+    // A leader that was cut off from the other members prolongs leases until it has found that out, a second or two.
+    if (reply.ttl() > 0) client_.hear_quorum(deadline);
   } catch (const Error&) {
     return false;
   }

@@ -49,8 +49,9 @@ void FarControl::call(bool again, const Call& call) const {
     const grpc::Status status = call(*parts_->stub, context);
     if (status.ok()) return;
     const bool nobody = status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty();
-    if (!nobody) throw from_status(status, parts_->where);
-    if (!again || deadline.remaining() <= kRetryPause) throw unreachable(status, parts_->where);
+    const Error error = nobody ? unreachable(status, parts_->where) : from_status(status, parts_->where);
+    // One that has just taken over listens a moment before it takes commands, and says so.
+    if (!again || error.kind() != ErrorKind::kPeerLost || deadline.remaining() <= kRetryPause) throw Error(error);
     system_clock().sleep_for(kRetryPause);
   }
 }

@@ -46,10 +46,12 @@ std::string sbatch_word(const std::string& text) {
   return quoted + "\"";
 }
 
-// "--comment=two words": all behind the = is its value. What has none is a user's own words ("-A physics").
+// "--comment=two words": all behind the = is its value. What has none, and what is quoted already, is a user's own
+// words
+// ("-A physics").
 std::string sbatch_option(const std::string& option) {
   const std::size_t equals = option.find('=');
-  if (equals == std::string::npos) return option;
+  if (equals == std::string::npos || option.find_first_of("\"'", equals) == equals + 1) return option;
   return option.substr(0, equals + 1) + sbatch_word(option.substr(equals + 1));
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::chrono::seconds kFarewell{10};
 constexpr std::chrono::seconds kConfiguration{10};  // to read files and, where it says so, run commands
-constexpr std::chrono::minutes kLook{2};            // a slow login
+constexpr std::chrono::minutes kLook{10};           // a slow login, and half a gigabyte that is read and compared
 constexpr std::chrono::minutes kCopy{30};
 constexpr std::chrono::milliseconds kPollOfAgents{20};
 constexpr int kSshFailed = 255;

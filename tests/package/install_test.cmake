@@ -46,7 +46,7 @@ foreach(internal trainer/session_core.h trainer/lane_executor.h trainer/task.h c
 endforeach()
 
 # Nor is the line wider than somebody has meant it to be: a header more is a promise more. CHANGELOG.md tells the number.
-set(most_headers 114)
+set(most_headers 116)
 file(GLOB_RECURSE headers LIST_DIRECTORIES false ${prefix}/include/*.h)
 list(LENGTH headers count)
 if(count GREATER most_headers)

@@ -68,7 +68,9 @@ ProcessTrials::ProcessTrials(TrialSubject& subject, const tuning::StudyLog& log,
 void ProcessTrials::require_objectives(const RowMeaning& meaning) const {
   const auto& trials = log_.history().trials();
   const bool some_tell = std::ranges::any_of(trials, [](const Trial& trial) { return !trial.reports.empty(); });
-  if (meaning.hopeless.empty() || meaning.lacks.empty() || some_tell) return;
+  // Where the task is searched each trial tells the figures of its own.
+  if (meaning.hopeless.empty() || meaning.lacks.empty() || some_tell || log_.plan().space.find("loss.task") != nullptr)
+    return;
   throw Error(
       ErrorKind::kInvalidInput,
       fmt::format("study.objective: validations of the job do not tell \"{}\"{}", join_words(meaning.lacks),

@@ -119,6 +119,36 @@ TEST_F(EtcdStore, ASessionThatEtcdHasEndedIsMadeAnewAndItsEntriesAreGone) {
   EXPECT_GT(store->session_left().count(), 0);
 }
 
+// It goes on to prolong leases for a second or two: its word alone says nothing about who else may have been elected.
+TEST_F(EtcdStore, ALeaderThatHearsNobodyProlongsNoSession) {
+  const EtcdCluster etcd(3);
+  ASSERT_TRUE(eventually([&] { return etcd.leader() >= 0; }));
+  EtcdOptions options = options_for(etcd, new_prefix());
+  options.lease = std::chrono::seconds(10);
+  const int leader = etcd.leader();
+  options.addresses = {etcd.address(leader)};
+  const auto store = make_etcd_store(options);
+  store->commit({.writes = {{"mine", "x", true}}});
+  ASSERT_EQ(etcd.leader(), leader) << "another one leads by now";
+  for (int member = 0; member < etcd.size(); ++member)
+    if (member != leader) ::kill(etcd.pid(member), SIGSTOP);
+  // One that was on its way may still count.
+  std::chrono::nanoseconds left = store->session_left();
+  int longer = 0;
+  const Deadline while_it_leads = Deadline::after(std::chrono::seconds(3));
+  EXPECT_FALSE(eventually(
+      [&] {
+        const std::chrono::nanoseconds now = store->session_left();
+        if (now > left) ++longer;
+        left = now;
+        return longer > 1;
+      },
+      while_it_leads));
+  for (int member = 0; member < etcd.size(); ++member)
+    if (member != leader) ::kill(etcd.pid(member), SIGCONT);
+  EXPECT_TRUE(eventually([&] { return store->session_left() > left; })) << "its quorum is back";
+}
+
 TEST_F(EtcdStore, GoesOnAfterACompaction) {
   const EtcdOptions options = options_for(shared_etcd(), new_prefix());
   const auto store = make_etcd_store(options);

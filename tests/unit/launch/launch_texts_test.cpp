@@ -252,11 +252,12 @@ TEST(SlurmScript, ValuesAreWordsOfSbatch) {
   SlurmJob job;
   job.name = "two #words";
   job.partition = "my \"cpu\"";
-  job.options = {"--comment=for the paper", "--account=physics", "--exclusive", "-A physics"};
+  job.options = {"--comment=for the paper", "--account=physics", "--exclusive", "-A physics", "--wckey=\"a b\""};
   const std::string script = slurm_script(job);
-  for (const char* line : {"#SBATCH --job-name=\"two #words\"\n", "#SBATCH --output=\"two #words-%j.log\"\n",
-                           "#SBATCH --partition=\"my \\\"cpu\\\"\"\n", "#SBATCH --comment=\"for the paper\"\n",
-                           "#SBATCH --account=physics\n", "#SBATCH --exclusive\n", "#SBATCH -A physics\n"})
+  for (const char* line :
+       {"#SBATCH --job-name=\"two #words\"\n", "#SBATCH --output=\"two #words-%j.log\"\n",
+        "#SBATCH --partition=\"my \\\"cpu\\\"\"\n", "#SBATCH --comment=\"for the paper\"\n",
+        "#SBATCH --account=physics\n", "#SBATCH --exclusive\n", "#SBATCH -A physics\n", "#SBATCH --wckey=\"a b\"\n"})
     EXPECT_THAT(script, HasSubstr(line));
   job.name = "100%j";
   EXPECT_THAT(slurm_script(job), HasSubstr("--output=100%%j-%j.log\n"));
