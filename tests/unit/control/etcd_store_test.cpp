@@ -126,7 +126,7 @@ TEST_F(EtcdStore, ALeaderThatHearsNobodyProlongsNoSession) {
   EtcdOptions options = options_for(etcd, new_prefix());
   options.lease = std::chrono::seconds(10);
   const int leader = etcd.leader();
-  options.addresses = {etcd.address(leader)};
+  options.members = {etcd.address(leader)};
   const auto store = make_etcd_store(options);
   store->commit({.writes = {{"mine", "x", true}}});
   ASSERT_EQ(etcd.leader(), leader) << "another one leads by now";
