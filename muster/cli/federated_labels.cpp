@@ -155,6 +155,7 @@ class LabelsRun {
     options.seed = static_cast<std::uint64_t>(job.seed);
     options.checkpoint_steps = static_cast<std::uint64_t>(job.vertical.checkpoint_steps);
     options.patience = flags_.patience();
+    options.begin_anew = flags_.begin_anew;
     options.tell = [this](const std::string& line) { tell(line); };
     options.columns = table.columns();
     options.content = table.content();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "muster/data/data_form.h"
+#include "muster/federated/vertical/vertical_calls.h"
 #include "muster/trainer/job.h"
 
 namespace muster::cli {
@@ -30,6 +31,7 @@ struct LabelsFlags : PartyFlags {
   std::vector<std::string> with;
   bool resume = false;
   std::string run;
+  bool begin_anew = false;
   bool json = false;
   std::string out;  // of predictions
   bool probabilities = false;
@@ -57,6 +59,9 @@ void require_job_of_then(const std::filesystem::path& folder, const trainer::Res
 // net is there, kDamaged.
 data::DataForm form_of_net(const std::filesystem::path& folder);
 void write_form(const std::filesystem::path& folder, const data::DataForm& form);
+// Of what training that net is. Throws Error{kMismatch} when the folder's was not trained to its end, and as
+// PartyFiles.
+federated::NetMark mark_of_net(const std::filesystem::path& folder);
 // The newest trained net of the party in its state. Throws Error{kNotFound}.
 std::filesystem::path newest_net(const std::filesystem::path& state, const std::string& name);
 

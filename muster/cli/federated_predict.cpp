@@ -20,6 +20,7 @@
 #include "muster/cli/federated_run.h"
 #include "muster/control/cluster_server.h"
 #include "muster/federated/vertical/label_holder.h"
+#include "muster/federated/vertical/party_files.h"
 #include "muster/federated/vertical/vertical_listener.h"
 #include "muster/launch/stop_signal.h"
 #include "muster/trainer/party_table.h"
@@ -44,6 +45,7 @@ void require_predictable(const LabelsFlags& flags, const trainer::ResolvedJob& r
   if (resolved.job.vertical.parties.empty())
     throw resolved.invalid("vertical.parties", "nothing says who has the other columns", "Give the job of the run.");
   control::require_may_listen(flags.listen, !flags.certs.empty(), flags.insecure);
+  const AtomicFile can_be_written(flags.out);  // else that is said before anybody computes
 }
 
 // A row of the file for each common row, in their order; one that comes again is the same.
@@ -106,6 +108,14 @@ void write_form(const std::filesystem::path& folder, const data::DataForm& form)
   write_atomically(folder / kFormFile, form.to_json().dump() + "\n");
 }
 
+federated::NetMark mark_of_net(const std::filesystem::path& folder) {
+  const auto finished = federated::PartyFiles(folder).finished();
+  if (!finished || finished->alignment.empty())
+    throw Error(ErrorKind::kMismatch, "training has not come to its end here: nothing says of which epoch the net is",
+                folder.string(), "Train to the end first, with all parties; or predict with another run.");
+  return {.alignment = finished->alignment, .epochs = finished->epochs};
+}
+
 std::filesystem::path newest_net(const std::filesystem::path& state, const std::string& name) {
   std::filesystem::path newest;
   std::filesystem::file_time_type newest_time;
@@ -145,12 +155,17 @@ int predict_as_label_holder(const LabelsFlags& flags) {
   options.batch = resolved.batch;
   options.patience = flags.patience();
   options.tell = tell;
-  options.predict = true;
+  options.net = mark_of_net(folder.path());
   options.aligned = [&](const federated::Alignment& alignment) { answers.begin(alignment); };
   const auto make_net = [&](const federated::Alignment& alignment, std::span<const std::uint64_t> widths) {
     return trainer::load_top_net(
         resolved, table.aligned(alignment), widths, folder.path() / kNetFile,
         [&](std::span<const std::uint64_t> rows, std::span<const float> given) { answers.add(rows, given); });
+  };
+  bool written = false;
+  options.before_end = [&] {
+    write_atomically(flags.out, answers_header(form, resolved.job.vertical.id, flags.probabilities) + answers.text());
+    written = true;
   };
   federated::LabelHolder holder(options, table.ids(), make_net);
   control::ClusterListen listen;
@@ -158,15 +173,15 @@ int predict_as_label_holder(const LabelsFlags& flags) {
   listen.trust.certs = flags.certs;
   const federated::VerticalListener listener(holder, listen);
   write_atomically(folder.path() / "address", listener.address() + "\n");
-  tell(fmt::format("listens on {} for {}, to predict", listener.address(), join_words(resolved.job.vertical.parties)));
+  tell(fmt::format("listens on {} for {}, to predict with the net in {}", listener.address(),
+                   join_words(resolved.job.vertical.parties), folder.path().string()));
   try {
     holder.run([&] { return signal.number() == 0; }, [](std::uint64_t, const federated::EpochFigures&) {});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInterrupted) throw;
-    tell("stopped; nothing is written");
+    tell(written ? "stopped" : "stopped; nothing is written");
     return 128 + signal.number();
   }
-  write_atomically(flags.out, answers_header(form, resolved.job.vertical.id, flags.probabilities) + answers.text());
   tell(fmt::format("wrote {} predictions to {}", grouped(answers.count()), flags.out));
   return 0;
 }

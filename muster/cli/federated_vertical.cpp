@@ -93,7 +93,8 @@ int predict_with_columns(const ColumnsFlags& flags, const trainer::ResolvedJob& 
       flags.net.empty() ? newest_net(flags.state, options.name) : std::filesystem::path(flags.net);
   require_job_of_then(net, resolved);
   const trainer::PartyTable table(resolved, flags.predict, form_of_net(net));
-  options.predict = true;
+  options.net = mark_of_net(net);
+  options.tell(fmt::format("predicts with the net in {}", net.string()));
   federated::ColumnParty party(calls, options, table.ids(), [&](const federated::Alignment& alignment) {
     return trainer::load_bottom_net(resolved, table.aligned(alignment), net / "model.safetensors");
   });
@@ -165,6 +166,8 @@ void add_labels(CLI::App& vertical, Outcome& outcome) {
       ->allow_extra_args(false);
   command->add_flag("--resume", flags->resume, "Go on with the job's newest run");
   command->add_option("--run", flags->run, "Like --resume, of the run in this folder");
+  command->add_flag("--begin-anew", flags->begin_anew,
+                    "Should a party have lost its state, forget what was trained and begin anew; else it is refused");
   command->add_flag("--json", flags->json, "One JSON object an epoch, and one at the end");
   CLI::Option* const predict = command->add_option(
       "--predict", flags->predict, "Train nothing: predict for the rows of this file, with the newest run, or --run");

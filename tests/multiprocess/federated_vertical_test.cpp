@@ -349,9 +349,18 @@ TEST_F(FederatedVertical, ALabelHolderThatFailsTellsTheOthersWhyAndAllGoOnLater)
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(again->wait().exit_code, 0);
   EXPECT_EQ(models_in(where, {"bank"}, where / "state"), expected);
-  // A party that has lost its folder makes all begin anew: rows of the epochs of before stay apart from those of now.
+  // A party that has lost its folder is refused, and what the others have stays as it is.
   std::filesystem::remove_all(where / "state" / run_in(where).filename());
   holder = labels(where, {"--listen", address, "--resume", "--set", "job.epochs=4"});
+  const Finished lost = columns(where, "bank", address)->wait();
+  EXPECT_EQ(lost.exit_code, 2) << lost.err;
+  EXPECT_THAT(lost.err,
+              AllOf(HasSubstr("bank has nothing of the training"), HasSubstr("--state"), HasSubstr("--begin-anew")));
+  holder->signal(SIGTERM);
+  holder->wait();
+  EXPECT_EQ(slurp(run_in(where) / "model.safetensors"), expected.at("labels"));
+  // Where all begin anew rows of the epochs of before stay apart from those of now.
+  holder = labels(where, {"--listen", address, "--resume", "--begin-anew", "--set", "job.epochs=4"});
   again = columns(where, "bank", address);
   EXPECT_EQ(holder->wait().exit_code, 0);
   EXPECT_EQ(again->wait().exit_code, 0);
@@ -395,8 +404,10 @@ TEST_F(FederatedVertical, WhoKnocksInVainIsNamedAndSilentConnectionsEnd) {
   EXPECT_TRUE(std::filesystem::is_empty(other / "runs"));
 }
 
-// Of people in another file, whom not both know.
+// Of people in another file, whom not both know. A net that was trained with others first.
 TEST_F(FederatedVertical, BothPredictForNewRowsAndTheLabelHolderHasTheAnswers) {
+  undisturbed("other", {"bank"}, 60, 0);
+  const std::filesystem::path other = folder_ / "other";
   const std::filesystem::path where = make_jobs("predict", {"bank"}, 300, 0);
   const Finished trained =
       run_program(where, {"federated", "vertical", "labels", "labels.toml", "--listen", "127.0.0.1:0", "--set",
@@ -420,10 +431,20 @@ TEST_F(FederatedVertical, BothPredictForNewRowsAndTheLabelHolderHasTheAnswers) {
                                                                 "--set", "job.epochs=40", "--listen", "127.0.0.1:0",
                                                                 "--predict", "new-labels.csv", "--out", "answers.csv"});
   ASSERT_TRUE(testing::eventually([&] { return std::filesystem::exists(run / "address"); })) << holder->err();
-  Program bank(folder("predict/bank"),
-               {"federated", "vertical", "columns", "../bank.toml", "--join", address_in(where), "--name", "bank",
-                "--state", (run / "parties").string(), "--predict", "../new-bank.csv"});
-  const Finished given = bank.wait();
+  const auto bank = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{
+        "federated",       "vertical",       "columns", "../bank.toml", "--join",
+        address_in(where), "--name",         "bank",    "--state",      (run / "parties").string(),
+        "--predict",       "../new-bank.csv"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(folder("predict/bank"), words);
+  };
+  const std::filesystem::path net_of_other = run_in(other) / "parties" / run_in(other).filename() / "bank";
+  const Finished mixed = bank({"--net", net_of_other.string()});
+  EXPECT_EQ(mixed.exit_code, 2) << mixed.err;
+  EXPECT_THAT(mixed.err, AllOf(HasSubstr("the net of bank is of epoch 3 on alignment "),
+                               HasSubstr("the label holder's is of epoch 40 on alignment "), HasSubstr("--net")));
+  const Finished given = bank({});
   EXPECT_EQ(given.exit_code, 0) << given.err;
   const Finished result = holder->wait();
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -445,6 +466,19 @@ TEST_F(FederatedVertical, BothPredictForNewRowsAndTheLabelHolderHasTheAnswers) {
                                                "job.epochs=40", "--predict", "new-labels.csv"});
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.err, HasSubstr("--out"));
+  // What cannot be written is said before anybody is waited for.
+  const Finished nowhere =
+      run_program(where, {"federated", "vertical", "labels", "labels.toml", "--set", "job.epochs=40", "--listen",
+                          "127.0.0.1:0", "--wait", "1", "--predict", "new-labels.csv", "--out", "nowhere/answers.csv"});
+  EXPECT_EQ(nowhere.exit_code, 2) << nowhere.err;
+  EXPECT_THAT(nowhere.err, HasSubstr("nowhere/answers.csv"));
+  // A net of which nothing says that it is that of the end.
+  std::filesystem::remove(run / "finished.json");
+  const Finished unfinished =
+      run_program(where, {"federated", "vertical", "labels", "labels.toml", "--set", "job.epochs=40", "--listen",
+                          "127.0.0.1:0", "--wait", "1", "--predict", "new-labels.csv", "--out", "answers.csv"});
+  EXPECT_EQ(unfinished.exit_code, 2) << unfinished.err;
+  EXPECT_THAT(unfinished.err, HasSubstr("training has not come to its end here"));
 }
 
 TEST_F(FederatedVertical, AJobOfAPartyIsCheckedAlone) {

@@ -151,7 +151,7 @@ std::optional<std::filesystem::path> ColumnParty::nearly_finished() const {
 
 // Nothing: the label holder is gone, and all that this party has to do for it is done.
 std::optional<std::string> ColumnParty::find_run() {
-  const std::optional<std::filesystem::path> done = options_.predict ? std::nullopt : nearly_finished();
+  const std::optional<std::filesystem::path> done = options_.net ? std::nullopt : nearly_finished();
   patience_ = done ? std::min<std::chrono::nanoseconds>(options_.patience, kLookForTheEnd) : options_.patience;
   try {
     const PartyOrder order = patiently([&] { return calls_.meet(options_.name, {.seat = seat_}, kCallWait); });
@@ -191,13 +191,17 @@ std::filesystem::path ColumnParty::all_is_done() {
   if (!finished)
     throw Error(ErrorKind::kMismatch, "the label holder has finished, and this party's net is not here",
                 files_->folder().string(), "Bring the folder back from a copy, or begin a new run with all parties.");
-  files_->finish({.epochs = finished->epochs, .told = true});
+  files_->finish({.epochs = finished->epochs, .told = true, .alignment = finished->alignment});
   return files_->folder();
 }
 
 PartyOrder ColumnParty::meet() {
-  PartyWish wish{
-      .attempt = drawn_number(), .width = options_.width, .ids = ids_.ids.size(), .seat = seat_, .life = life_};
+  PartyWish wish{.attempt = drawn_number(),
+                 .width = options_.width,
+                 .ids = ids_.ids.size(),
+                 .seat = seat_,
+                 .life = life_,
+                 .net = options_.net};
   if (alignment_) {
     wish.alignment = alignment_->name;
     wish.checkpoints = files_->whole_checkpoints(options_.tell);
@@ -288,10 +292,10 @@ bool ColumnParty::read_places(std::uint64_t session, const AnsweringSide& side) 
 void ColumnParty::require_possible(const PartyOrder& order) const {
   if (!alignment_ || order.alignment != alignment_->name) throw not_the_protocol("trains on rows of another alignment");
   order.plan.check(options_.width);
-  if (order.plan.predicts() != options_.predict)
+  if (order.plan.predicts() != options_.net.has_value())
     throw Error(ErrorKind::kMismatch,
-                options_.predict ? "the label holder trains, and this party was started to predict"
-                                 : "the label holder predicts, and this party was started to train",
+                options_.net ? "the label holder trains, and this party was started to predict"
+                             : "the label holder predicts, and this party was started to train",
                 "vertical training", "Give --predict to all parties, or to none.");
   if (order.plan.train_rows != alignment_->train_rows ||
       order.plan.test_rows != alignment_->rows.size() - alignment_->train_rows || order.step > order.plan.steps())
@@ -338,7 +342,7 @@ bool ColumnParty::train(const PartyOrder& order) {
     if (place.ends_epoch) options_.tell(fmt::format("epoch {}/{}", place.epoch + 1, plan.epochs));
   }
   if (!plan.predicts()) net_->save_model(files_->model());
-  files_->finish({.epochs = plan.epochs, .told = false});
+  files_->finish({.epochs = plan.epochs, .told = false, .alignment = order.alignment});
   try {
     return exchange(order.session, plan.steps(), {}).has_value();
   } catch (const Error& error) {

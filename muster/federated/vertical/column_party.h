@@ -35,7 +35,7 @@ struct ColumnPartyOptions {
   std::function<void(const std::filesystem::path&)> enter = [](const std::filesystem::path&) {};
   std::uint64_t columns = 0;  // of its table, and the digest of their values (party_files.h, TableMark)
   std::string content{};
-  bool predict = false;  // with a net that is trained; else to train one
+  std::optional<NetMark> net{};  // to predict with; nothing: to train one
 };
 // How long a party that has done all its steps, and was not told that all is over, looks for the label holder when it
 // is started again.

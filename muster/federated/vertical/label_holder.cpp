@@ -23,6 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{100};  // at keep_on
 constexpr std::chrono::seconds kFarewell{10};
 constexpr std::uint64_t kLeastRows = 2;  // one to train on, one to test with
+constexpr std::size_t kNameDigits = 12;  // of an alignment: enough to tell two apart
 
 std::uint64_t drawn_number() {
   std::uint64_t number = 0;
@@ -31,6 +32,10 @@ std::uint64_t drawn_number() {
     throw Error(ErrorKind::kResource, "OpenSSL cannot draw random numbers", "vertical training");
   }
   return std::max<std::uint64_t>(number, 1);
+}
+
+std::string words_of(const NetMark& net) {
+  return fmt::format("epoch {} on alignment {}", net.epochs, excerpt(net.alignment, kNameDigits));
 }
 
 Error out_of_turn(const std::string& name, const std::string& what) {
@@ -112,18 +117,25 @@ void LabelHolder::take_seat(Party& party, const PartyWish& wish) {
   party.gave_up.clear();
 }
 
-// What it sent cannot be: its process is told, and anybody may take its seat.
-void LabelHolder::refuse(std::size_t party, const Error& why) {
-  const MutexLock lock(mutex_);
-  Party& refused = parties_[party];
-  refused.refused_life = refused.wish.life;
-  refused.refusal =
-      Error(ErrorKind::kInvalidInput, fmt::format("what {} sent is refused: {}", refused.name, why.message()),
-            why.where(), "Both sides need the same version of Muster.");
-  refused.seated = false;
-  refused.wish.attempt = 0;
-  options_.tell(fmt::format("{}; waits for another {}", refused.refusal->message(), refused.name));
+// Its process is told, and anybody may take its seat.
+void LabelHolder::refuse(Party& party, const Error& why) {
+  party.refused_life = party.wish.life;
+  party.refusal = why;
+  party.seated = false;
+  party.wish.attempt = 0;
+  options_.tell(fmt::format("{}; waits for another {}", why.message(), party.name));
   open_session();
+}
+
+// To align anew for its sake would be to lose what all have trained: somebody has to want that.
+void LabelHolder::refuse_who_has_lost(Party& party) {
+  refuse(party,
+         Error(ErrorKind::kInvalidInput,
+               fmt::format("{} has nothing of the training that it is to go on with (alignment {})", party.name,
+                           excerpt(alignment_->name, kNameDigits)),
+               "--state",
+               "Start it with the --state that it had, or bring that back from a copy. To train from the beginning "
+               "instead, start the label holder with --resume --begin-anew."));
 }
 
 void LabelHolder::got_to(std::uint64_t place) {
@@ -197,6 +209,15 @@ void LabelHolder::require_possible(const std::string& name, const PartyWish& wis
   if (wish.width == 0 || wish.width > kMostWidth || wish.ids > kMostIds || wish.checkpoints.size() > kMostCheckpoints ||
       wish.seat.size() > kMostSeatBytes)
     throw out_of_turn(name, "says of itself what cannot be");
+  if (wish.net.has_value() != options_.net.has_value())
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("the label holder {}, and {} does not", options_.net ? "predicts" : "trains", name),
+                "--predict", "Give --predict to all parties, or to none.");
+  if (wish.net != options_.net)
+    throw Error(ErrorKind::kInvalidInput,
+                fmt::format("the net of {} is of {}, and the label holder's is of {}: they were not trained together",
+                            name, words_of(*wish.net), words_of(*options_.net)),
+                "--net", "Give the nets of one run: --run to the label holder, --net STATE/RUN/NAME to the party.");
   if (wish.width * options_.batch > kMostStepFloats)
     throw Error(
         ErrorKind::kInvalidInput,
@@ -386,7 +407,7 @@ VerticalPlan LabelHolder::plan_of(const Alignment& alignment) const {
   return {.train_rows = alignment.train_rows,
           .test_rows = alignment.rows.size() - alignment.train_rows,
           .batch = options_.batch,
-          .epochs = options_.predict ? 1 : options_.epochs,
+          .epochs = options_.net ? 1 : options_.epochs,
           .seed = options_.seed,
           .checkpoint_steps = options_.checkpoint_steps};
 }
@@ -416,10 +437,14 @@ void LabelHolder::gather() {
 // Decides what the session is for: true, to train. From then on calls are told so.
 bool LabelHolder::agree(std::span<const std::uint64_t> checkpoints) {
   if (!std::ranges::all_of(parties_, &Party::met)) throw SessionOver();
-  const bool same = alignment_ && std::ranges::all_of(parties_, [&](const Party& party) MUSTER_REQUIRES(mutex_) {
-                      return party.wish.alignment == alignment_->name;
-                    });
-  if (!same) {
+  const auto other = std::ranges::find_if(parties_, [&](const Party& party) MUSTER_REQUIRES(mutex_) {
+    return !alignment_ || party.wish.alignment != alignment_->name;
+  });
+  if (other != parties_.end()) {
+    if (alignment_ && !checkpoints.empty() && !options_.begin_anew) {
+      refuse_who_has_lost(*other);
+      throw SessionOver();
+    }
     for (Party& party : parties_) {
       party.points.clear();
       party.points_ready = false;
@@ -473,7 +498,10 @@ void LabelHolder::align(std::uint64_t session) {
       common.push_back(sides[i]->intersect(raised, own, between));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kDamaged) throw;
-      refuse(i, error);
+      const MutexLock lock(mutex_);
+      refuse(parties_[i], Error(ErrorKind::kInvalidInput,
+                                fmt::format("what {} sent is refused: {}", options_.parties[i], error.message()),
+                                error.where(), "Both sides need the same version of Muster."));
       throw SessionOver();
     }
     options_.tell(
@@ -510,14 +538,14 @@ Alignment LabelHolder::choose_rows(const std::vector<std::vector<AskingSide::Com
   for (std::uint64_t id = 0; id < known.size(); ++id) {
     if (known[id] == common.size()) chosen.push_back(id);
   }
-  if (chosen.size() < (options_.predict ? 1 : kLeastRows))
+  if (chosen.size() < (options_.net ? 1 : kLeastRows))
     throw Error(ErrorKind::kInvalidInput, fmt::format("{} rows are common to all parties", chosen.size()),
                 "vertical.id", "Is it the same column everywhere, with ids that are written alike?");
   // The ids decide the order, which all parties know of these rows anyway; that of the table would tell more.
   std::ranges::sort(chosen, {}, [&](std::uint64_t id) -> const std::string& { return ids_.ids[id]; });
   const auto count = static_cast<double>(chosen.size());
   const auto wished = static_cast<std::uint64_t>(std::llround(count * options_.test_fraction));
-  const auto tests = options_.predict ? chosen.size() : std::clamp<std::uint64_t>(wished, 1, chosen.size() - 1);
+  const auto tests = options_.net ? chosen.size() : std::clamp<std::uint64_t>(wished, 1, chosen.size() - 1);
   const data::Permutation order(chosen.size(), {.seed = options_.seed, .purpose = Purpose::kSplit});
   std::vector<bool> tested(chosen.size());
   for (std::uint64_t i = 0; i < tests; ++i)
@@ -585,7 +613,10 @@ void LabelHolder::train(std::uint64_t session, const OnEpoch& on_epoch) {
       if (place.train) gradients = std::move(given);
       if (place.ends_epoch && !plan.predicts()) on_epoch(place.epoch, net_->end_epoch());
     }
-    if (step == plan.steps()) files_.finish({.epochs = plan.epochs, .told = true});
+    if (step == plan.steps()) {
+      options_.before_end();
+      files_.finish({.epochs = plan.epochs, .told = true, .alignment = alignment.name});
+    }
     MUSTER_FAILPOINT("vertical.labels.before_gradients");
     got_to(step + 2);
     const MutexLock lock(mutex_);

@@ -5,7 +5,8 @@
 //      seat: nobody else is taken for it while it is heard of.
 //   2. Unless all have the same alignment, a new one is made: set intersection (set_intersection.h) with each party by
 //      itself, with a secret of its own; rows that all have, in the order of their ids, of which the job's seed draws
-//      the test rows. Each party is told the places of its rows, in this order.
+//      the test rows. Each party is told the places of its rows, in this order. Where there are checkpoints that would
+//      be lost with the one of before, who does not have it is refused instead.
 //   3. All go on from the newest checkpoint that all have, step by step (vertical_plan.h): activations of everybody,
 //      gradients to everybody. Before a step with a checkpoint each has its own on disk.
 //
@@ -47,10 +48,15 @@ struct LabelHolderOptions {
   std::function<void(const std::string&)> tell = [](const std::string&) {};  // from any thread
   std::uint64_t columns = 0;  // of its table, and the digest of their values (party_files.h, TableMark)
   std::string content{};
-  // Nothing is trained: each common row is one to predict, once, by nets that are trained.
-  bool predict = false;
+  // Nothing is trained: each common row is one to predict, once, by nets that are trained; this is of what its own is.
+  std::optional<NetMark> net{};
+  // Who has lost what it had may make all begin anew. Else it is refused, once there is something to lose.
+  bool begin_anew = false;
   // What is trained on, before each session of training; from run()'s thread.
   std::function<void(const Alignment&)> aligned = [](const Alignment&) {};
+  // All is computed, and the parties wait to be told so: what is thrown here they are told instead. It may come again,
+  // when one of them comes back just then; from run()'s thread.
+  std::function<void()> before_end = [] {};
 };
 
 class LabelHolder final : public VerticalCalls {
@@ -122,7 +128,8 @@ class LabelHolder final : public VerticalCalls {
   void throw_if_failed(Party& party) MUSTER_REQUIRES(mutex_);
   void require_possible(const std::string& name, const PartyWish& wish) const;
   void take_seat(Party& party, const PartyWish& wish) MUSTER_REQUIRES(mutex_);
-  void refuse(std::size_t party, const Error& why);
+  void refuse(Party& party, const Error& why) MUSTER_REQUIRES(mutex_);
+  void refuse_who_has_lost(Party& party) MUSTER_REQUIRES(mutex_);
   void open_session() MUSTER_REQUIRES(mutex_);
   std::uint64_t floats_of(const Party& party, std::uint64_t step) const MUSTER_REQUIRES(mutex_);
   // Until `done`; looks at the session, at keep_on and, with a reason, at the patience.

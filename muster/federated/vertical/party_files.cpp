@@ -109,7 +109,9 @@ std::optional<Alignment> PartyFiles::alignment(const TableMark& table) const {
   const auto damaged = [&](const std::string& what) {
     return Error(
         ErrorKind::kDamaged, what, path.string(),
-        fmt::format("Bring it back from a copy, or remove {}: then all parties begin anew.", folder_.string()));
+        fmt::format("Bring it back from a copy, or remove {}: then all parties begin anew, if the label holder has "
+                    "--begin-anew.",
+                    folder_.string()));
   };
   const auto file = [&] {
     try {
@@ -142,7 +144,7 @@ std::optional<Alignment> PartyFiles::alignment(const TableMark& table) const {
                             to_string(kept.table)),
                 path.string(),
                 fmt::format("Train with the table of then; or begin a new run, or remove {}: then all parties begin "
-                            "anew.",
+                            "anew, if the label holder has --begin-anew.",
                             folder_.string()));
   kept.rows.resize(entry->bytes() / sizeof(std::uint64_t));
   file.read("rows", std::as_writable_bytes(std::span(kept.rows)));
@@ -153,6 +155,7 @@ std::optional<Alignment> PartyFiles::alignment(const TableMark& table) const {
 
 void PartyFiles::keep(const Alignment& alignment) const {
   unfinish();
+  remove_file(model());  // with nets of this alignment it would predict nonsense
   for (const std::uint64_t step : checkpoints())
     remove_file(checkpoint(step));
   sync_folder(folder_);
@@ -199,7 +202,8 @@ std::vector<std::uint64_t> PartyFiles::whole_checkpoints(const Tell& tell) const
   }
   if (!damaged.empty() && whole.empty())
     throw Error(ErrorKind::kDamaged, fmt::format("no checkpoint is whole ({})", damaged.back()), folder_.string(),
-                "Bring one back from a copy, or remove this folder: then all parties begin anew.");
+                "Bring one back from a copy, or remove this folder: then all parties begin anew, if the label holder "
+                "has --begin-anew.");
   for (const std::string& what : damaged)
     tell(fmt::format("{}: left out; an older one is whole", what));
   return whole;
@@ -215,11 +219,14 @@ std::optional<FinishedRun> PartyFiles::finished() const {
   const std::filesystem::path path = folder_ / "finished.json";
   if (!is_there(path)) return std::nullopt;
   const Json row = parse_json(read_text(path, kMostFinishedBytes), path.string());
-  return FinishedRun{.epochs = row.value("epochs", std::uint64_t{0}), .told = row.value("told", false)};
+  return FinishedRun{.epochs = row.value("epochs", std::uint64_t{0}),
+                     .told = row.value("told", false),
+                     .alignment = row.value("alignment", "")};
 }
 
 void PartyFiles::finish(const FinishedRun& run) const {
-  write_atomically(folder_ / "finished.json", Json{{"epochs", run.epochs}, {"told", run.told}}.dump() + "\n");
+  const Json row{{"epochs", run.epochs}, {"told", run.told}, {"alignment", run.alignment}};
+  write_atomically(folder_ / "finished.json", row.dump() + "\n");
 }
 
 void PartyFiles::unfinish() const {

@@ -5,10 +5,10 @@
 //   step-N.safetensors      its net when N batches were done (those of test rows count here); this one and the one
 //                           before stay, since another party may not have the newest
 //   model.safetensors       its net, when all is done
-//   finished.json           that all is done, and whether the label holder has said so
+//   finished.json           that all is done, of what model.safetensors is, and whether the label holder has said so
 //
-// Each is there whole or not at all; the first two have checksums (checked_tensors.h). Thread safety: one thread at a
-// time. No torch here.
+// Each is there whole or not at all, and finished.json only while the net beside it is the one it tells of; the first
+// two have checksums (checked_tensors.h). Thread safety: one thread at a time. No torch here.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ struct Alignment {
 
 struct FinishedRun {
   std::uint64_t epochs = 0;
-  bool told = false;  // a party with columns: the label holder has said that all is done
+  bool told = false;        // a party with columns: the label holder has said that all is done
+  std::string alignment{};  // of the net
   bool operator==(const FinishedRun&) const = default;
 };
 
@@ -59,7 +60,7 @@ class PartyFiles {
 
   // What was kept for this table. Throws Error{kMismatch} if it was kept for another, kDamaged, kIo.
   std::optional<Alignment> alignment(const TableMark& table) const;
-  // With it checkpoints and the end of another one go.
+  // With it checkpoints, the net and the end of another one go.
   void keep(const Alignment& alignment) const;
 
   std::filesystem::path checkpoint(std::uint64_t step) const;

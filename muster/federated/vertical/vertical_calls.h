@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,13 @@
 #include "muster/federated/vertical/vertical_plan.h"
 
 namespace muster::federated {
+
+// Which training a net has come from, and how far: nets of equal marks are the parts of one.
+struct NetMark {
+  std::string alignment{};
+  std::uint64_t epochs = 0;
+  bool operator==(const NetMark&) const = default;
+};
 
 // What a party says of itself when it meets the others. With attempt 0 `seat` alone is looked at: a party that computes
 // for long says so that it is there still.
@@ -26,6 +34,7 @@ struct PartyWish {
   std::vector<std::uint64_t> checkpoints{};  // steps before which it has written down where it is
   std::string seat{};                        // the secret of its seat (party_seat.h)
   std::uint64_t life = 0;                    // drawn by the process
+  std::optional<NetMark> net{};              // that it predicts with; nothing: it trains
 };
 inline constexpr std::size_t kMostCheckpoints = 8;
 inline constexpr std::uint64_t kMostWidth = 65536;

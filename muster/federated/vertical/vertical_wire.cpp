@@ -20,7 +20,9 @@ PartyWish from_wire(const vertical_v1::MeetRequest& request) {
           .alignment = request.alignment(),
           .checkpoints = {request.checkpoints().begin(), request.checkpoints().end()},
           .seat = request.seat(),
-          .life = request.life()};
+          .life = request.life(),
+          .net = request.has_net() ? std::optional(NetMark{request.net().alignment(), request.net().epochs()})
+                                   : std::nullopt};
 }
 
 void to_wire(const PartyWish& wish, vertical_v1::MeetRequest& request) {
@@ -32,6 +34,9 @@ void to_wire(const PartyWish& wish, vertical_v1::MeetRequest& request) {
     request.add_checkpoints(step);
   request.set_seat(wish.seat);
   request.set_life(wish.life);
+  if (!wish.net) return;
+  request.mutable_net()->set_alignment(wish.net->alignment);
+  request.mutable_net()->set_epochs(wish.net->epochs);
 }
 
 PartyOrder from_wire(const vertical_v1::MeetReply& reply) {

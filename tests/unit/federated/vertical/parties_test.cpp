@@ -116,19 +116,32 @@ TEST_F(Parties, ALabelHolderThatIsKilledGoesOnToTheSameWeights) {
   expect_the_plain_weights();
 }
 
-TEST_F(Parties, APartyThatHasLostItsStateMakesAllBeginAnew) {
+TEST_F(Parties, APartyThatHasLostItsStateMakesAllBeginAnewOnlyWhereTheLabelHolderAllowsIt) {
   auto labels = holder(holder_options());
   wire_.connect(labels.get());
   const std::atomic<bool> on = true;
+  std::atomic<bool> refused = false;
   std::thread shop = thread_of("shop", on);
   std::thread bank([&] {
     expect_error(ErrorKind::kInterrupted, "stopped",
                  [&] { party("bank", wire_)->run([&] { return wire_.last_step() < 10; }); });
     std::filesystem::remove_all(state("bank"));
-    party("bank", wire_)->run(always);
+    expect_error(ErrorKind::kInvalidInput, "bank has nothing of the training that it is to go on with",
+                 [&] { party("bank", wire_)->run(always); });
+    refused = true;
   });
-  labels->run(always, [](std::uint64_t, const EpochFigures&) {});
+  expect_error(ErrorKind::kInterrupted, "stopped",
+               [&] { labels->run([&] { return !refused.load(); }, [](std::uint64_t, const EpochFigures&) {}); });
   bank.join();
+  wire_.disconnect();
+  EXPECT_FALSE(PartyFiles(folder_ / "labels").checkpoints().empty());
+  LabelHolderOptions options = holder_options();
+  options.begin_anew = true;
+  labels = holder(options);
+  wire_.connect(labels.get());
+  std::thread again = thread_of("bank", on);
+  labels->run(always, [](std::uint64_t, const EpochFigures&) {});
+  again.join();
   shop.join();
   expect_the_plain_weights();
 }

@@ -112,12 +112,15 @@ TEST_F(PartyState, TheCheckpointJustWrittenStays) {
   EXPECT_THAT(files_.checkpoints(), ElementsAre(150));
 }
 
-TEST_F(PartyState, AnotherAlignmentTakesCheckpointsAndTheEndWithIt) {
+TEST_F(PartyState, AnotherAlignmentTakesCheckpointsTheNetAndTheEndWithIt) {
   write_checkpoint(20);
-  files_.finish({.epochs = 3, .told = false});
-  EXPECT_EQ(files_.finished(), (FinishedRun{.epochs = 3, .told = false}));
+  spill(files_.model(), "a net");
+  const FinishedRun finished{.epochs = 3, .told = false, .alignment = "a"};
+  files_.finish(finished);
+  EXPECT_EQ(files_.finished(), finished);
   files_.keep({.name = "b", .table = table_of(5), .train_rows = 0, .rows = {}});
   EXPECT_TRUE(files_.checkpoints().empty());
+  EXPECT_FALSE(std::filesystem::exists(files_.model()));
   EXPECT_FALSE(files_.finished());
 }
 

@@ -264,7 +264,11 @@ TEST_F(Seats, WhoHasLostItsNetWhenAllIsDoneIsNotToldThatItIsDone) {
 TEST_F(Seats, ARunIsNotTrainedAnewBecauseItIsToEndEarlier) {
   train_all(holder_options());
   const std::string model = model_of("labels");
-  EXPECT_EQ(PartyFiles(folder_ / "labels").finished(), (FinishedRun{.epochs = 5, .told = true}));
+  const auto finished = PartyFiles(folder_ / "labels").finished();
+  ASSERT_TRUE(finished);
+  EXPECT_EQ(finished->epochs, 5);
+  EXPECT_EQ(finished->alignment.size(), 32);
+  EXPECT_EQ(PartyFiles(state("bank")).finished(), finished);  // of one training, as those who predict compare
   LabelHolderOptions options = holder_options();
   options.epochs = 3;
   const Error error = error_of([&] { holder(options); });
@@ -278,7 +282,54 @@ TEST_F(Seats, ARunIsNotTrainedAnewBecauseItIsToEndEarlier) {
   train_all(options);
   EXPECT_THAT(told.text(), HasSubstr("goes on after step 25 of 35"));
   EXPECT_NE(model_of("labels"), model);
-  EXPECT_EQ(PartyFiles(state("bank")).finished(), (FinishedRun{.epochs = 7, .told = true}));
+  EXPECT_EQ(PartyFiles(state("bank")).finished(),
+            (FinishedRun{.epochs = 7, .told = true, .alignment = finished->alignment}));
+}
+
+TEST_F(Seats, NetsThatWereNotTrainedTogetherDoNotPredictTogether) {
+  LabelHolderOptions options = holder_options();
+  options.net = NetMark{.alignment = "0123456789abcdef", .epochs = 10};
+  auto labels = holder(options);
+  const auto refused_with = [&](const std::optional<NetMark>& net) {
+    PartyWish of_bank = wish(1, "first");
+    of_bank.net = net;
+    const Error error = error_of([&] { labels->meet("bank", of_bank, kNow); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidInput);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refused_with(NetMark{.alignment = "0123456789abcdef", .epochs = 5}),
+              AllOf(HasSubstr("the net of bank is of epoch 5 on alignment 0123456789ab"),
+                    HasSubstr("the label holder's is of epoch 10 on alignment 0123456789ab"), HasSubstr("--net")));
+  EXPECT_THAT(refused_with(NetMark{.alignment = "fedcba9876543210", .epochs = 10}),
+              HasSubstr("is of epoch 10 on alignment fedcba987654"));
+  EXPECT_THAT(refused_with({}), HasSubstr("the label holder predicts, and bank does not"));
+  PartyWish same = wish(1, "first");
+  same.net = options.net;
+  EXPECT_EQ(labels->meet("bank", same, kNow).reason, "waits for shop");
+  auto training = holder(holder_options());
+  expect_error(ErrorKind::kInvalidInput, "the label holder trains, and bank does not",
+               [&] { training->meet("bank", same, kNow); });
+}
+
+TEST_F(Seats, NobodyIsToldThatAllIsPredictedWhereTheAnswersCannotBeWritten) {
+  LabelHolderOptions options = holder_options();
+  options.net = NetMark{.alignment = "a", .epochs = 5};
+  options.before_end = [] { throw Error(ErrorKind::kResource, "cannot be written", "answers.csv"); };
+  auto labels = holder(options);
+  wire_.connect(labels.get());
+  const auto predicting = [&](const std::string& name) {
+    return std::thread([this, name, net = options.net] {
+      ColumnPartyOptions of_party = party_options(name);
+      of_party.net = net;
+      const Error error = error_of([&] { party(of_party, wire_)->run(always); });
+      EXPECT_THAT(error.what(), HasSubstr("the label holder has ended: cannot be written")) << name;
+    });
+  };
+  std::thread bank = predicting("bank");
+  std::thread shop = predicting("shop");
+  expect_error(ErrorKind::kResource, "cannot be written", [&] { run_all(*labels); });
+  bank.join();
+  shop.join();
 }
 
 TEST_F(Seats, ACheckpointThatIsDamagedIsLeftOutAndAllGoOnFromTheOneBefore) {
