@@ -2,26 +2,11 @@
 // change with what is behind it.
 #include "muster/trainer/session.h"
 
-#include <exception>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "muster/base/error.h"
 #include "muster/trainer/session_core.h"
 
 namespace muster::trainer {
-namespace {
-
-// Loops that do not ask would go on for ever, and make no step.
-void require_going_on(const SessionCore& core) {
-  if (!core.stop_requested()) return;
-  throw Error(ErrorKind::kInterrupted,
-              fmt::format("the session was stopped after step {}, and trains no more", core.cursor().step), {},
-              "Ask session.stop_requested() in the condition of the loop.");
-}
-
-}  // namespace
 
 Session::Session(std::shared_ptr<torch::nn::Module> module, const compute::OptimizerOptions& optimizer,
                  const SessionOptions& options)
@@ -37,7 +22,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Session::LaneRange Session::lanes(std::shared_ptr<const data::Dataset> dataset) {
-  require_going_on(*core_);
+  core_->require_going_on();
   core_->use(dataset);
   core_->abandon();
   return {this, std::move(dataset)};
@@ -54,18 +39,18 @@ Lane* Session::next_lane(const std::shared_ptr<const data::Dataset>& dataset) {
 
 strategies::StepOutcome Session::step(const std::shared_ptr<const data::Dataset>& dataset,
                                       const LaneFunction& compute) {
-  require_going_on(*core_);
+  core_->require_going_on();
   return core_->step_through_losses(dataset, compute);
 }
 
 strategies::StepOutcome Session::step(const std::vector<torch::Tensor>& tensors, const LaneFunction& compute) {
-  require_going_on(*core_);
+  core_->require_going_on();
   return core_->step(tensors, compute);
 }
 
 void Session::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                           const LaneFunction& compute) {
-  require_going_on(*core_);
+  core_->require_going_on();
   core_->train_until(step, dataset, compute);
 }
 

@@ -37,6 +37,21 @@ std::unique_ptr<StagedLanes> make_staged(const SessionParts& parts, const LaneMo
   return parts.staged ? std::make_unique<StagedLanes>(model, parts.staged, strategy, step_timeout) : nullptr;
 }
 
+// One worker alone in a call that all make waits in vain: the error says which call that is.
+template <typename Wait>
+void wait_for_all(std::string_view call, const Wait& wait) {
+  try {
+    wait();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+    throw Error(error.kind(),
+                fmt::format("{} is called by all workers, and not all have come: {}", call, error.message()),
+                error.where(),
+                "Only what the program prints and writes itself goes behind session.members().leads(); if all call "
+                "it, see whether one is stopped or stuck.");
+  }
+}
+
 }  // namespace
 
 SessionCore::PartUpdate::PartUpdate(const std::optional<compute::OptimizerOptions>& options) {
@@ -348,6 +363,7 @@ void SessionCore::leave_note() {
 std::optional<strategies::StepOutcome> SessionCore::rejoin() {
   abandon();
   membership().rejoin();
+  synchronized_ = false;
   std::optional<strategies::StepOutcome> committed = strategy_->enter_generation();
   count_after_all(committed);
   show_committed();
@@ -360,6 +376,7 @@ std::optional<strategies::StepOutcome> SessionCore::rejoin() {
 void SessionCore::count_after_all(const std::optional<strategies::StepOutcome>& committed) {
   if (!committed) return;
   driver_.count(*committed);
+  synchronized_ = false;
   report_step();
 }
 
@@ -379,6 +396,7 @@ Lane* SessionCore::next_lane_of_step() {
 
 // After a commit.
 void SessionCore::end_step() {
+  synchronized_ = false;
   report_step();
   show_committed();
   stop_if_asked();
@@ -418,15 +436,6 @@ strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Data
   return last_outcome();
 }
 
-strategies::StepOutcome SessionCore::step_through_losses(const std::shared_ptr<const data::Dataset>& dataset,
-                                                         const std::function<void(Lane&)>& compute) {
-  meet(dataset);
-  std::optional<strategies::StepOutcome> after_all;  // of a step that was committed before its loss was noticed
-  return survive_losses(
-      membership().replaces(), [&](const Error&) { after_all = rejoin(); },
-      [&] { return after_all ? *after_all : step(dataset, compute); });
-}
-
 strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code) {
   meet(dataset);
   abandon();
@@ -440,6 +449,25 @@ strategies::StepOutcome SessionCore::step(const std::shared_ptr<const data::Data
   }
   end_step();
   return last_outcome();
+}
+
+template <typename Code>
+strategies::StepOutcome SessionCore::make_step(const std::shared_ptr<const data::Dataset>& dataset, const Code& code) {
+  meet(dataset);
+  std::optional<strategies::StepOutcome> after_all;  // of a step that was committed before its loss was noticed
+  return survive_losses(
+      membership().replaces(), [&](const Error&) { after_all = rejoin(); },
+      [&] { return after_all ? *after_all : step(dataset, code); });
+}
+
+strategies::StepOutcome SessionCore::step_through_losses(const std::shared_ptr<const data::Dataset>& dataset,
+                                                         const std::function<void(Lane&)>& compute) {
+  return make_step(dataset, compute);
+}
+
+strategies::StepOutcome SessionCore::step_through_losses(const std::shared_ptr<const data::Dataset>& dataset,
+                                                         const StagedCode& code) {
+  return make_step(dataset, code);
 }
 
 template <typename Code>
@@ -504,6 +532,14 @@ void SessionCore::stop_if_asked() {
   throw Error(ErrorKind::kInterrupted, fmt::format("stopped after step {}; {}", cursor_.step, kept));
 }
 
+// Loops that do not ask would go on for ever, and make no step.
+void SessionCore::require_going_on() const {
+  if (!stop_requested_) return;
+  throw Error(ErrorKind::kInterrupted,
+              fmt::format("the session was stopped after step {}, and trains no more", cursor_.step), {},
+              "Ask session.stop_requested() in the condition of the loop.");
+}
+
 // After a commit. A worker that came later has counted fewer: those who have not end it for all.
 void SessionCore::throw_if_diverged() const {
   const std::uint64_t in_a_row = skipped_steps().in_a_row;
@@ -525,7 +561,7 @@ comm::Group SessionCore::together() const {
 std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
                                                 const std::shared_ptr<const data::Dataset>& dataset,
                                                 EvaluationOptions options) {
-  synchronize_if_apart();
+  synchronize_if_apart("evaluate()");
   options.alone_if_lost = false;
   // Who is lost may have been the one that writes and speaks for all.
   return survive_losses(
@@ -540,7 +576,7 @@ std::optional<Evaluation> SessionCore::evaluate(const ForwardFunction& forward,
 
 compute::Figures SessionCore::measure(const MeasureFunction& function,
                                       const std::shared_ptr<const data::Dataset>& dataset, EvaluationOptions options) {
-  synchronize_if_apart();
+  synchronize_if_apart("measure()");
   return survive_losses(
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
@@ -552,12 +588,15 @@ compute::Figures SessionCore::measure(const MeasureFunction& function,
 }
 
 void SessionCore::save_together(const std::filesystem::path& path) {
-  synchronize_if_apart();
+  synchronize_if_apart("save()");
   survive_losses(
       membership().replaces(), [&](const Error&) { rejoin(); },
       [&] {
-        if (members().leads()) save(path);
-        together().barrier(Deadline::after(kSavingTimeout));
+        // Who writes comes last as a rule, and then waits for the others' part of a step at most.
+        const bool writes = members().leads();
+        if (writes) save(path);
+        const Deadline deadline = Deadline::after(writes ? options_.step_timeout : kSavingTimeout);
+        wait_for_all("save()", [&] { together().barrier(deadline); });
       });
 }
 
@@ -565,11 +604,13 @@ void SessionCore::synchronize() {
   abandon();
   strategy_->synchronize(Deadline::after(options_.step_timeout));
   show_committed();
-  synchronized_at_ = cursor_.step;
+  synchronized_ = true;
 }
 
-void SessionCore::synchronize_if_apart() {
-  if (!last_outcome().synchronized && synchronized_at_ != cursor_.step) synchronize();
+// Outside of survive_losses(): where workers are replaced no step of a program leaves them apart (worker_session()).
+void SessionCore::synchronize_if_apart(std::string_view call) {
+  if (last_outcome().synchronized || synchronized_) return;
+  wait_for_all(call, [&] { synchronize(); });
 }
 
 void SessionCore::change_optimizer(const compute::OptimizerOptions& optimizer, const std::optional<double>& clip_norm) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/torch.h>
@@ -60,6 +61,8 @@ class SessionCore {
   strategies::StepOutcome step(const std::vector<torch::Tensor>& tensors, const std::function<void(Lane&)>& compute);
   // The same where SessionParts::staged is given.
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code);
+  strategies::StepOutcome step_through_losses(const std::shared_ptr<const data::Dataset>& dataset,
+                                              const StagedCode& code);
   void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                    const std::function<void(Lane&)>& compute);
   void train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset, const StagedCode& code);
@@ -85,9 +88,11 @@ class SessionCore {
                            EvaluationOptions options);
   void save_together(const std::filesystem::path& path);
   bool stop_requested() const { return stop_requested_; }
+  void require_going_on() const;  // throws kInterrupted after stop_requested()
   void synchronize();
-  // Once after each step that has left the workers' states different; nothing to do else.
-  void synchronize_if_apart();
+  // Once after each step that has left the workers' states different; nothing to do else. For `call`, which all workers
+  // make: who waits in vain is told so.
+  void synchronize_if_apart(std::string_view call);
 
   // --- What is known.
   const data::Cursor& cursor() const { return cursor_; }
@@ -156,6 +161,8 @@ class SessionCore {
   void report_step();
   void count_after_all(const std::optional<strategies::StepOutcome>& committed);
   template <typename Code>
+  strategies::StepOutcome make_step(const std::shared_ptr<const data::Dataset>& dataset, const Code& code);
+  template <typename Code>
   void make_steps_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset, const Code& code);
   comm::Group together() const;
   Lane* next_lane_of_step();
@@ -183,9 +190,9 @@ class SessionCore {
   const std::unique_ptr<StagedLanes> staged_;  // null: lanes have one worker each
   bool meets_in_lanes_ = false;                // a lane of one worker waits for the lanes of all others
   data::Cursor cursor_;
-  bool met_ = false;                   // one of those who train
-  std::uint64_t synchronized_at_ = 0;  // committed steps when the states were last made the same
-  std::uint64_t entered_at_ = 0;       // committed steps when this worker met those who train with it now
+  bool met_ = false;              // one of those who train
+  bool synchronized_ = false;     // the states were made the same, and nothing has changed them since
+  std::uint64_t entered_at_ = 0;  // committed steps when this worker met those who train with it now
   std::optional<launch::StopSignal> stop_signal_;
   bool stop_requested_ = false;
   bool wishes_to_stop_ = false;                                  // a lane has said so without a signal

@@ -51,6 +51,7 @@ std::optional<model::LoadedCheckpoint> newest_checkpoint_of(const std::filesyste
 void SessionCore::restore(const strategies::CommittedState& state) {
   abandon();
   feed_.reset();
+  synchronized_ = false;
   strategy_->restore(state);
   show_committed();
 }
@@ -99,7 +100,7 @@ void SessionCore::save(const std::filesystem::path& path) const {
 
 void SessionCore::checkpoint(const std::filesystem::path& folder) {
   checkpoint_folder_ = folder;
-  synchronize_if_apart();
+  synchronize_if_apart("checkpoint()");
   if (!members().leads()) return;
   if (!checkpoint_lock_ || checkpoint_lock_->folder() != folder) {
     checkpoint_lock_.reset();

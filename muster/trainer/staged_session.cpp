@@ -68,11 +68,13 @@ StagedSession::StagedSession(Session session, std::shared_ptr<const StagedModel>
 }
 
 strategies::StepOutcome StagedSession::step(const std::shared_ptr<const data::Dataset>& dataset, const Loss& loss) {
-  return session_.core().step(dataset, code_of(loss));
+  session_.core().require_going_on();
+  return session_.core().step_through_losses(dataset, code_of(loss));
 }
 
 void StagedSession::train_until(std::uint64_t step, const std::shared_ptr<const data::Dataset>& dataset,
                                 const Loss& loss) {
+  session_.core().require_going_on();
   session_.core().train_until(step, dataset, code_of(loss));
 }
 

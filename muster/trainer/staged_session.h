@@ -40,7 +40,7 @@ class StagedSession {
 
   StagedSession(Session session, std::shared_ptr<const StagedModel> staged);
 
-  // One whole step; a lost worker ends it with Error{kPeerLost}.
+  // One whole step; lost workers are replaced meanwhile.
   strategies::StepOutcome step(const std::shared_ptr<const data::Dataset>& dataset, const Loss& loss);
   // Steps until `step` of them are committed, since the beginning and by whomever: lost workers are replaced meanwhile.
   // Fewer only when stop_requested().

@@ -19,6 +19,7 @@
 //   write-servers  as write, with a parameter server
 //   steps          as train, by step(); steps-killed: the second worker is killed in the middle of one
 //   tied           a net in two stages whose last layer's weight is the first one's; the hash as for train
+//   tied-killed    the same by step(); the second worker is killed in the middle of one
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,16 +40,21 @@ struct TurnedImpl final : torch::nn::Module {
 };
 TORCH_MODULE(Turned);
 
-void train_tied(muster::Worker& worker, const muster::data::Data& data) {
+void train_tied(muster::Worker& worker, const muster::data::Data& data, bool by_step, bool dies) {
   const torch::nn::Linear first(6, 8);
   const torch::nn::Sequential net(
       {{"first", first}, {"bend", torch::nn::Functional(torch::tanh)}, {"last", Turned(first->weight)}});
   auto staged =
       muster::synchronize_stages(worker, net, muster::Sgd{.lr = 0.05, .momentum = 0.9}, {.batch = 16, .lanes = 4},
                                  {.stages = 2, .sample = torch::zeros({1, 6}), .cut = {"last"}});
-  staged.train_until(20, data.train, [](const torch::Tensor& answer, const torch::Tensor& target) {
+  staged.session().meet(data.train);
+  const auto loss = [&](const torch::Tensor& answer, const torch::Tensor& target) {
+    if (dies && staged.session().cursor().step == 10) ::raise(SIGKILL);
     return torch::nn::functional::cross_entropy(answer, target);
-  });
+  };
+  while (by_step && staged.session().cursor().step < 20)
+    staged.step(data.train, loss);
+  staged.train_until(20, data.train, loss);
   if (staged.session().members().leads()) std::printf("weights %s\n", staged.session().weights_hash().c_str());
 }
 
@@ -67,8 +73,9 @@ int run(const std::string& mode, int argc, char** argv) {
   const auto data = muster::open_source(source);
   while (mode == "late" && second)
     ::pause();
-  if (mode == "tied") {
-    train_tied(worker, data);
+  if (mode.starts_with("tied")) {
+    const bool killed = mode == "tied-killed";
+    train_tied(worker, data, killed, killed && second && !replaced);
     return 0;
   }
   torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));

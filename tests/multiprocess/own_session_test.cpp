@@ -108,6 +108,15 @@ TEST_F(OwnSession, StagesThatShareAWeightHaveTheBitsOfOneWorker) {
   EXPECT_EQ(run(2, "tied").out, alone.out);
 }
 
+TEST_F(OwnSession, AStepThroughStagesGoesOnWithThoseWhoAreLeft) {
+  const Finished alone = run(1, "tied");
+  EXPECT_THAT(alone.out, HasSubstr("weights ")) << alone.err;
+  const Finished killed = run(2, "tied-killed");
+  EXPECT_EQ(killed.exit_code, 0) << killed.err;
+  EXPECT_THAT(killed.err, HasSubstr("is lost"));
+  EXPECT_EQ(without_last_again(killed.out), alone.out) << killed.err;
+}
+
 TEST_F(OwnSession, ALaneThatKillsWorkersIsNamedWithItsSamples) {
   const Finished result = run(2, "deadly");
   EXPECT_EQ(result.exit_code, 1) << result.err;

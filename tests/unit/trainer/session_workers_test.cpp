@@ -383,6 +383,73 @@ TEST(SessionWorkers, WhoHaveGoneApartComeTogetherForWhatAllDo) {
   }
 }
 
+// A step that was synchronized once is another one when the session has gone back before it.
+TEST(SessionWorkers, WhoGoBackToACheckpointComeTogetherOnceMoreAtTheSameStep) {
+  const auto dataset = testing::line_data(48);
+  const testing::TemporaryFolder folder;
+  std::vector<std::shared_ptr<testing::SmallNet>> nets{testing::make_net<IrregularNet>(1),
+                                                       testing::make_net<IrregularNet>(1)};
+  std::vector<std::string> apart(2);
+  std::vector<std::string> together(2);
+  testing::run_group(2, testing::Network::kShm, [&](int rank, comm::Group group) {
+    const auto me = static_cast<std::size_t>(rank);
+    SessionOptions options = session_options(cases().front(), strategies::LocalSgd{.period = 100});
+    options.group = group;
+    Session session(nets[me], cases().front().optimizer, options);
+    const auto step_until = [&](std::uint64_t step) {
+      session.train_until(step, dataset, [&](Lane& lane) {
+        lane.backward(F::cross_entropy(nets[me]->forward(lane.data), lane.target));
+      });
+    };
+    step_until(1);
+    session.checkpoint(folder.path());
+    step_until(3);
+    session.save(folder / "net.safetensors");
+    EXPECT_TRUE(session.resume(folder.path()));
+    EXPECT_EQ(session.cursor().step, 1U);
+    step_until(3);
+    apart[me] = session.weights_hash();
+    session.save(folder / "net.safetensors");
+    together[me] = session.weights_hash();
+    group.barrier();
+  });
+  EXPECT_NE(apart[0], apart[1]) << "they have not gone apart";
+  EXPECT_EQ(together[0], together[1]);
+}
+
+// The habit of programs in which one worker saves.
+TEST(SessionWorkers, ACallOfAllThatOneMakesAloneIsNamedByTheErrorThatEndsIt) {
+  const auto dataset = testing::line_data(48);
+  enum class Call { kSave, kCheckpoint };
+  for (const Call call : {Call::kSave, Call::kCheckpoint}) {
+    const testing::TemporaryFolder folder;
+    std::vector<std::shared_ptr<testing::SmallNet>> nets{testing::make_net<IrregularNet>(1),
+                                                         testing::make_net<IrregularNet>(1)};
+    std::barrier seen(2);
+    testing::run_group(2, testing::Network::kShm, [&](int rank, comm::Group group) {
+      const auto me = static_cast<std::size_t>(rank);
+      SessionOptions options = session_options(cases().front(), strategies::LocalSgd{.period = 100});
+      options.group = group;
+      options.step_timeout = std::chrono::seconds(1);
+      Session session(nets[me], cases().front().optimizer, options);
+      session.meet(dataset);
+      if (call == Call::kCheckpoint)
+        session.step(dataset, [&](Lane& lane) { lane.backward(nets[me]->forward(lane.data).mean()); });
+      if (session.members().leads()) {
+        const std::string name = call == Call::kSave ? "save()" : "checkpoint()";
+        try {
+          call == Call::kSave ? session.save(folder / "net.safetensors") : session.checkpoint(folder.path());
+          ADD_FAILURE() << name << " did not wait for the other worker";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+          EXPECT_THAT(error.what(), ::testing::HasSubstr(name + " is called by all workers"));
+        }
+      }
+      seen.arrive_and_wait();
+    });
+  }
+}
+
 TEST(SessionWorkers, SynchronizedBatchNormNeedsWorkersThatMeetInEveryLane) {
   testing::run_group(2, testing::Network::kShm, [](int, comm::Group group) {
     struct Net : torch::nn::Module {};
