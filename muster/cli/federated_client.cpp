@@ -309,19 +309,34 @@ class ClientProgram {
     return member;
   }
 
-  // One model's task after the other's, in turn.
+  // One model's task after the other's, in turn. What is wrong with one of several is the program's error only when
+  // there is something wrong with each.
   void train(std::vector<Membership>& members) {
     const bool several = members.size() > 1;
+    std::optional<Error> refused;
+    bool finished = false;
     while (!members.empty()) {
       const std::chrono::milliseconds wait = members.size() == 1 ? kWaitAlone : kWaitInTurn;
       std::erase_if(members, [&](Membership& member) {
-        if (member.client->step(keep_on_, wait)) return false;
-        const federated::ClientSummary& summary = member.client->summary();
-        tell(fmt::format("{}finished: {}; {} updates counted, {} refused, {} late", several ? member.model + ": " : "",
-                         summary.ending, summary.accepted, summary.refused, summary.late));
+        try {
+          if (member.client->step(keep_on_, wait)) return false;
+          tell_end(member, several);
+          finished = true;
+        } catch (const Error& error) {
+          if (!several || error.kind() != ErrorKind::kInvalidInput) throw;
+          tell(fmt::format("does not train {}: {}", member.model, error.what()));
+          refused = error;
+        }
         return true;
       });
     }
+    if (refused && !finished) throw *refused;
+  }
+
+  void tell_end(const Membership& member, bool several) const {
+    const federated::ClientSummary& summary = member.client->summary();
+    tell(fmt::format("{}finished: {}; {} updates counted, {} refused, {} late", several ? member.model + ": " : "",
+                     summary.ending, summary.accepted, summary.refused, summary.late));
   }
 
   static constexpr std::chrono::milliseconds kPause{500};

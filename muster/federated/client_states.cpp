@@ -3,6 +3,7 @@
 #include "muster/federated/client_states.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 #include <system_error>
@@ -21,7 +22,13 @@ constexpr const char* kEnding = ".f32";
 std::vector<std::uint64_t> rounds_in(const std::filesystem::path& folder) {
   std::vector<std::uint64_t> rounds;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+  const std::filesystem::directory_iterator entries(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return rounds;
+  if (error) {
+    errno = error.value();
+    throw_system_error("cannot be listed", folder);
+  }
+  for (const auto& entry : entries) {
     if (entry.path().extension() != kEnding) continue;
     const std::string stem = entry.path().stem().string();
     std::uint64_t round = 0;

@@ -12,6 +12,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/federated/is_there.h"
 
 namespace muster::federated {
 namespace {
@@ -34,8 +35,7 @@ Enrolments::Enrolments(std::filesystem::path path, std::uint64_t most) : path_(s
 }
 
 void Enrolments::read() {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path_, ignored)) return;
+  if (!is_there(path_)) return;
   const std::string text = read_text(path_, kMostEnrolmentBytes);
   const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   for (std::size_t begin = 0; begin < whole;) {

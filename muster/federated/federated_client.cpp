@@ -20,6 +20,7 @@
 #include "muster/base/json.h"
 #include "muster/federated/accountant.h"
 #include "muster/federated/aggregate.h"
+#include "muster/federated/is_there.h"
 #include "muster/federated/noise.h"
 #include "muster/federated/secure/fixed_point.h"
 
@@ -254,8 +255,7 @@ bool FederatedClient::spend(const RoundTask& task) {
   std::uint64_t steps = of_epoch * static_cast<std::uint64_t>(std::max<std::int64_t>(task.local_epochs, 1));
   // Steps of before may have been with less noise or of fewer samples: all count as the worst of them.
   const std::filesystem::path& path = options_.ledger;
-  std::error_code ignored;
-  const bool first = !std::filesystem::exists(path, ignored);
+  const bool first = !is_there(path);
   if (!first) {
     const Json before = parse_json(read_text(path, kMostPrivacyBytes), path.string());
     steps += json_get<std::uint64_t>(before, "steps", path.string());

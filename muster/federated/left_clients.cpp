@@ -8,6 +8,7 @@
 #include "muster/base/files.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/federated/is_there.h"
 
 namespace muster::federated {
 namespace {
@@ -18,8 +19,7 @@ constexpr std::size_t kLongestReason = 200;
 }  // namespace
 
 LeftClients::LeftClients(std::filesystem::path path) : path_(std::move(path)) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path_, ignored)) return;
+  if (!is_there(path_)) return;
   for (const Json& pair : parse_json(read_text(path_, kMostLeftBytes), path_.string())) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_unsigned() || !pair[1].is_string())
       throw Error(ErrorKind::kDamaged, "is no list of clients that have left", path_.string(), "Remove it.");

@@ -16,17 +16,13 @@
 #include "muster/base/files.h"
 #include "muster/base/hash.h"
 #include "muster/base/json.h"
+#include "muster/federated/is_there.h"
 
 namespace muster::federated {
 namespace {
 
 constexpr std::uint64_t kMostPlanBytes = 64 << 20;
 constexpr std::uint64_t kMostFactsBytes = 64 << 10;
-
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 void remove_file(const std::filesystem::path& path) {
   std::error_code ignored;

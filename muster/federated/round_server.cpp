@@ -12,10 +12,9 @@
 #include "muster/base/check.h"
 #include "muster/base/error.h"
 #include "muster/base/failpoint.h"
-#include "muster/base/files.h"
 #include "muster/base/hash.h"
-#include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/federated/chosen_submodels.h"
 #include "muster/federated/round_change.h"
 #include "muster/federated/secure/fixed_point.h"
 
@@ -29,24 +28,8 @@ constexpr std::chrono::seconds kSayWaiting{10};  // so long a round waits for cl
 // nobody meanwhile, and must not take that for their silence.
 constexpr std::chrono::seconds kStoodStill{2};
 constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 40;
-
-constexpr std::uint64_t kMostSubmodelBytes = 64 << 20;
 constexpr std::size_t kLongestMetricName = 40;
 constexpr std::uint64_t kMostTestsASample = 10;  // more than federated.client_test allows
-
-// Who trains a narrower model, as the server before has written it down.
-std::map<std::uint64_t, std::uint64_t> read_submodels(const std::filesystem::path& path, std::size_t most) {
-  std::map<std::uint64_t, std::uint64_t> chosen;
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return chosen;
-  for (const Json& pair : parse_json(read_text(path, kMostSubmodelBytes), path.string())) {
-    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_unsigned() || !pair[1].is_number_unsigned() ||
-        pair[1].get<std::uint64_t>() > most)
-      throw Error(ErrorKind::kDamaged, "is no list of clients and their models", path.string(), "Remove it.");
-    chosen[pair[0].get<std::uint64_t>()] = pair[1].get<std::uint64_t>();
-  }
-  return chosen;
-}
 
 std::vector<std::unique_ptr<Submodel>> make_submodels(const RoundServerOptions& options, const LocalTraining& whole) {
   std::vector<std::unique_ptr<Submodel>> made;
@@ -77,7 +60,7 @@ RoundServer::RoundServer(RoundServerOptions options, LocalTraining& training, co
       enrolments_(options_.folder / "clients.txt", static_cast<std::uint64_t>(options_.federated.clients)),
       left_(options_.folder / "left.json"),
       files_(options_.folder / "round"),
-      chosen_submodels_(read_submodels(options_.folder / "submodels.json", submodels_.size())),
+      chosen_submodels_(read_chosen_submodels(options_.folder / "submodels.json", submodels_.size())),
       control_(std::make_shared<std::vector<float>>(controls_)),
       last_left_(clock.now()),
       began_(clock.now()) {
@@ -118,13 +101,14 @@ std::optional<std::string> RoundServer::ending() const {
   return why;
 }
 
+// Once clients have left, one that has not enrolled yet has as long to come as one that is silent.
+std::uint64_t RoundServer::may_come() const {
+  const bool all = left_.size() == 0 || is_present({.at = last_left_});
+  return (all ? static_cast<std::uint64_t>(options_.federated.clients) : enrolments_.size()) - left_.size();
+}
+
 std::string RoundServer::nobody_left() const {
-  const Options& o = options_.federated;
-  if (left_.size() == 0) return {};
-  // Who has not enrolled yet may still come, and has as long as one that is silent.
-  const std::uint64_t may_come = static_cast<std::uint64_t>(o.clients) - left_.size();
-  const bool quiet = std::chrono::duration<double>(clock_.now() - last_left_).count() > o.silence_seconds;
-  if (may_come >= o.least_updates() && (left_.size() < enrolments_.size() || !quiet)) return {};
+  if (left_.size() == 0 || may_come() >= options_.federated.least_updates()) return {};
   return fmt::format("{} of {} clients have left, and too few remain for a round; one of them said: {}", left_.size(),
                      enrolments_.size(), left_.a_reason());
 }
@@ -210,12 +194,9 @@ void RoundServer::choose_submodel(std::uint64_t client, std::uint64_t number) {
   if (closed_) throw Error(ErrorKind::kPeerLost, "the server is about to go on with the round", {}, "Try again.");
   if (const AskedClient* const one = asked(client); one != nullptr && one->reply != AskedClient::Reply::kNone)
     throw Error(ErrorKind::kPeerLost, "an update of the other model counts in this round", {}, "Try again.");
-  std::map<std::uint64_t, std::uint64_t> next = chosen_submodels_;
+  ChosenSubmodels next = chosen_submodels_;
   next[client] = number;
-  Json pairs = Json::array();
-  for (const auto& [who, which] : next)
-    pairs.push_back({who, which});
-  write_atomically(options_.folder / "submodels.json", pairs.dump());
+  write_chosen_submodels(options_.folder / "submodels.json", next);
   chosen_submodels_ = std::move(next);
 }
 
@@ -255,7 +236,7 @@ std::uint64_t RoundServer::wanted() const {
   const std::int64_t of_a_round =
       o.buffered() ? 1 : std::llround(std::ceil(static_cast<double>(o.per_round) * o.over_select));
   const auto wanted = static_cast<std::uint64_t>(o.wait_for.value_or(std::min(o.clients, of_a_round)));
-  return std::min(wanted, static_cast<std::uint64_t>(o.clients) - left_.size());
+  return std::min(wanted, may_come());
 }
 
 TaskAnswer RoundServer::waiting() const {
@@ -673,13 +654,19 @@ void RoundServer::begin_round(const std::function<bool()>& keep_on) {
   changed_.notify_all();
 }
 
-// A buffer waits for whoever comes; once clients have left, those who remain may be too few to fill it.
-bool RoundServer::buffer_ends_early() const {
+// A buffer waits for whoever comes; once clients have left, those who remain may be too few to fill it. What is there
+// then waits for nobody who is silent.
+bool RoundServer::buffer_ends_early() {
   if (!options_.federated.buffered() || left_.size() == 0) return false;
   const auto answered = std::ranges::count_if(asked_, [&](const AskedClient& one) MUSTER_REQUIRES(mutex_) {
     return one.reply != AskedClient::Reply::kNone && !left_.contains(one.client);
   });
-  return static_cast<std::uint64_t>(answered) + left_.size() >= enrolments_.size();
+  if (static_cast<std::uint64_t>(answered) + left_.size() >= enrolments_.size()) return true;
+  const bool one_trains = std::ranges::any_of(seen_, [&](const auto& one) MUSTER_REQUIRES(mutex_) {
+    const AskedClient* const asked = this->asked(one.first);
+    return is_present(one.second) && (asked == nullptr || asked->reply == AskedClient::Reply::kNone);
+  });
+  return answered > 0 && !one_trains && !is_present({.at = last_left_});
 }
 
 RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on) {
@@ -689,6 +676,7 @@ RoundVerdict RoundServer::wait_for_updates(const std::function<bool()>& keep_on)
     if (between > kStoodStill) {
       began_ += between;
       stage_began_ += between;
+      last_left_ += between;
       for (auto& [client, seen] : seen_)
         seen.at += between;
     }

@@ -116,7 +116,8 @@ class RoundServer final : public FederatedCalls {
   std::uint64_t number_of(const std::string& name) const MUSTER_REQUIRES(mutex_);
   bool is_present(const Seen& seen) const;
   std::uint64_t present() const MUSTER_REQUIRES(mutex_);
-  std::uint64_t wanted() const MUSTER_REQUIRES(mutex_);  // of those who have not left
+  std::uint64_t wanted() const MUSTER_REQUIRES(mutex_);    // of those who have not left
+  std::uint64_t may_come() const MUSTER_REQUIRES(mutex_);  // without those who have left
   // Why no client can come any more; empty when one can.
   std::string nobody_left() const MUSTER_REQUIRES(mutex_);
   void hear(std::uint64_t client) MUSTER_REQUIRES(mutex_);
@@ -140,7 +141,7 @@ class RoundServer final : public FederatedCalls {
   void wait_for_clients(const std::function<bool()>& keep_on) MUSTER_REQUIRES(mutex_);
   void begin_round(const std::function<bool()>& keep_on);
   std::vector<std::uint64_t> choose() MUSTER_REQUIRES(mutex_);
-  bool buffer_ends_early() const MUSTER_REQUIRES(mutex_);
+  bool buffer_ends_early() MUSTER_REQUIRES(mutex_);
   RoundVerdict wait_for_updates(const std::function<bool()>& keep_on);
   // Into `state`; `report` gets the figures. REQUIRES: the round is closed.
   void aggregate(const std::vector<AskedClient>& answered, State& state, RoundReport& report);

@@ -14,6 +14,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/federated/is_there.h"
 #include "muster/model/safetensors.h"
 
 namespace muster::federated {
@@ -70,8 +71,7 @@ void StateFile::write(const State& state) const {
 }
 
 std::optional<State> StateFile::read() const {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path_, ignored)) return std::nullopt;
+  if (!is_there(path_)) return std::nullopt;
   const model::SafetensorsFile file(path_);
   const auto values_of = [&](const char* name) {
     const model::TensorEntry* const entry = file.header().find(name);

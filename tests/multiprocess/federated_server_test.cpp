@@ -493,6 +493,32 @@ TEST_F(FederatedServer, ClientsDecideWhichModelsTheyTrain) {
   EXPECT_EQ(none.exit_code, 1) << "the server has ended";
 }
 
+// A budget that allows nothing of one model ends that one alone. Where it allows none it is the client's mistake.
+TEST_F(FederatedServer, AModelThatTheBudgetDoesNotAllowLeavesTheOthersToTrain) {
+  const std::size_t wait = job_.find("wait_for = 3");
+  std::string much_noise = job_;
+  much_noise.replace(wait, 12, "wait_for = 2\nsample_clip = 1\nsample_noise = 1000");
+  job_.replace(wait, 12, "wait_for = 1\nsample_clip = 1\nsample_noise = 0.5");
+  job_ += "[job]\nname = \"small\"\n";
+  const std::filesystem::path server_folder = folder("server");
+  std::ofstream(server_folder / "large.toml") << much_noise << "[job]\nname = \"large\"\n";
+  const Program server(server_folder, {"federated", "server", "job.toml", "large.toml", "--listen", "127.0.0.1:0"});
+  const std::string where = address();
+  auto one = join(0, where, {"--set", "federated.sample_epsilon=0.5"});
+  // `large` waits for a second one meanwhile, so that nothing of the budget is spent.
+  ASSERT_TRUE(testing::eventually([&] { return one->out().find("does not train small") != std::string::npos; }))
+      << one->out() << one->err();
+  const Finished refused = join(1, where, {"--set", "federated.sample_epsilon=0.0001"})->wait();
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.out, ::testing::AllOf(HasSubstr("does not train small"), HasSubstr("does not train large")));
+  EXPECT_THAT(refused.err, HasSubstr("allows not a single round"));
+  const auto other = join(2, where, {"--model", "large"});
+  const Finished trained = one->wait();
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, ::testing::AllOf(HasSubstr("allows not a single round"),
+                                            HasSubstr("large: round 4: trained on"), HasSubstr("large: finished")));
+}
+
 // A client with little room trains the largest part of the model that fits, and one with less than that nothing.
 TEST_F(FederatedServer, AClientWithLittleRoomTrainsANarrowerModel) {
   auto server = serve({"--listen", "127.0.0.1:0", "--set", "federated.wait_for=2", "--set",

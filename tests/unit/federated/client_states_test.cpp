@@ -43,5 +43,13 @@ TEST(ClientStates, OfAnotherModelAreRefused) {
   testing::expect_error(ErrorKind::kDamaged, "has 12 bytes", [&] { read(states, 1, 1); });
 }
 
+TEST(ClientStates, ThatCannotBeReadAreNotNone) {
+  const testing::TemporaryFolder folder;
+  const ClientStates states(folder / "clients");
+  // A link to itself is what the system cannot look at, for any user.
+  std::filesystem::create_symlink("07", folder / "clients" / "07");
+  testing::expect_error(ErrorKind::kIo, "clients/07/7", [&] { read(states, 7, 1); });
+}
+
 }  // namespace
 }  // namespace muster::federated

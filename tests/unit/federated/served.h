@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,8 +32,8 @@ class Served {
         server_(server_options(options, folder), training_, clock) {
     if (const auto kept = state_.read()) server_.restore(*kept);
   }
-  RoundReport round() {
-    return server_.round(kOn, [this](State& state, const RoundReport&) { state_.write(state); });
+  RoundReport round(const std::function<bool()>& keep_on = kOn) {
+    return server_.round(keep_on, [this](State& state, const RoundReport&) { state_.write(state); });
   }
   RoundServer& server() { return server_; }
   const Options& options() const { return options_; }
@@ -130,12 +131,13 @@ inline UpdateAnswer send(RoundServer& server, const std::string& name, std::uint
 // A round that is open: the thread that computes waits in it until `done` is called or updates end it.
 class OpenRound {
  public:
-  explicit OpenRound(Served& served, int clients) : served_(served) {
+  // `keep_on` is called whenever that thread looks.
+  explicit OpenRound(Served& served, int clients, const std::function<bool()>& keep_on = kOn) : served_(served) {
     for (int i = 0; i < std::max(clients, 4); ++i) {
       if (i < clients || served.options().clients > i) served.server().enrol(name(i), {.number = i});
     }
     // What the server computes in has its own thread; the calls are the test's.
-    thread_ = std::jthread([this] { report_ = served_.round(); });
+    thread_ = std::jthread([this, keep_on] { report_ = served_.round(keep_on); });
     while (served.server().standing().asked == 0) {
       for (int i = 0; i < clients; ++i)
         served.server().next_task(name(i), 5, std::chrono::milliseconds(0));

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/clock.h"
+#include "muster/federated/chosen_submodels.h"
 #include "muster/federated/client_lock.h"
 #include "muster/federated/left_clients.h"
 #include "support/errors.h"
@@ -24,6 +25,7 @@ using ::testing::Each;
 using testing::expect_error;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kSpent = "its budget is spent";
 
@@ -106,6 +108,68 @@ TEST_F(ServerEndings, ABufferIsFullWhenNobodyIsLeftToFillIt) {
   EXPECT_THAT(model(), Each(FloatNear(0.5F + 2, 1e-6F)));
 }
 
+// Of those who remain one lost its power: what the other one has sent is not kept waiting for it.
+TEST_F(ServerEndings, ABufferDoesNotWaitForWhoIsSilentWhenOthersHaveLeft) {
+  Options options = live(5, 3);
+  options.algorithm = "fedbuff";
+  options.silence_seconds = 5;
+  options.deadline_seconds = 100;
+  FakeClock clock;
+  Served served(options, folder_.path(), clock);
+  std::atomic<bool> passes = false;
+  OpenRound round(served, 5, [&] {
+    if (passes) clock.advance(std::chrono::seconds(1));
+    return true;
+  });
+  for (const char* name : {"c0", "c1", "c2"})
+    served.server().leave(name, kSpent);
+  EXPECT_EQ(send(served.server(), "c3", 0, update_of(2)).verdict, UpdateAnswer::Verdict::kAccepted);
+  passes = true;
+  const RoundReport report = round.end();
+  EXPECT_EQ(report.plan.counts.size(), 1U);
+  EXPECT_LT(report.seconds, 100) << "and not at the deadline";
+  EXPECT_THAT(model(), Each(FloatNear(0.5F + 2, 1e-6F)));
+}
+
+TEST_F(ServerEndings, WhoHasNotEnrolledIsNotWaitedForForEverOnceOthersHaveLeft) {
+  Options options = live(6, 3);
+  options.wait_for = {};
+  options.silence_seconds = 60;
+  FakeClock clock;
+  Served served(options, folder_.path(), clock);
+  RoundServer& server = served.server();
+  const auto waits = [&] {
+    server.next_task("c3", 5, std::chrono::milliseconds(0));
+    return server.standing().doing;
+  };
+  for (const char* name : {"c0", "c1", "c2", "c3"})
+    server.enrol(name, {});
+  EXPECT_THAT(waits(), HasSubstr("1 of 3 clients are there"));
+  clock.advance(std::chrono::seconds(61));
+  EXPECT_THAT(waits(), HasSubstr("1 of 3 clients are there")) << "nobody has left: whoever is late is waited for";
+  for (const char* name : {"c0", "c1", "c2"})
+    server.leave(name, kSpent);
+  EXPECT_THAT(waits(), HasSubstr("1 of 3 clients are there"));
+  clock.advance(std::chrono::seconds(61));
+  EXPECT_THAT(waits(), Not(HasSubstr("clients are there")));
+  EXPECT_FALSE(server.ending()) << "one is left, and is enough for a round";
+}
+
+TEST_F(ServerEndings, ItEndsWhenFewerAreLeftThanARoundNeeds) {
+  Options options = live(6, 3);
+  options.least = 2;
+  options.silence_seconds = 60;
+  FakeClock clock;
+  Served served(options, folder_.path(), clock);
+  for (const char* name : {"c0", "c1", "c2"})
+    served.server().enrol(name, {});
+  for (const char* name : {"c0", "c1"})
+    served.server().leave(name, kSpent);
+  EXPECT_FALSE(served.server().ending()) << "others may still come";
+  clock.advance(std::chrono::seconds(61));
+  EXPECT_THAT(served.server().ending().value_or(""), HasSubstr("too few remain"));
+}
+
 TEST_F(ServerEndings, ARoundThatWaitsForLongSaysSo) {
   FakeClock clock;
   Served served(live(2, 2), folder_.path(), clock);
@@ -186,6 +250,41 @@ TEST(LeftClients, AreThoseOfTheFile) {
   EXPECT_EQ(read.a_reason(), kSpent);
   std::ofstream(path) << "[[1]]";
   expect_error(ErrorKind::kDamaged, "no list of clients", [&] { const LeftClients damaged(path); });
+}
+
+// A link to itself is what the system cannot look at, for any user.
+std::filesystem::path unreadable(const std::filesystem::path& path) {
+  std::filesystem::create_symlink(path.filename(), path);
+  return path;
+}
+
+// A budget that cannot be read may be spent: nothing is trained, and nothing is written over it.
+TEST_F(ServerEndings, ABudgetThatCannotBeReadIsNoNewOne) {
+  Served served(live(1, 1), folder_.path());
+  ClientOptions options;
+  options.name = "c0";
+  options.states = folder_ / "states";
+  options.privacy.noise = 1;
+  options.ledger = unreadable(folder_ / "c0.privacy.json");
+  std::atomic<bool> on = true;
+  std::jthread computing(
+      [&] { expect_error(ErrorKind::kInterrupted, "stopped", [&] { served.round([&] { return on.load(); }); }); });
+  Quadratic training;
+  FederatedClient client(served.server(), options);
+  expect_error(ErrorKind::kIo, options.ledger.string(), [&] {
+    client.run(client.enrol({}, kOn), training, {0, 1, 2}, [&] { return served.server().rounds() == 0; });
+  });
+  on = false;
+  EXPECT_TRUE(std::filesystem::is_symlink(options.ledger));
+}
+
+TEST(FilesOfARun, ThatCannotBeReadAreNoBeginning) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = unreadable(folder / "left.json");
+  expect_error(ErrorKind::kIo, path.string(), [&] { const LeftClients left(path); });
+  expect_error(ErrorKind::kIo, path.string(), [&] { read_chosen_submodels(path, 1); });
+  expect_error(ErrorKind::kIo, path.string(), [&] { StateFile(path).read(); });
+  EXPECT_TRUE(read_chosen_submodels(folder / "none.json", 1).empty());
 }
 
 TEST(ClientLock, IsHeldByOneAtATimeUnderEachName) {
