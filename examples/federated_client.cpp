@@ -1,6 +1,6 @@
 // A client of federated training with a training of its own, and without LibTorch: softmax regression on clusters of
 // points. Any model of one linear layer at the server fits: muster federated server JOB with [model] name = "mlp",
-// hidden = [].
+// hidden = [0].
 //   ./federated_client ADDRESS:PORT NAME [CERTS]
 #include <algorithm>
 #include <cmath>
@@ -74,14 +74,19 @@ int main(int argc, char** argv) {
   options.tell = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
   try {
     const auto summary = muster::federated::join(options, [&](OwnTask& task) {
-      const auto classes = static_cast<std::size_t>(task.tensors[0].shape[0]);
-      const auto inputs = static_cast<std::size_t>(task.tensors[0].shape[1]);
+      // A matrix and a bias, in any order.
+      const std::size_t at = task.tensors.empty() || task.tensors[0].shape.size() == 2 ? 0 : 1;
+      if (task.tensors.size() != 2 || task.tensors[at].shape.size() != 2)
+        throw muster::Error(muster::ErrorKind::kUnsupported, "this client trains a linear classifier alone", {},
+                            "Let the job have model.name = \"mlp\" and model.hidden = [0].");
+      const auto classes = static_cast<std::size_t>(task.tensors[at].shape[0]);
+      const auto inputs = static_cast<std::size_t>(task.tensors[at].shape[1]);
       if (samples.empty()) samples = own_samples(inputs, classes, 7);
       double loss = 0;
       for (std::int64_t epoch = 0; epoch < task.epochs; ++epoch)
         loss = pass(samples, static_cast<float>(0.05 * task.rate),
-                    task.model.subspan(task.tensors[0].offset, classes * inputs),
-                    task.model.subspan(task.tensors[1].offset, classes));
+                    task.model.subspan(task.tensors[at].offset, classes * inputs),
+                    task.model.subspan(task.tensors[1 - at].offset, classes));
       return loss;
     });
     std::printf("finished: %s; %llu updates counted\n", summary.ending.c_str(),

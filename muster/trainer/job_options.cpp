@@ -86,7 +86,10 @@ model::ModelOptions model_options(const Job& job) {
   options.script = m.script;
   options.library = m.library;
   options.library_sha256 = m.library_sha256;
-  if (!m.hidden.empty()) options.hidden = m.hidden;
+  if (m.hidden == std::vector<std::int64_t>{0})
+    options.hidden.emplace();  // none
+  else if (!m.hidden.empty())
+    options.hidden = m.hidden;
   options.dropout = m.dropout;
   options.activation = m.activation;
   options.norm = m.norm;

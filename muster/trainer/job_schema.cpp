@@ -173,8 +173,9 @@ Schema job_schema(Job& job) {
           "Hash that the library must have. Not set: of the file there is.");
   m.field("options", &job.model.options,
           "Keys of a library's own model, as a section [model.options]. muster check tells which it has.");
-  m.field("hidden", &job.model.hidden, "mlp, cnn, wide_deep: widths of the hidden layers. Empty: the model's own.")
-      .range(1, 1e6);
+  m.field("hidden", &job.model.hidden,
+          "mlp, cnn, wide_deep: widths of the hidden layers. Empty: the model's own. [0]: none; an mlp is then linear.")
+      .range(0, 1e6);
   m.field("dropout", &job.model.dropout,
           "mlp, cnn, wrn-D-K, lstm, gru, transformer, wide_deep: probability of dropping an activation. Not set: the "
           "model's own.")

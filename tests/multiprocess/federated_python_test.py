@@ -39,7 +39,7 @@ test_samples = 30
 batch = 10
 [model]
 name = "mlp"
-hidden = []
+hidden = [0]
 [federated]
 clients = 2
 per_round = 2

@@ -420,7 +420,7 @@ TEST_F(FederatedServer, AClientThatIsKilledComesBackUnderItsNumber) {
 TEST_F(FederatedServer, AClientWithATrainingOfItsOwnTakesPart) {
   job_ =
       "[data]\nsource = \"synthetic\"\nshape = [6]\nclasses = 3\nsamples = 60\ntest_samples = 30\nbatch = 10\n"
-      "[model]\nname = \"mlp\"\nhidden = []\n"
+      "[model]\nname = \"mlp\"\nhidden = [0]\n"
       "[federated]\nclients = 2\nper_round = 2\nrounds = 3\nwait_for = 2\n";
   auto server = serve({"--listen", "127.0.0.1:0"});
   const std::string where = address();
