@@ -4,6 +4,7 @@
 #pragma once
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/service_type.h>
 
 #include <memory>
 
