@@ -171,7 +171,7 @@ std::string unpacking_script(const std::string& folder, const std::string& sums)
              "set -eu; cd; umask 077; mkdir -p {0}\n"
              // The kernel lets go of it with the last process that has it. A file, because folders have no locks
              // between the hosts that share a home by NFS.
-             "exec 9>>{0}/lock; flock -w {1} 9 || {{ echo 'muster: somebody else copies for {1} s' >&2; exit 1; }}\n",
+             "exec 9>>{0}/.lock; flock -w {1} 9 || {{ echo 'muster: somebody else copies for {1} s' >&2; exit 1; }}\n",
              shell_word(parent), kPatienceWithCopies) +
          whole_function(sums) +
          fmt::format(

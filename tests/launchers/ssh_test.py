@@ -96,7 +96,8 @@ class Ssh(unittest.TestCase):
         before = set(os.listdir(cache)) if os.path.isdir(cache) else set()
 
         def copied():
-            return {name for name in os.listdir(cache) if name not in before} if os.path.isdir(cache) else set()
+            # The lock of those who copy stays.
+            return set(os.listdir(cache)) - before - {".lock"} if os.path.isdir(cache) else set()
 
         def clear():
             for name in copied():
